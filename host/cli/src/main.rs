@@ -1,0 +1,2 @@
+//! The saggar command.
+fn main() {}

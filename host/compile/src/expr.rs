@@ -1,0 +1,76 @@
+//! Scalar expressions: what a fused kernel computes for one point of its iteration space.
+
+use saggar_tensor::DType;
+use saggar_tensor::op::{Binary, Distribution, Scalar, Unary};
+
+use crate::program::ValueId;
+
+/// The result of an earlier instruction: its position in [`Expr::instructions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Register(pub u32);
+
+/// Straight-line code in single assignment; no two instructions are equal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expr {
+    /// Each with the data type of its result.
+    pub instructions: Vec<(Instruction, DType)>,
+}
+
+/// One scalar operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instruction {
+    /// An element of a value; outside the view's bounds, `fill`.
+    Load {
+        /// Which value.
+        value: ValueId,
+        /// Which element.
+        view: View,
+        /// What stands outside the view's bounds; none where it has no bounds.
+        fill: Option<Scalar>,
+    },
+    /// A constant.
+    Immediate(Scalar),
+    /// The view's element index as a number of the instruction's data type (it has no bounds).
+    Index(View),
+    /// The random number of element `view`, with its key loaded from `key` (`uint32[4]`); see `Source::Random`.
+    Random {
+        /// Seed and step.
+        key: ValueId,
+        /// Which stream.
+        stream: u32,
+        /// Bits or uniform.
+        distribution: Distribution,
+        /// Which element; it has no bounds.
+        view: View,
+    },
+    /// The folded, contracted or convolved element; in epilogues only.
+    Accumulated,
+    /// One operand; a cast's target is the instruction's data type.
+    Unary(Unary, Register),
+    /// Two operands of one data type.
+    Binary(Binary, Register, Register),
+    /// Condition (`uint8`), value where it is not 0, value where it is.
+    Select(Register, Register, Register),
+}
+
+/// An affine map from iteration coordinates to an element index: `offset + sum(strides[d] * coordinate[d])`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// Index at coordinate 0; may be negative where bounds exclude coordinate 0.
+    pub offset: i64,
+    /// For each iteration dimension; 0 repeats, negative reverses.
+    pub strides: Vec<i64>,
+    /// The map is meant only where every bound holds.
+    pub bounds: Vec<Bound>,
+}
+
+/// `low <= coordinate[dim] < high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// Which iteration dimension.
+    pub dim: usize,
+    /// First coordinate inside.
+    pub low: i64,
+    /// First coordinate past the inside.
+    pub high: i64,
+}

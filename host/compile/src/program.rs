@@ -1,0 +1,255 @@
+//! What the compiler hands to a device: kernels in execution order, over values with fixed places in memory.
+//!
+//! A device needs nothing else: no graph, no operator but those that stand in an [`Expr`] or a [`Body`]. Every value is
+//! dense and row-major. Copies (an output that is an input, an assignment that cannot happen in place) are kernels too.
+
+use std::sync::Arc;
+
+use saggar_tensor::op::{Conv2d, Pool, Pool2d, ReduceKind};
+use saggar_tensor::{Descriptor, Port};
+
+use crate::expr::Expr;
+
+/// A value's place in [`Program::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// The position in [`Program::values`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A dense tensor that some kernel reads or writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// Data type and shape.
+    pub descriptor: Descriptor,
+    /// Where its elements are.
+    pub place: Place,
+}
+
+/// Where a value's elements are while a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the caller's tensor for input `.0`.
+    Input(u32),
+    /// In the buffer of variable `.0`, which outlives the dispatch.
+    Variable(u32),
+    /// In the device's copy of constant `.0`.
+    Constant(u32),
+    /// In a fresh tensor, returned to the caller as output `.0`.
+    Output(u32),
+    /// In scratch memory that other values use before and after.
+    Slab {
+        /// Which of [`Program::slabs`].
+        slab: u32,
+        /// First byte, a multiple of the target's alignment.
+        offset_bytes: usize,
+    },
+}
+
+/// One allocation of scratch memory, shared over time by values whose lifetimes do not overlap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slab {
+    /// What its elements are on the device; values of different classes never share a slab.
+    pub class: crate::target::Class,
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// A compiled graph for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Every value that a kernel reads or writes.
+    pub values: Vec<Value>,
+    /// Scratch memory.
+    pub slabs: Vec<Slab>,
+    /// In execution order; each may read what earlier ones wrote.
+    pub kernels: Vec<Kernel>,
+    /// What a dispatch is given, in the graph's order.
+    pub inputs: Vec<Port>,
+    /// State that outlives a dispatch, in the graph's order.
+    pub variables: Vec<Port>,
+    /// Variables that some kernel writes: sorted, distinct.
+    pub written_variables: Vec<u32>,
+    /// Dense little-endian bytes with their descriptors.
+    pub constants: Vec<(Descriptor, Arc<[u8]>)>,
+    /// What a dispatch returns, in the graph's order.
+    pub outputs: Vec<Port>,
+}
+
+/// One unit of device work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// For errors, traces and profiles: the family and the plugin's labels where there are any.
+    pub label: String,
+    /// What is computed.
+    pub body: Body,
+}
+
+/// An element of an [`Expr`]'s result written to a value, in row-major order of the iteration dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Which value; it has as many elements as the iteration space.
+    pub value: ValueId,
+    /// Which instruction's result.
+    pub register: crate::expr::Register,
+}
+
+/// What happens to each element of a contraction or convolution before it is stored: an expression over the result's
+/// dimensions in which `Instruction::Accumulated` is the element. The plain case stores `Accumulated` itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epilogue {
+    /// Over the kernel's result dimensions.
+    pub expr: Expr,
+    /// At least one.
+    pub stores: Vec<Store>,
+}
+
+/// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Fused element-wise work. A stored value may be a variable that is also loaded, if every load of it has the
+    /// identity view: each element is then read before it is written, by the same lane.
+    Map {
+        /// Iteration space, outermost first.
+        dims: Vec<usize>,
+        /// Over `dims`.
+        expr: Expr,
+        /// At least one.
+        stores: Vec<Store>,
+    },
+    /// A fold with fused prologue and epilogue. Order of combination is the device's, but fixed.
+    Fold {
+        /// How elements are combined.
+        kind: ReduceKind,
+        /// Kept dimensions, outermost first: the result's iteration space.
+        outer: Vec<usize>,
+        /// Folded dimensions; their product may be 0.
+        inner: Vec<usize>,
+        /// Over `outer ++ inner`; its last instruction is what is folded.
+        prologue: Expr,
+        /// Over `outer`.
+        epilogue: Epilogue,
+    },
+    /// Index of the first largest (or smallest) element along the middle of `[before, length, after]`, `int32`.
+    ArgFold {
+        /// Largest, not smallest.
+        largest: bool,
+        /// `[before, length, after]` of the operand.
+        dims: [usize; 3],
+        /// The operand.
+        input: ValueId,
+        /// The result.
+        output: ValueId,
+    },
+    /// `batch` products of an `m x k` and a `k x n` matrix; the epilogue is over `[batch, m, n]`.
+    MatMul {
+        /// Sizes: batch, m, n, k.
+        sizes: [usize; 4],
+        /// First operand, `m x k` or, transposed, `k x m`.
+        a: ValueId,
+        /// Second operand, `k x n` or, transposed, `n x k`.
+        b: ValueId,
+        /// Whether `a` is stored `k x m`.
+        transpose_a: bool,
+        /// Whether `b` is stored `n x k`.
+        transpose_b: bool,
+        /// Elements from one batch of `a` to the next; 0 where all share one matrix.
+        batch_stride_a: usize,
+        /// Elements from one batch of `b` to the next; 0 where all share one matrix.
+        batch_stride_b: usize,
+        /// Over `[batch, m, n]`.
+        epilogue: Epilogue,
+    },
+    /// Convolution; the epilogue is over `[n, o, oh, ow]`.
+    Conv2d {
+        /// Geometry.
+        conv: Conv2d,
+        /// `[n, c, h, w]`.
+        input: ValueId,
+        /// `[o, c/groups, kh, kw]`.
+        filter: ValueId,
+        /// `[n, o, oh, ow]`.
+        result: [usize; 4],
+        /// Over `result`.
+        epilogue: Epilogue,
+    },
+    /// Adjoint of the convolution in its input: writes `[n, c, h, w]`.
+    Conv2dInputGrad {
+        /// The forward geometry.
+        conv: Conv2d,
+        /// `[n, o, oh, ow]`.
+        gradient: ValueId,
+        /// `[o, c/groups, kh, kw]`.
+        filter: ValueId,
+        /// `[n, c, h, w]`.
+        output: ValueId,
+    },
+    /// Adjoint of the convolution in its filter: writes `[o, c/groups, kh, kw]`.
+    Conv2dFilterGrad {
+        /// The forward geometry.
+        conv: Conv2d,
+        /// `[n, c, h, w]`.
+        input: ValueId,
+        /// `[n, o, oh, ow]`.
+        gradient: ValueId,
+        /// `[o, c/groups, kh, kw]`.
+        output: ValueId,
+    },
+    /// Pooling: `[n, c, h, w]` to `[n, c, oh, ow]`.
+    Pool2d {
+        /// How.
+        kind: Pool,
+        /// Geometry.
+        pool: Pool2d,
+        /// The operand.
+        input: ValueId,
+        /// The result.
+        output: ValueId,
+    },
+    /// Gradient of max pooling, as `Convolution::MaxPool2dGrad`.
+    MaxPool2dGrad {
+        /// The forward geometry.
+        pool: Pool2d,
+        /// The forward operand.
+        input: ValueId,
+        /// Gradient of the forward result.
+        gradient: ValueId,
+        /// Gradient of the operand.
+        output: ValueId,
+    },
+    /// Adjoint of sum pooling, as `Convolution::SumPool2dGrad`.
+    SumPool2dGrad {
+        /// The forward geometry.
+        pool: Pool2d,
+        /// Gradient of the forward result.
+        gradient: ValueId,
+        /// Gradient of the operand.
+        output: ValueId,
+    },
+    /// `x [before, d, after]` and `indices [count]` to `[before, count, after]`, as `Index::Gather`.
+    Gather {
+        /// `[before, d, after]`.
+        dims: [usize; 3],
+        /// What is chosen from.
+        input: ValueId,
+        /// Which are chosen.
+        indices: ValueId,
+        /// The result.
+        output: ValueId,
+    },
+    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::ScatterAdd`.
+    ScatterAdd {
+        /// `[before, size, after]`.
+        dims: [usize; 3],
+        /// Where updates go.
+        indices: ValueId,
+        /// What is added.
+        updates: ValueId,
+        /// The result, every element of which is written.
+        output: ValueId,
+    },
+}

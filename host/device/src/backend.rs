@@ -1,0 +1,111 @@
+//! The interface every device implements.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use saggar_compile::program::Program;
+use saggar_compile::target::Target;
+use saggar_tensor::Descriptor;
+
+use crate::error::DeviceError;
+use crate::meter::Meter;
+
+/// What a device is, for logs, job records, metrics and `saggar doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `cpu`, `vulkan:0`, ...
+    pub name: String,
+    /// The adapter's own name, or the processor's.
+    pub adapter: String,
+    /// Vendor, as far as it is known.
+    pub vendor: String,
+    /// Driver and its version; the instruction set for a processor.
+    pub driver: String,
+    /// `cpu`, `vulkan`, `metal`, `dx12`.
+    pub backend: String,
+    /// Whether shaders run on a processor (Mesa's lavapipe).
+    pub software: bool,
+    /// Whether busy seconds come from the device's own clock; otherwise they are wall time around the work.
+    pub exact_seconds: bool,
+}
+
+/// A device's memory behind a [`Buffer`].
+pub trait Storage: Debug + Send + Sync + Any {}
+
+/// A dense tensor on a device. Clones share the memory, which is freed and given back to its meter with the last one.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    descriptor: Descriptor,
+    storage: Arc<dyn Storage>,
+}
+
+impl Buffer {
+    /// Wraps a device's memory; only devices call this.
+    pub fn new(descriptor: Descriptor, storage: Arc<dyn Storage>) -> Buffer {
+        Buffer { descriptor, storage }
+    }
+
+    /// Data type and shape.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The device's own storage type, if this is it. A buffer of another device gives none.
+    pub fn storage<S: Storage>(&self) -> Option<&S> {
+        let any: &dyn Any = &*self.storage;
+        any.downcast_ref::<S>()
+    }
+}
+
+/// A device. All methods may be called from any thread; those that wait say so.
+pub trait Backend: Debug + Send + Sync {
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// What programs for it must be compiled for.
+    fn target(&self) -> Target;
+
+    /// A tensor of zeros, charged to `meter`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Unsupported` (a data type the device lacks), `Lost`.
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError>;
+
+    /// Replaces a tensor's elements by dense little-endian bytes, after work already submitted.
+    ///
+    /// # Errors
+    /// `Mismatch` where the length is wrong or the buffer is another device's; `Lost`.
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// A tensor's elements as dense little-endian bytes. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// `Mismatch` where the buffer is another device's; `Lost`.
+    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError>;
+
+    /// Makes a program ready to run: allocates its scratch memory, uploads constants, creates pipelines. May take long.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Unsupported`, `Lost`.
+    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError>;
+
+    /// Waits until all submitted work is done.
+    ///
+    /// # Errors
+    /// `Lost`.
+    fn synchronize(&self) -> Result<(), DeviceError>;
+}
+
+/// A program loaded on a device.
+pub trait Executable: Debug + Send + Sync {
+    /// The program.
+    fn program(&self) -> &Program;
+
+    /// Runs the program once: inputs and variables in the program's order; returns fresh outputs in its order. On a GPU
+    /// this returns when the work is submitted; reading an output waits for it. Dispatches take effect in call order.
+    ///
+    /// # Errors
+    /// `Mismatch`, `OutOfMemory`, `Lost`.
+    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError>;
+}

@@ -1,0 +1,14 @@
+//! Devices that run programs: native CPU kernels (`cpu`) and wgpu compute shaders (`gpu`), behind one interface.
+//!
+//! Never a silent fallback: whoever chooses a device is told which adapter runs, and asking for one that is not there
+//! is an error.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+pub mod backend;
+pub mod error;
+pub mod meter;
+
+pub use backend::{Backend, Buffer, DeviceInfo, Executable};
+pub use error::DeviceError;
+pub use meter::Meter;

@@ -1,0 +1,1 @@
+//! Training jobs: queue, supervisor, worker processes, retries and resume

@@ -1,0 +1,1 @@
+//! Every metric family saggar exposes, in one table

@@ -1,0 +1,1 @@
+//! Plugins: the WebAssembly component host, its WIT bindings, limits, artefact cache and version watcher

@@ -1,0 +1,1 @@
+//! The HTTP server: predictions, jobs, datasets, models, health and metrics

@@ -1,0 +1,1 @@
+//! Durable state: objects, checkpoints, model versions, datasets and job records

@@ -1,0 +1,83 @@
+//! Element types of tensors: those of WebNN's `MLOperandDataType` that this project carries.
+
+use std::fmt;
+
+/// The type of a tensor's elements. Little-endian in memory. Truth values are `U8`, 0 or 1 (WebNN's convention).
+///
+/// Source: W3C WebNN, `MLOperandDataType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary16.
+    F16,
+    /// Signed 64-bit integer.
+    I64,
+    /// Unsigned 64-bit integer.
+    U64,
+    /// Signed 32-bit integer.
+    I32,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Signed 8-bit integer.
+    I8,
+    /// Unsigned 8-bit integer; also the type of truth values.
+    U8,
+}
+
+impl DType {
+    /// Every data type, in declaration order.
+    pub const ALL: [DType; 8] =
+        [DType::F32, DType::F16, DType::I64, DType::U64, DType::I32, DType::U32, DType::I8, DType::U8];
+
+    /// Bytes of one element in host memory.
+    pub const fn bytes(self) -> usize {
+        match self {
+            DType::I64 | DType::U64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 => 2,
+            DType::I8 | DType::U8 => 1,
+        }
+    }
+
+    /// Whether elements are floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        match self {
+            DType::F32 | DType::F16 => true,
+            DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => false,
+        }
+    }
+
+    /// Whether elements are integers with a sign.
+    pub const fn is_signed_integer(self) -> bool {
+        match self {
+            DType::I64 | DType::I32 | DType::I8 => true,
+            DType::F32 | DType::F16 | DType::U64 | DType::U32 | DType::U8 => false,
+        }
+    }
+
+    /// WebNN's name of the type, as users see it: `float32`, `uint8`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "float32",
+            DType::F16 => "float16",
+            DType::I64 => "int64",
+            DType::U64 => "uint64",
+            DType::I32 => "int32",
+            DType::U32 => "uint32",
+            DType::I8 => "int8",
+            DType::U8 => "uint8",
+        }
+    }
+
+    /// The type whose WebNN name is `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

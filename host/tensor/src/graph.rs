@@ -1,0 +1,68 @@
+//! The graph: an arena of nodes in topological order (a node's operands come before it), and what it is connected to.
+
+use std::sync::Arc;
+
+use crate::op::Op;
+use crate::shape::Descriptor;
+
+/// A node's place in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The position in [`Graph::nodes`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A primitive operator applied to earlier nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// From which nodes, all of them earlier in the arena.
+    pub inputs: Vec<NodeId>,
+    /// Data type and shape of the result.
+    pub descriptor: Descriptor,
+    /// The plugin's name for it, for error messages.
+    pub label: Option<Arc<str>>,
+}
+
+/// A named tensor that the caller gives or the graph keeps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// The name, unique among the graph's ports of its kind.
+    pub name: String,
+    /// Data type and shape.
+    pub descriptor: Descriptor,
+}
+
+/// A computation for concrete shapes. Hostile until [`crate::verify`] has returned it as a `VerifiedGraph`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// In topological order.
+    pub nodes: Vec<Node>,
+    /// What a dispatch is given, addressed by `Source::Input`.
+    pub inputs: Vec<Port>,
+    /// State that outlives a dispatch, addressed by `Source::Variable`.
+    pub variables: Vec<Port>,
+    /// Dense little-endian bytes, addressed by `Source::Constant`.
+    pub constants: Vec<Arc<[u8]>>,
+    /// What a dispatch returns.
+    pub outputs: Vec<(String, NodeId)>,
+    /// When a dispatch completes, variable `.0` holds node `.1`. At most one assignment a variable.
+    pub assignments: Vec<(u32, NodeId)>,
+}
+
+impl Graph {
+    /// The node at `id`.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// Data type and shape of the node at `id`.
+    pub fn descriptor(&self, id: NodeId) -> &Descriptor {
+        &self.node(id).descriptor
+    }
+}

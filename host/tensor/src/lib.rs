@@ -1,0 +1,20 @@
+//! The tensor vocabulary: data types, shapes, the closed operator families, the graph arena and its builder, type
+//! inference, verification of hostile graphs, composites (`nn`), reverse-mode gradients (`grad`), and the naive
+//! reference interpreter (`interp`) that defines what every operator means.
+//!
+//! No I/O, no clock, no device.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+pub mod dtype;
+pub mod error;
+pub mod graph;
+pub mod limits;
+pub mod op;
+pub mod shape;
+
+pub use dtype::DType;
+pub use error::GraphError;
+pub use graph::{Graph, Node, NodeId, Port};
+pub use op::Op;
+pub use shape::{Descriptor, Shape};

@@ -1,0 +1,19 @@
+//! Named maxima of graphs and tensors. Guest graphs are refused beyond them, by name.
+
+/// Dimensions a tensor may have.
+pub const RANK_MAX: usize = 8;
+/// Elements one tensor may have; offsets and element counts therefore fit a signed 32-bit integer on every device.
+pub const ELEMENTS_MAX: usize = (1 << 31) - 1;
+/// Nodes one graph may have, gradients included.
+pub const GRAPH_NODES_MAX: usize = 100_000;
+/// Bytes of all constants of one graph.
+pub const GRAPH_CONSTANT_BYTES_MAX: usize = 256 << 20;
+/// Operands one node may have (only concatenation takes more than three).
+pub const OPERANDS_MAX: usize = 256;
+/// Bytes of an input's, variable's or output's name, or of a label.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Named outputs one graph may have.
+pub const GRAPH_OUTPUTS_MAX: usize = 4096;
+
+const _: () = assert!(GRAPH_NODES_MAX <= u32::MAX as usize);
+const _: () = assert!(ELEMENTS_MAX <= i32::MAX as usize);

@@ -1,0 +1,16 @@
+//! Sums of products: matrix multiplication.
+
+/// A contraction of two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Contract {
+    /// Batched matrix product. Float operands of one data type.
+    ///
+    /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`, equal batch dimensions; a transposed operand has its last
+    /// two dimensions swapped. `k = 0` gives zeros.
+    MatMul {
+        /// The first operand is `[b.., k, m]`.
+        transpose_a: bool,
+        /// The second operand is `[b.., n, k]`.
+        transpose_b: bool,
+    },
+}

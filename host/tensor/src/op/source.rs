@@ -1,0 +1,58 @@
+//! Values that come from outside the graph, or from nothing.
+
+/// A number that fits every data type: floats as f64, integers as i128.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A value of a float type; rounded to the type where it is used.
+    Float(f64),
+    /// A value of an integer type; inference checks that it fits.
+    Int(i128),
+}
+
+impl Scalar {
+    /// The value as a float.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Float(value) => value,
+            Scalar::Int(value) => value as f64,
+        }
+    }
+}
+
+/// What a random source draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// 32 random bits, `uint32`.
+    Bits,
+    /// `float32` in `[0, 1)`: the upper 24 bits times 2^-24.
+    Uniform,
+}
+
+/// A node without tensor operands (random numbers have one: their key).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The graph's input number `.0` (its name and descriptor stand in the graph).
+    Input(u32),
+    /// The graph's constant number `.0`: dense bytes.
+    Constant(u32),
+    /// One value everywhere.
+    Fill(Scalar),
+    /// The coordinate along `axis`, as a number of the node's data type.
+    Iota {
+        /// The axis whose coordinate is the value.
+        axis: usize,
+    },
+    /// The graph's variable number `.0`, as it was when the dispatch began.
+    Variable(u32),
+    /// Counter-based random numbers. Operand: `key`, `uint32[4]` = seed low, seed high, step low, step high.
+    ///
+    /// Element `i` (row-major) is word `i % 4` of Philox4x32-10 with counter `[i / 4, step low, step high, stream]`
+    /// and key `[seed low, seed high]`: it depends on nothing else, on any device.
+    /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    Random {
+        /// Which of the streams that share a key; 2^32 independent ones.
+        stream: u32,
+        /// What is drawn from the bits.
+        distribution: Distribution,
+    },
+}

@@ -1,0 +1,107 @@
+//! Shapes: static, row-major, at most [`RANK_MAX`] dimensions and [`ELEMENTS_MAX`] elements, checked once when made.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::DType;
+use crate::error::GraphError;
+use crate::limits::{ELEMENTS_MAX, RANK_MAX};
+
+/// Dimensions of a tensor, outermost first. A scalar has none. A dimension may be 0.
+///
+/// Holding a `Shape` proves that its rank and its number of elements are within limits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Shape(Vec<usize>);
+
+impl Shape {
+    /// A shape of these dimensions.
+    ///
+    /// # Errors
+    /// `RankTooLarge` past [`RANK_MAX`]; `TooManyElements` past [`ELEMENTS_MAX`].
+    pub fn new(dims: impl Into<Vec<usize>>) -> Result<Shape, GraphError> {
+        let dims = dims.into();
+        if dims.len() > RANK_MAX {
+            return Err(GraphError::RankTooLarge { rank: dims.len() });
+        }
+        // A zero anywhere must not hide an overflow elsewhere: strides are computed from the other dimensions too.
+        let product = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
+        match product {
+            Some(n) if n <= ELEMENTS_MAX => Ok(Shape(dims)),
+            _ => Err(GraphError::TooManyElements { dims }),
+        }
+    }
+
+    /// The shape of a scalar: no dimensions, one element.
+    pub fn scalar() -> Shape {
+        Shape(Vec::new())
+    }
+
+    /// The dimensions, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The number of elements: the product of the dimensions, 1 for a scalar.
+    pub fn elements(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// Row-major strides in elements.
+    pub fn strides(&self) -> Vec<usize> {
+        let mut strides = vec![1; self.rank()];
+        for axis in (1..self.rank()).rev() {
+            strides[axis - 1] = strides[axis] * self.0[axis].max(1);
+        }
+        strides
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (axis, dim) in self.0.iter().enumerate() {
+            let separator = if axis == 0 { "" } else { ", " };
+            write!(f, "{separator}{dim}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Data type and shape of a tensor (WebNN: `MLOperandDescriptor`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// The type of each element.
+    pub dtype: DType,
+    /// The dimensions.
+    pub shape: Shape,
+}
+
+impl Descriptor {
+    /// A descriptor of this type and shape.
+    pub fn new(dtype: DType, shape: Shape) -> Descriptor {
+        Descriptor { dtype, shape }
+    }
+
+    /// Bytes of the dense tensor in host memory.
+    pub fn bytes(&self) -> usize {
+        self.shape.elements() * self.dtype.bytes()
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, self.shape)
+    }
+}
