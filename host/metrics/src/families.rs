@@ -1,0 +1,115 @@
+//! The table.
+
+use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// A row of the table, for tests and documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The metric's full name.
+    pub name: &'static str,
+    /// The type of its handle in this crate.
+    pub kind: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Its labels, in the order in which handles take them.
+    pub labels: &'static [&'static str],
+}
+
+/// Half a millisecond to half a minute.
+const SECONDS: [f64; 17] = [
+    0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+    32.768,
+];
+/// A microsecond to a minute: starts and phases span six decades.
+const WIDE_SECONDS: [f64; 14] =
+    [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384, 65.536];
+/// A KiB to 16 GiB.
+const BYTES: [f64; 7] = [1024.0, 16384.0, 262144.0, 4194304.0, 67108864.0, 1073741824.0, 17179869184.0];
+
+macro_rules! make {
+    (HistogramVec, $name:literal, $help:literal, $labels:expr, $buckets:expr) => {
+        HistogramVec::new(HistogramOpts::new($name, $help).buckets($buckets.to_vec()), $labels)
+    };
+    ($kind:ident, $name:literal, $help:literal, $labels:expr) => {
+        $kind::new(Opts::new($name, $help), $labels)
+    };
+}
+
+macro_rules! families {
+    ($($field:ident: $kind:ident($name:literal, $help:literal, $labels:expr $(, $buckets:expr)?);)*) => {
+        /// A handle for each family; `with_label_values` takes the labels in the table's order.
+        #[derive(Clone, Debug)]
+        pub struct Families {
+            $(#[doc = $help] pub $field: $kind,)*
+        }
+
+        impl Families {
+            pub(crate) fn register(registry: &Registry) -> Families {
+                $(
+                    let $field = make!($kind, $name, $help, &$labels $(, $buckets)?).expect("the table is well formed");
+                    registry.register(Box::new($field.clone())).expect("names in the table are distinct");
+                )*
+                Families { $($field,)* }
+            }
+        }
+
+        /// Every family, in the table's order.
+        pub const FAMILIES: &[Family] = &[
+            $(Family { name: $name, kind: stringify!($kind), help: $help, labels: &$labels },)*
+        ];
+    };
+}
+
+families! {
+    build_info: GaugeVec("saggar_build_info", "Always 1; the label is the version that runs.", ["version"]);
+
+    http_requests: IntCounterVec("saggar_http_requests_total", "HTTP requests answered, by route template.", ["route", "method", "code"]);
+    http_request_duration: HistogramVec("saggar_http_request_duration_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
+
+    predict_requests: IntCounterVec("saggar_predict_requests_total", "Prediction requests by outcome.", ["model", "version", "outcome"]);
+    predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by executions: the mean batch.", ["model", "version"]);
+    predict_executions: IntCounterVec("saggar_predict_executions_total", "Batches run.", ["model", "version"]);
+    predict_duration: HistogramVec("saggar_predict_duration_seconds", "Time of a prediction from decoded request to result.", ["model", "version"], SECONDS);
+    predict_phase: HistogramVec("saggar_predict_phase_seconds", "Time of a prediction's phases.", ["model", "version", "phase"], WIDE_SECONDS);
+    predict_in_flight: IntGaugeVec("saggar_predict_in_flight", "Predictions being computed.", ["model", "version"]);
+    requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
+    model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
+    model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions taken up or refused.", ["model", "kind", "result", "reason"]);
+    model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], SECONDS);
+    cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], WIDE_SECONDS);
+    model_setups: IntCounterVec("saggar_model_setups_total", "Model versions set up: once a version, however many requests.", ["model", "version"]);
+    plugin_traps: IntCounterVec("saggar_plugin_traps_total", "Plugin calls that trapped.", ["plugin", "kind"]);
+    plugin_limit_hits: IntCounterVec("saggar_plugin_limit_hits_total", "Plugin calls ended by a limit.", ["plugin", "kind"]);
+
+    jobs: IntGaugeVec("saggar_jobs", "Jobs on record, by state.", ["state"]);
+    jobs_submitted: IntCounterVec("saggar_jobs_submitted_total", "Jobs submitted.", ["project", "task"]);
+    jobs_started: IntCounterVec("saggar_jobs_started_total", "Jobs whose first attempt started.", ["project", "task"]);
+    jobs_finished: IntCounterVec("saggar_jobs_finished_total", "Jobs that ended, by final state.", ["project", "task", "state"]);
+    job_attempts: IntCounterVec("saggar_job_attempts_total", "Attempts that ended, by reason.", ["project", "task", "reason"]);
+    job_resumes: IntCounterVec("saggar_job_resumes_total", "Attempts that went on from a checkpoint, by what ended the attempt before.", ["project", "task", "reason"]);
+    queue_wait: HistogramVec("saggar_queue_wait_seconds", "Time a job waited before an attempt started.", ["queue"], SECONDS);
+
+    job_gpu_seconds: CounterVec("saggar_job_gpu_seconds_total", "Device seconds a job used; estimated where the device has no clock of its own.", ["job", "device", "estimated"]);
+    job_wall_seconds: CounterVec("saggar_job_wall_seconds_total", "Seconds a job's attempts ran.", ["job"]);
+    job_gpu_memory: GaugeVec("saggar_job_gpu_memory_bytes", "Device bytes a job holds.", ["job", "device"]);
+    train_step: GaugeVec("saggar_train_step", "Steps a training has done.", ["job"]);
+    train_steps_target: GaugeVec("saggar_train_steps_target", "Steps a training means to do.", ["job"]);
+    train_steps: CounterVec("saggar_train_steps_total", "Steps done, repeated ones included.", ["job"]);
+    train_samples: CounterVec("saggar_train_samples_total", "Samples trained on, repeated ones included.", ["job"]);
+    train_samples_rate: GaugeVec("saggar_train_samples_per_second", "Samples a second, lately.", ["job"]);
+    train_metric: GaugeVec("saggar_train_metric", "The last value of a training's own series.", ["job", "name"]);
+    checkpoint_duration: HistogramVec("saggar_checkpoint_duration_seconds", "Time to save or load a checkpoint.", ["op"], SECONDS);
+    checkpoint_bytes: HistogramVec("saggar_checkpoint_bytes", "Size of checkpoints.", ["op"], BYTES);
+    checkpoint_age: GaugeVec("saggar_checkpoint_age_seconds", "Age of a running job's newest checkpoint.", ["job"]);
+    checkpoint_failures: IntCounterVec("saggar_checkpoint_failures_total", "Checkpoints that could not be saved or loaded.", ["op", "reason"]);
+
+    gpu_info: GaugeVec("saggar_gpu_info", "Always 1; the labels tell the device.", ["device", "name", "vendor", "driver", "backend"]);
+    gpu_busy_seconds: CounterVec("saggar_gpu_busy_seconds_total", "Seconds a device worked, for models and jobs.", ["device"]);
+    gpu_memory: GaugeVec("saggar_gpu_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
+    gpu_submissions: CounterVec("saggar_gpu_submissions_total", "Submissions to a device.", ["device"]);
+    gpu_dispatches: CounterVec("saggar_gpu_dispatches_total", "Kernels run on a device.", ["device"]);
+
+    dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);
+    watch_events: IntCounterVec("saggar_watch_events_total", "File events seen in the model directory.", []);
+    watch_rescans: IntCounterVec("saggar_watch_rescans_total", "Times the model directory was read anew.", []);
+}
