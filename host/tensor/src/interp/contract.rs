@@ -1,0 +1,31 @@
+//! Sums of products.
+
+use super::value::{Elements, Value};
+use crate::Shape;
+use crate::op::Contract;
+
+pub(super) fn evaluate(op: Contract, a: &Value, b: &Value, result: &Shape) -> Elements {
+    match op {
+        Contract::MatMul { transpose_a, transpose_b } => {
+            let rank = result.rank();
+            let (m, n) = (result[rank - 2], result[rank - 1]);
+            let k = a.dims()[if transpose_a { rank - 2 } else { rank - 1 }];
+            let batches: usize = result[..rank - 2].iter().product();
+            let (a, b) = (a.floats(), b.floats());
+            let mut sums = Vec::with_capacity(result.elements());
+            for batch in 0..batches {
+                for row in 0..m {
+                    for column in 0..n {
+                        let term = |step: usize| {
+                            let at_a = if transpose_a { step * m + row } else { row * k + step };
+                            let at_b = if transpose_b { column * k + step } else { step * n + column };
+                            a[batch * m * k + at_a] * b[batch * k * n + at_b]
+                        };
+                        sums.push((0..k).map(term).sum());
+                    }
+                }
+            }
+            Elements::Float(sums)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Fewer elements along some axes.
+
+use super::binary::{max, min};
+use super::coordinates::{around, each, offset};
+use super::value::{Elements, Value, range, wrap};
+use crate::DType;
+use crate::op::{Reduce, ReduceKind};
+
+pub(super) fn evaluate(op: &Reduce, x: &Value) -> Elements {
+    match op {
+        Reduce::Fold { kind, axes } => {
+            let (positions, count) = positions(x.dims(), axes);
+            match x.elements() {
+                Elements::Float(values) => Elements::Float(fold_floats(*kind, values, &positions, count)),
+                Elements::Int(values) => {
+                    Elements::Int(fold_ints(*kind, values, &positions, count, x.descriptor().dtype))
+                }
+            }
+        }
+        Reduce::ArgMax { axis } => Elements::Int(first(x, *axis, |a, b| a > b, |a, b| a > b)),
+        Reduce::ArgMin { axis } => Elements::Int(first(x, *axis, |a, b| a < b, |a, b| a < b)),
+    }
+}
+
+/// For each element of `dims` the position of the result it is folded into, and how many results there are.
+fn positions(dims: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
+    let mut kept = dims.to_vec();
+    axes.iter().for_each(|&axis| kept[axis] = 1);
+    let mut positions = Vec::with_capacity(dims.iter().product());
+    let mut to = vec![0; dims.len()];
+    each(dims, |at| {
+        to.copy_from_slice(at);
+        axes.iter().for_each(|&axis| to[axis] = 0);
+        positions.push(offset(&kept, &to));
+    });
+    (positions, kept.iter().product())
+}
+
+fn fold_floats(kind: ReduceKind, values: &[f64], positions: &[usize], count: usize) -> Vec<f64> {
+    let (start, fold): (f64, fn(f64, f64) -> f64) = match kind {
+        ReduceKind::Sum => (0.0, |a, b| a + b),
+        ReduceKind::Product => (1.0, |a, b| a * b),
+        ReduceKind::Max => (f64::NEG_INFINITY, max),
+        ReduceKind::Min => (f64::INFINITY, min),
+    };
+    let mut results = vec![start; count];
+    values.iter().zip(positions).for_each(|(&value, &to)| results[to] = fold(results[to], value));
+    results
+}
+
+fn fold_ints(kind: ReduceKind, values: &[i128], positions: &[usize], count: usize, dtype: DType) -> Vec<i128> {
+    let [smallest, largest] = range(dtype);
+    let (start, fold): (i128, fn(i128, i128) -> i128) = match kind {
+        ReduceKind::Sum => (0, |a, b| a + b),
+        ReduceKind::Product => (1, i128::wrapping_mul),
+        ReduceKind::Max => (smallest, i128::max),
+        ReduceKind::Min => (largest, i128::min),
+    };
+    let mut results = vec![start; count];
+    values.iter().zip(positions).for_each(|(&value, &to)| results[to] = wrap(fold(results[to], value), dtype));
+    results
+}
+
+/// Along `axis`, the index of the first element that no later one beats; one that is NaN beats none.
+fn first(x: &Value, axis: usize, floats: fn(f64, f64) -> bool, ints: fn(i128, i128) -> bool) -> Vec<i128> {
+    fn of<T: Copy>(values: &[T], [outer, size, inner]: [usize; 3], beats: fn(T, T) -> bool) -> Vec<i128> {
+        let mut results = Vec::with_capacity(outer * inner);
+        for before in 0..outer {
+            for after in 0..inner {
+                let element = |index: usize| values[(before * size + index) * inner + after];
+                let best =
+                    (1..size).fold(0, |best, index| if beats(element(index), element(best)) { index } else { best });
+                results.push(best as i128);
+            }
+        }
+        results
+    }
+    let sizes = around(x.dims(), axis);
+    match x.elements() {
+        Elements::Float(values) => of(values, sizes, floats),
+        Elements::Int(values) => of(values, sizes, ints),
+    }
+}
