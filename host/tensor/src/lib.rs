@@ -6,13 +6,16 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod builder;
 pub mod dtype;
 pub mod error;
 pub mod graph;
+pub mod infer;
 pub mod limits;
 pub mod op;
 pub mod shape;
 
+pub use builder::GraphBuilder;
 pub use dtype::DType;
 pub use error::GraphError;
 pub use graph::{Graph, Node, NodeId, Port};

@@ -8,6 +8,7 @@ mod contract;
 mod convolution;
 mod index;
 mod movement;
+mod name;
 mod reduce;
 mod source;
 mod unary;

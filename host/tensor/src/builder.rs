@@ -1,0 +1,221 @@
+//! Building graphs: nodes are inferred and checked as they are added, so a mistake is reported where it is made.
+//!
+//! The convenience methods speak WebNN: element-wise operators broadcast as numpy does, matrix products broadcast their
+//! batch dimensions, reductions may drop the reduced axes. They insert the movements that primitives need.
+//!
+//! Equal nodes are not merged here: `gradients` distinguishes operands by node, so two operands that happen to be
+//! computed alike must stay two. The compiler merges them.
+
+mod binary;
+mod contract;
+mod convolution;
+mod index;
+mod movement;
+mod reduce;
+mod source;
+mod unary;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::error::{GraphError, NameKind};
+use crate::graph::{Graph, Node, NodeId};
+use crate::infer::infer;
+use crate::limits::{GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX};
+use crate::op::{Op, Source};
+use crate::{Descriptor, Shape};
+
+/// A graph in the making. It is within every limit of [`crate::limits`] at any time.
+#[derive(Clone, Debug, Default)]
+pub struct GraphBuilder {
+    graph: Graph,
+    input_names: HashSet<String>,
+    variables: HashMap<String, NodeId>,
+    output_names: HashSet<String>,
+    assigned: HashSet<u32>,
+    constant_bytes: usize,
+}
+
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new() -> GraphBuilder {
+        GraphBuilder::default()
+    }
+
+    /// Adds a primitive and gives its node. Operands must have exactly the data types and shapes it takes: nothing is
+    /// broadcast or converted.
+    ///
+    /// Inputs and variables must exist already; other sources are added by their own methods, since their data type and
+    /// shape cannot be inferred.
+    ///
+    /// # Errors
+    /// `TooManyNodes`; `OperandCount`; `UnknownOperand`; whatever [`infer`] finds, with the operands' labels.
+    pub fn add_node(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
+        let declared = match &op {
+            Op::Source(Source::Input(number)) => Some(port(op.name(), &self.graph.inputs, *number)?),
+            Op::Source(Source::Variable(number)) => Some(port(op.name(), &self.graph.variables, *number)?),
+            Op::Source(Source::Constant(_) | Source::Fill(_) | Source::Iota { .. } | Source::Random { .. })
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Reduce(_)
+            | Op::Movement(_)
+            | Op::Contract(_)
+            | Op::Convolution(_)
+            | Op::Index(_) => None,
+        };
+        self.push(op, inputs, declared)
+    }
+
+    fn push(&mut self, op: Op, inputs: &[NodeId], declared: Option<Descriptor>) -> Result<NodeId, GraphError> {
+        let count = self.graph.nodes.len();
+        if count >= GRAPH_NODES_MAX {
+            return Err(GraphError::TooManyNodes);
+        }
+        let descriptor = infer_at(&self.graph.nodes, &op, inputs, declared.as_ref())
+            .map_err(|error| self.labelled(error, inputs))?;
+        self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), descriptor, label: None });
+        Ok(NodeId(count as u32))
+    }
+
+    /// `error` with the labels of these operands, if any has one.
+    fn labelled(&self, error: GraphError, inputs: &[NodeId]) -> GraphError {
+        let labels: Vec<&str> =
+            inputs.iter().filter_map(|id| self.graph.nodes.get(id.index())?.label.as_deref()).collect();
+        if labels.is_empty() || error.place().is_some() { error } else { error.at(labels.join(", ")) }
+    }
+
+    /// Names a node for error messages. The last name counts.
+    ///
+    /// # Errors
+    /// `UnknownNode`; `NameLength`.
+    pub fn label(&mut self, id: NodeId, label: &str) -> Result<(), GraphError> {
+        self.descriptor_of(id)?;
+        check_name(NameKind::Label, label)?;
+        self.graph.nodes[id.index()].label = Some(Arc::from(label));
+        Ok(())
+    }
+
+    /// Makes a node an output of the graph. One node may be several outputs.
+    ///
+    /// # Errors
+    /// `UnknownNode`; `NameLength`; `NameTaken`; `TooManyOutputs`.
+    pub fn output(&mut self, name: &str, id: NodeId) -> Result<(), GraphError> {
+        self.descriptor_of(id)?;
+        check_name(NameKind::Output, name)?;
+        if self.graph.outputs.len() >= GRAPH_OUTPUTS_MAX {
+            return Err(GraphError::TooManyOutputs);
+        }
+        if !self.output_names.insert(name.to_owned()) {
+            return Err(GraphError::NameTaken { kind: NameKind::Output, name: name.to_owned() });
+        }
+        self.graph.outputs.push((name.to_owned(), id));
+        Ok(())
+    }
+
+    /// When a dispatch completes, the variable called `name` holds `value`; reads in the same dispatch see the old one.
+    ///
+    /// # Errors
+    /// `UnknownVariable`, and as [`GraphBuilder::assign_to`].
+    pub fn assign(&mut self, name: &str, value: NodeId) -> Result<(), GraphError> {
+        let Some(&variable) = self.variables.get(name) else {
+            return Err(GraphError::UnknownVariable { name: name.to_owned() });
+        };
+        self.assign_to(variable, value)
+    }
+
+    /// As [`GraphBuilder::assign`], with the node that [`GraphBuilder::variable`] gave.
+    ///
+    /// # Errors
+    /// `UnknownNode`; `NotVariable`; `AssignMismatch` where data type or shape differ; `AssignedTwice`.
+    pub fn assign_to(&mut self, variable: NodeId, value: NodeId) -> Result<(), GraphError> {
+        self.descriptor_of(variable)?;
+        let got = self.descriptor_of(value)?.clone();
+        let Op::Source(Source::Variable(number)) = self.graph.node(variable).op else {
+            return Err(GraphError::NotVariable { id: variable.0 });
+        };
+        let port = &self.graph.variables[number as usize];
+        if port.descriptor != got {
+            let (name, expected) = (port.name.clone(), port.descriptor.clone());
+            return Err(GraphError::AssignMismatch { name, expected, got });
+        }
+        if !self.assigned.insert(number) {
+            return Err(GraphError::AssignedTwice { name: port.name.clone() });
+        }
+        self.graph.assignments.push((number, value));
+        Ok(())
+    }
+
+    /// The graph so far.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Data type and shape of a node of this graph.
+    ///
+    /// # Panics
+    /// If `id` is not a node of this graph: ids that come from elsewhere go through [`GraphBuilder::descriptor_of`].
+    pub fn descriptor(&self, id: NodeId) -> &Descriptor {
+        self.graph.descriptor(id)
+    }
+
+    /// Data type and shape of the node at `id`, if there is one.
+    ///
+    /// # Errors
+    /// `UnknownNode`.
+    pub fn descriptor_of(&self, id: NodeId) -> Result<&Descriptor, GraphError> {
+        let nodes = self.graph.nodes.len();
+        let node = self.graph.nodes.get(id.index()).ok_or(GraphError::UnknownNode { id: id.0, nodes })?;
+        Ok(&node.descriptor)
+    }
+
+    fn shape_of(&self, id: NodeId) -> Result<Shape, GraphError> {
+        Ok(self.descriptor_of(id)?.shape.clone())
+    }
+
+    /// The finished graph.
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+}
+
+/// Infers a node that comes after `nodes`: its operands must be among them.
+pub(crate) fn infer_at(
+    nodes: &[Node],
+    op: &Op,
+    inputs: &[NodeId],
+    declared: Option<&Descriptor>,
+) -> Result<Descriptor, GraphError> {
+    if inputs.len() > OPERANDS_MAX {
+        let (op, got) = (op.name(), inputs.len());
+        return Err(GraphError::OperandCount { op, least: 0, most: OPERANDS_MAX, got });
+    }
+    let mut operands = Vec::with_capacity(inputs.len());
+    for (position, id) in inputs.iter().enumerate() {
+        let Some(node) = nodes.get(id.index()) else {
+            let (op, nodes) = (op.name(), nodes.len());
+            return Err(GraphError::UnknownOperand { op, position, id: id.0, nodes });
+        };
+        operands.push(&node.descriptor);
+    }
+    infer(op, &operands, declared)
+}
+
+/// The descriptor of port `number`.
+pub(crate) fn port(op: &'static str, ports: &[crate::Port], number: u32) -> Result<Descriptor, GraphError> {
+    match ports.get(number as usize) {
+        Some(port) => Ok(port.descriptor.clone()),
+        None => Err(GraphError::UnknownPort { op, number, count: ports.len() }),
+    }
+}
+
+/// A name must have 1 to [`NAME_BYTES_MAX`] bytes.
+pub(crate) fn check_name(kind: NameKind, name: &str) -> Result<(), GraphError> {
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(GraphError::NameLength { kind, bytes: name.len() })
+}
+
+#[cfg(test)]
+mod tests;

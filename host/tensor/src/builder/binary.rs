@@ -1,0 +1,140 @@
+//! Element-wise operators of two operands, and selection. Shapes broadcast as numpy's do; data types must be equal.
+
+use super::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Binary, Op};
+use crate::{Descriptor, Shape};
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $method:ident => $op:expr;)*) => {
+        impl GraphBuilder {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// `DTypesDiffer`; `Broadcast`; `DType`; `UnknownNode`; `TooManyNodes`.
+                pub fn $method(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+                    self.binary($op, a, b)
+                }
+            )*
+        }
+    };
+}
+
+binary! {
+    /// `a + b`.
+    add => Binary::Add;
+    /// `a - b`.
+    sub => Binary::Sub;
+    /// `a * b`.
+    mul => Binary::Mul;
+    /// `a / b`; integers truncate toward zero, and division by zero gives 0.
+    div => Binary::Div;
+    /// `a` to the power `b`. Float.
+    pow => Binary::Pow;
+    /// The larger; NaN if either is NaN.
+    max => Binary::Max;
+    /// The smaller; NaN if either is NaN.
+    min => Binary::Min;
+    /// 1 where `a` equals `b`. Result `uint8`.
+    equal => Binary::Equal;
+    /// 1 where `a < b`. Result `uint8`.
+    less => Binary::Less;
+    /// 1 where `a <= b`. Result `uint8`.
+    less_or_equal => Binary::LessOrEqual;
+    /// 1 where both are non-zero. `uint8`.
+    logical_and => Binary::LogicalAnd;
+    /// 1 where either is non-zero. `uint8`.
+    logical_or => Binary::LogicalOr;
+    /// 1 where exactly one is non-zero. `uint8`.
+    logical_xor => Binary::LogicalXor;
+}
+
+impl GraphBuilder {
+    /// Broadcasts both operands to their common shape and applies `op`.
+    ///
+    /// # Errors
+    /// `DTypesDiffer`; `Broadcast`; `DType`; `UnknownNode`; `TooManyNodes`.
+    pub fn binary(&mut self, op: Binary, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let (a, b) = self.broadcast_pair(op.name(), a, b)?;
+        self.add_node(Op::Binary(op), &[a, b])
+    }
+
+    /// 1 where `a` differs from `b`; NaN differs from everything. Result `uint8`.
+    ///
+    /// # Errors
+    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    pub fn not_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let (a, b) = self.broadcast_pair("not-equal", a, b)?;
+        let equal = self.add_node(Op::Binary(Binary::Equal), &[a, b])?;
+        self.logical_not(equal)
+    }
+
+    /// 1 where `a > b`. Result `uint8`.
+    ///
+    /// # Errors
+    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    pub fn greater(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let (a, b) = self.broadcast_pair("greater", a, b)?;
+        self.add_node(Op::Binary(Binary::Less), &[b, a])
+    }
+
+    /// 1 where `a >= b`. Result `uint8`.
+    ///
+    /// # Errors
+    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    pub fn greater_or_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let (a, b) = self.broadcast_pair("greater-or-equal", a, b)?;
+        self.add_node(Op::Binary(Binary::LessOrEqual), &[b, a])
+    }
+
+    /// `condition ? a : b` (WebNN: `where`); all three broadcast. `condition` is `uint8`.
+    ///
+    /// # Errors
+    /// `DType` of the condition; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    pub fn select(&mut self, condition: NodeId, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let op = Op::Select.name();
+        let (a, b) = self.broadcast_pair(op, a, b)?;
+        let shape = self.common_shape(op, condition, a)?;
+        let condition = self.broadcast_to(condition, shape.clone())?;
+        let a = self.broadcast_to(a, shape.clone())?;
+        let b = self.broadcast_to(b, shape)?;
+        self.add_node(Op::Select, &[condition, a, b])
+    }
+
+    /// Both operands in their common shape.
+    fn broadcast_pair(&mut self, op: &'static str, a: NodeId, b: NodeId) -> Result<(NodeId, NodeId), GraphError> {
+        let (lhs, rhs) = (self.descriptor_of(a)?, self.descriptor_of(b)?);
+        if lhs.dtype != rhs.dtype {
+            let error = GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() };
+            return Err(self.labelled(error, &[a, b]));
+        }
+        let shape = self.common_shape(op, a, b)?;
+        Ok((self.broadcast_to(a, shape.clone())?, self.broadcast_to(b, shape)?))
+    }
+
+    fn common_shape(&self, op: &'static str, a: NodeId, b: NodeId) -> Result<Shape, GraphError> {
+        let (lhs, rhs) = (self.descriptor_of(a)?, self.descriptor_of(b)?);
+        common_shape(op, lhs, rhs).map_err(|error| self.labelled(error, &[a, b]))
+    }
+}
+
+/// The shape both broadcast to: aligned at the last axis, each dimension equal or one of them 1.
+///
+/// # Errors
+/// `Broadcast`; `TooManyElements`.
+pub(crate) fn common_shape(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
+    let rank = lhs.shape.rank().max(rhs.shape.rank());
+    let dim = |shape: &Shape, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |own| shape[own]);
+    let mut dims = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        dims.push(match (dim(&lhs.shape, axis), dim(&rhs.shape, axis)) {
+            (a, b) if a == b => a,
+            (1, b) => b,
+            (a, 1) => a,
+            _ => return Err(GraphError::Broadcast { op, lhs: lhs.clone(), rhs: rhs.clone() }),
+        });
+    }
+    Shape::new(dims)
+}

@@ -1,0 +1,74 @@
+//! Matrix products.
+
+use super::GraphBuilder;
+use super::binary::common_shape;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Contract, Op};
+use crate::{Descriptor, Shape};
+
+impl GraphBuilder {
+    /// Matrix product over the last two dimensions; batch dimensions broadcast. Float.
+    ///
+    /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`. `k = 0` gives zeros. Source: W3C WebNN, `matmul`.
+    ///
+    /// # Errors
+    /// `Rank` below 2; `DType`; `DTypesDiffer`; `Broadcast`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+    pub fn matmul(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+        let op = Contract::MatMul { transpose_a: false, transpose_b: false };
+        let (lhs, rhs) = (self.descriptor_of(a)?.clone(), self.descriptor_of(b)?.clone());
+        check(op.name(), &lhs, &rhs).map_err(|error| self.labelled(error, &[a, b]))?;
+        let (batch_a, [m, k]) = split(&lhs.shape);
+        let (batch_b, [_, n]) = split(&rhs.shape);
+        if batch_b.iter().all(|&dim| dim == 1) && batch_a.len() >= batch_b.len() {
+            // One matrix for the whole batch: a single tall product, faster on every device than many small ones.
+            let rows = batch_a.iter().product::<usize>() * m;
+            let flat_a = self.reshape(a, &[rows, k])?;
+            let flat_b = self.reshape(b, &[k, n])?;
+            let product = self.add_node(Op::Contract(op), &[flat_a, flat_b])?;
+            return self.reshape(product, &[batch_a, &[m, n]].concat());
+        }
+        let batch = batch(op.name(), &lhs, &rhs).map_err(|error| self.labelled(error, &[a, b]))?;
+        let a = self.broadcast_to(a, Shape::new([&batch[..], &[m, k]].concat())?)?;
+        let b = self.broadcast_to(b, Shape::new([&batch[..], &[k, n]].concat())?)?;
+        self.add_node(Op::Contract(op), &[a, b])
+    }
+}
+
+/// What the movements before the product would report less clearly, or not at all.
+fn check(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<(), GraphError> {
+    for (operand, descriptor) in [("a", lhs), ("b", rhs)] {
+        if descriptor.shape.rank() < 2 {
+            let got = descriptor.clone();
+            return Err(GraphError::Rank { op, operand, least: 2, most: usize::MAX, got });
+        }
+    }
+    if lhs.dtype != rhs.dtype {
+        return Err(GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() });
+    }
+    let (_, [_, k]) = split(&lhs.shape);
+    let axis = rhs.shape.rank() - 2;
+    if rhs.shape[axis] != k {
+        return Err(GraphError::Dimension { op, operand: "b", axis, expected: k, got: rhs.clone() });
+    }
+    batch(op, lhs, rhs).map(|_| ())
+}
+
+/// Batch dimensions, and the last two.
+fn split(shape: &Shape) -> (&[usize], [usize; 2]) {
+    let (batch, matrix) = shape.split_at(shape.rank() - 2);
+    (batch, [matrix[0], matrix[1]])
+}
+
+/// The batch dimensions both broadcast to.
+fn batch(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
+    let of = |descriptor: &Descriptor| -> Result<Descriptor, GraphError> {
+        Ok(Descriptor::new(descriptor.dtype, Shape::new(split(&descriptor.shape).0)?))
+    };
+    common_shape(op, &of(lhs)?, &of(rhs)?).map_err(|error| {
+        if let GraphError::Broadcast { .. } = error {
+            return GraphError::Broadcast { op, lhs: lhs.clone(), rhs: rhs.clone() };
+        }
+        error
+    })
+}

@@ -1,0 +1,25 @@
+//! Windowed operators. NCHW, filters OIHW; other layouts transpose first.
+
+use super::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Conv2d, Convolution, Op, Pool, Pool2d};
+
+impl GraphBuilder {
+    /// Cross-correlation: `x [n, c, h, w]`, `filter [o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Float.
+    ///
+    /// # Errors
+    /// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `Groups`; `AttributeRange`; `WindowTooLarge`; `TooManyElements`;
+    /// `UnknownOperand`; `TooManyNodes`.
+    pub fn conv2d(&mut self, x: NodeId, filter: NodeId, conv: Conv2d) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Convolution(Convolution::Conv2d(conv)), &[x, filter])
+    }
+
+    /// Largest or sum of each window: `[n, c, h, w]` -> `[n, c, oh, ow]`. Float.
+    ///
+    /// # Errors
+    /// `DType`; `Rank`; `AttributeRange`; `WindowTooLarge`; `UnknownOperand`; `TooManyNodes`.
+    pub fn pool2d(&mut self, x: NodeId, kind: Pool, pool: Pool2d) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Convolution(Convolution::Pool2d { kind, pool }), &[x])
+    }
+}

@@ -1,0 +1,33 @@
+//! Elements chosen by other elements' values.
+
+use super::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Index, Op};
+
+impl GraphBuilder {
+    /// `x [a.., d, b..]` at `indices [i..]` along `axis` -> `[a.., i.., b..]`. Negative indices count from the end; the
+    /// rest is clamped.
+    ///
+    /// # Errors
+    /// `DType` of the indices; `AxisOutOfRange`; `AxisEmpty`; `RankTooLarge`; `TooManyElements`; `UnknownOperand`;
+    /// `TooManyNodes`.
+    pub fn gather(&mut self, x: NodeId, indices: NodeId, axis: usize) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Index(Index::Gather { axis }), &[x, indices])
+    }
+
+    /// Zeros `[a.., size, b..]` plus every one of `updates [a.., i.., b..]` at its index along `axis`.
+    ///
+    /// # Errors
+    /// `DType` of the indices; `AttributeRange`; `Rank`; `AxisOutOfRange`; `Dimension`; `TooManyElements`;
+    /// `UnknownOperand`; `TooManyNodes`.
+    pub fn scatter_add(
+        &mut self,
+        indices: NodeId,
+        updates: NodeId,
+        axis: usize,
+        size: usize,
+    ) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Index(Index::ScatterAdd { axis, size }), &[indices, updates])
+    }
+}

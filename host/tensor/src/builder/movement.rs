@@ -1,0 +1,120 @@
+//! Movements of elements. Any data type, unchanged. A movement that would change nothing gives its operand.
+
+use super::GraphBuilder;
+use crate::Shape;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::infer::coerce;
+use crate::op::{Movement, Op, Scalar};
+
+impl GraphBuilder {
+    /// The same elements in row-major order under another shape of the same size.
+    ///
+    /// # Errors
+    /// `ElementCount`; `RankTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+    pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> Result<NodeId, GraphError> {
+        if self.descriptor_of(x)?.shape.dims() == dims {
+            return Ok(x);
+        }
+        self.add_node(Op::Movement(Movement::Reshape(Shape::new(dims)?)), &[x])
+    }
+
+    /// Repeated to `to` as numpy does (WebNN: `expand`): aligned at the last axis, axes of size 1 repeated.
+    ///
+    /// # Errors
+    /// `BroadcastTo`; `UnknownNode`; `TooManyNodes`.
+    pub fn broadcast_to(&mut self, x: NodeId, to: Shape) -> Result<NodeId, GraphError> {
+        let from = self.descriptor_of(x)?;
+        if from.shape == to {
+            return Ok(x);
+        }
+        let Some(missing) = to.rank().checked_sub(from.shape.rank()) else {
+            let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
+            return Err(self.labelled(error, &[x]));
+        };
+        // Checked before the reshape is added, and reported with the operand's own shape.
+        if from.shape.iter().zip(&to[missing..]).any(|(&from, &to)| from != 1 && from != to) {
+            let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
+            return Err(self.labelled(error, &[x]));
+        }
+        let aligned = [&vec![1; missing][..], &from.shape[..]].concat();
+        let aligned = self.reshape(x, &aligned)?;
+        if self.descriptor(aligned).shape == to {
+            return Ok(aligned);
+        }
+        self.add_node(Op::Movement(Movement::Broadcast(to)), &[aligned])
+    }
+
+    /// Axes in another order: result axis `i` is operand axis `permutation[i]`.
+    ///
+    /// # Errors
+    /// `AttributeCount`; `NotPermutation`; `UnknownNode`; `TooManyNodes`.
+    pub fn transpose(&mut self, x: NodeId, permutation: &[usize]) -> Result<NodeId, GraphError> {
+        let rank = self.descriptor_of(x)?.shape.rank();
+        if permutation.iter().copied().eq(0..rank) {
+            return Ok(x);
+        }
+        self.add_node(Op::Movement(Movement::Transpose(permutation.to_vec())), &[x])
+    }
+
+    /// Along each axis `i`: `sizes[i]` elements from `starts[i]`, every `strides[i]`-th. `sizes` count results, not the
+    /// window as WebNN's do.
+    ///
+    /// # Errors
+    /// `AttributeCount`; `AttributeRange` for a stride of 0; `SliceOutOfRange`; `UnknownNode`; `TooManyNodes`.
+    pub fn slice(
+        &mut self,
+        x: NodeId,
+        starts: &[usize],
+        sizes: &[usize],
+        strides: &[usize],
+    ) -> Result<NodeId, GraphError> {
+        let (starts, sizes, strides) = (starts.to_vec(), sizes.to_vec(), strides.to_vec());
+        self.add_node(Op::Movement(Movement::Slice { starts, sizes, strides }), &[x])
+    }
+
+    /// Elements `start .. start + size` along `axis`, everything along the others.
+    ///
+    /// # Errors
+    /// `AxisOutOfRange`; `SliceOutOfRange`; `UnknownNode`; `TooManyNodes`.
+    pub fn narrow(&mut self, x: NodeId, axis: usize, start: usize, size: usize) -> Result<NodeId, GraphError> {
+        let from = self.descriptor_of(x)?;
+        let mut sizes = from.shape.to_vec();
+        if axis >= sizes.len() {
+            let error = GraphError::AxisOutOfRange { op: "slice", axis, got: from.clone() };
+            return Err(self.labelled(error, &[x]));
+        }
+        let mut starts = vec![0; sizes.len()];
+        starts[axis] = start;
+        sizes[axis] = size;
+        let strides = vec![1; sizes.len()];
+        self.slice(x, &starts, &sizes, &strides)
+    }
+
+    /// Order reversed along `axes` (any order, distinct).
+    ///
+    /// # Errors
+    /// `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownOperand`; `TooManyNodes`.
+    pub fn reverse(&mut self, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
+        let mut axes = axes.to_vec();
+        axes.sort_unstable();
+        self.add_node(Op::Movement(Movement::Reverse(axes)), &[x])
+    }
+
+    /// `low[i]` and `high[i]` places of `value` before and after along each axis `i`.
+    ///
+    /// # Errors
+    /// `AttributeCount`; `ScalarRange`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+    pub fn pad(&mut self, x: NodeId, low: &[usize], high: &[usize], value: Scalar) -> Result<NodeId, GraphError> {
+        let value = coerce("pad", value, self.descriptor_of(x)?.dtype)?;
+        self.add_node(Op::Movement(Movement::Pad { low: low.to_vec(), high: high.to_vec(), value }), &[x])
+    }
+
+    /// Operands joined along `axis`; their other dimensions are equal.
+    ///
+    /// # Errors
+    /// `OperandCount`; `AxisOutOfRange`; `DTypesDiffer`; `ShapesDiffer`; `TooManyElements`; `TooManyNodes`.
+    pub fn concat(&mut self, inputs: &[NodeId], axis: usize) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Movement(Movement::Concat { axis }), inputs)
+    }
+}

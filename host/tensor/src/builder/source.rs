@@ -1,0 +1,118 @@
+//! Adding inputs, variables, constants and generated values.
+
+use std::sync::Arc;
+
+use super::{GraphBuilder, check_name};
+use crate::error::{GraphError, NameKind};
+use crate::graph::{NodeId, Port};
+use crate::infer::coerce;
+use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX};
+use crate::op::{Distribution, Op, Scalar, Source};
+use crate::{DType, Descriptor, Shape};
+
+impl GraphBuilder {
+    /// A tensor that every dispatch is given under `name`.
+    ///
+    /// # Errors
+    /// `NameLength`; `NameTaken`; `TooManyNodes`.
+    pub fn input(&mut self, name: &str, descriptor: Descriptor) -> Result<NodeId, GraphError> {
+        check_name(NameKind::Input, name)?;
+        if self.input_names.contains(name) {
+            return Err(GraphError::NameTaken { kind: NameKind::Input, name: name.to_owned() });
+        }
+        let number = self.graph.inputs.len() as u32;
+        let id = self.push(Op::Source(Source::Input(number)), &[], Some(descriptor.clone()))?;
+        self.graph.inputs.push(Port { name: name.to_owned(), descriptor });
+        self.input_names.insert(name.to_owned());
+        Ok(id)
+    }
+
+    /// State called `name`, as it was when the dispatch began. The same name gives the same node.
+    ///
+    /// # Errors
+    /// `NameLength`; `VariableRedeclared` with another descriptor than before; `TooManyNodes`.
+    pub fn variable(&mut self, name: &str, descriptor: Descriptor) -> Result<NodeId, GraphError> {
+        check_name(NameKind::Variable, name)?;
+        if let Some(&id) = self.variables.get(name) {
+            let declared = self.descriptor(id);
+            if *declared == descriptor {
+                return Ok(id);
+            }
+            let (name, declared) = (name.to_owned(), declared.clone());
+            return Err(GraphError::VariableRedeclared { name, declared, got: descriptor });
+        }
+        let number = self.graph.variables.len() as u32;
+        let id = self.push(Op::Source(Source::Variable(number)), &[], Some(descriptor.clone()))?;
+        self.graph.variables.push(Port { name: name.to_owned(), descriptor });
+        self.variables.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    /// A tensor of these dense little-endian bytes.
+    ///
+    /// # Errors
+    /// `ConstantBytes` unless there are as many as the descriptor takes; `TooManyConstantBytes`; `TooManyNodes`.
+    pub fn constant(&mut self, descriptor: Descriptor, bytes: impl Into<Arc<[u8]>>) -> Result<NodeId, GraphError> {
+        let bytes = bytes.into();
+        if bytes.len() != descriptor.bytes() {
+            return Err(GraphError::ConstantBytes { descriptor, got: bytes.len() });
+        }
+        let total = self.constant_bytes + bytes.len();
+        if total > GRAPH_CONSTANT_BYTES_MAX {
+            return Err(GraphError::TooManyConstantBytes { bytes: total });
+        }
+        let number = self.graph.constants.len() as u32;
+        let id = self.push(Op::Source(Source::Constant(number)), &[], Some(descriptor))?;
+        self.graph.constants.push(bytes);
+        self.constant_bytes = total;
+        Ok(id)
+    }
+
+    /// `value` in every place. A whole number serves float and integer types alike.
+    ///
+    /// # Errors
+    /// `ScalarRange` where an integer type cannot hold it; `TooManyNodes`.
+    pub fn fill(&mut self, descriptor: Descriptor, value: Scalar) -> Result<NodeId, GraphError> {
+        let value = coerce("fill", value, descriptor.dtype)?;
+        self.push(Op::Source(Source::Fill(value)), &[], Some(descriptor))
+    }
+
+    /// `value` as a tensor without dimensions; binary operators broadcast it.
+    ///
+    /// # Errors
+    /// As [`GraphBuilder::fill`].
+    pub fn scalar(&mut self, dtype: DType, value: Scalar) -> Result<NodeId, GraphError> {
+        self.fill(Descriptor::new(dtype, Shape::scalar()), value)
+    }
+
+    /// The coordinate along `axis`: `[0, 1, 2 ...]` repeated along the others.
+    ///
+    /// # Errors
+    /// `AxisOutOfRange`; `ScalarRange` where an integer type cannot hold the last coordinate; `TooManyNodes`.
+    pub fn iota(&mut self, descriptor: Descriptor, axis: usize) -> Result<NodeId, GraphError> {
+        self.push(Op::Source(Source::Iota { axis }), &[], Some(descriptor))
+    }
+
+    /// Random numbers that depend on `key` (`uint32[4]`), `stream` and the place alone; see [`Source::Random`].
+    ///
+    /// DType: `uint32` for bits, `float32` in `[0, 1)` for uniform numbers.
+    ///
+    /// # Errors
+    /// `DType`, `Rank`, `Dimension` of the key; `TooManyNodes`.
+    pub fn random(
+        &mut self,
+        shape: Shape,
+        key: NodeId,
+        stream: u32,
+        distribution: Distribution,
+    ) -> Result<NodeId, GraphError> {
+        let dtype = match distribution {
+            Distribution::Bits => DType::U32,
+            Distribution::Uniform => DType::F32,
+        };
+        let op = Op::Source(Source::Random { stream, distribution });
+        self.push(op, &[key], Some(Descriptor::new(dtype, shape)))
+    }
+}
+
+const _: () = assert!(GRAPH_NODES_MAX <= u32::MAX as usize, "every port has a node, so port numbers fit 32 bits");

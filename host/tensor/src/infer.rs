@@ -1,0 +1,187 @@
+//! Type and shape inference: what each primitive gives for its operands, or why it is refused.
+//!
+//! Attributes come from plugins: every computation on them is checked against overflow, and every size, offset, stride
+//! and padding that is accepted is at most [`crate::limits::ELEMENTS_MAX`], so kernels may use 32-bit integers. Layouts
+//! and kernels are chosen elsewhere.
+
+mod binary;
+mod contract;
+mod convolution;
+mod index;
+mod movement;
+mod reduce;
+mod source;
+mod unary;
+
+use crate::error::GraphError;
+use crate::limits::ELEMENTS_MAX;
+use crate::op::{Op, Scalar};
+use crate::{DType, Descriptor, Shape};
+
+/// Data type and shape of `op`'s result for these operands.
+///
+/// `declared` is what the graph says of a source (a port's, constant's, fill's, iota's or random node's descriptor);
+/// other operators do not look at it.
+///
+/// # Errors
+/// Whatever of [`GraphError`] describes operand counts, data types, ranks, dimensions and attributes; `Undeclared` for
+/// a source without `declared`.
+pub fn infer(op: &Op, inputs: &[&Descriptor], declared: Option<&Descriptor>) -> Result<Descriptor, GraphError> {
+    match op {
+        Op::Source(source) => source::infer(source, inputs, declared),
+        Op::Unary(unary) => unary::infer(*unary, inputs),
+        Op::Binary(binary) => binary::infer(*binary, inputs),
+        Op::Select => select(inputs),
+        Op::Reduce(reduce) => reduce::infer(reduce, inputs),
+        Op::Movement(movement) => movement::infer(movement, inputs),
+        Op::Contract(contract) => contract::infer(*contract, inputs),
+        Op::Convolution(convolution) => convolution::infer(convolution, inputs),
+        Op::Index(index) => index::infer(*index, inputs),
+    }
+}
+
+/// `value` as a number of `dtype`: an integer becomes a float, a whole float an integer that fits.
+///
+/// # Errors
+/// `ScalarRange` for a fraction, a NaN or a number too large, where `dtype` is an integer type.
+pub(crate) fn coerce(op: &'static str, value: Scalar, dtype: DType) -> Result<Scalar, GraphError> {
+    let scalar = match value {
+        Scalar::Int(value) if dtype.is_float() => Scalar::Float(value as f64),
+        Scalar::Float(value) if !dtype.is_float() && value == value.trunc() && value.abs() < 1e30 => {
+            Scalar::Int(value as i128)
+        }
+        Scalar::Int(_) | Scalar::Float(_) => value,
+    };
+    check_scalar(op, scalar, dtype)?;
+    Ok(scalar)
+}
+
+/// `value` must be of `dtype`'s kind and, for integers, in its range. Floats are rounded where they are used.
+fn check_scalar(op: &'static str, value: Scalar, dtype: DType) -> Result<(), GraphError> {
+    let fits = match (value, dtype) {
+        (Scalar::Float(_), dtype) => dtype.is_float(),
+        (Scalar::Int(_), DType::F32 | DType::F16) => false,
+        (Scalar::Int(value), dtype) => integer_range(dtype).contains(&value),
+    };
+    if fits { Ok(()) } else { Err(GraphError::ScalarRange { op, value, dtype }) }
+}
+
+/// The values of an integer type; those that float types hold exactly are not asked for here.
+fn integer_range(dtype: DType) -> std::ops::RangeInclusive<i128> {
+    match dtype {
+        DType::I64 => i64::MIN.into()..=i64::MAX.into(),
+        DType::U64 => 0..=u64::MAX.into(),
+        DType::I32 => i32::MIN.into()..=i32::MAX.into(),
+        DType::U32 => 0..=u32::MAX.into(),
+        DType::I8 => i8::MIN.into()..=i8::MAX.into(),
+        DType::U8 => 0..=u8::MAX.into(),
+        DType::F32 | DType::F16 => i128::MIN..=i128::MAX,
+    }
+}
+
+fn select(inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+    let op = Op::Select.name();
+    let [condition, a, b] = operands(op, inputs)?;
+    if condition.dtype != DType::U8 {
+        return Err(GraphError::DType { op, operand: "condition", expected: "uint8", got: condition.dtype });
+    }
+    same(op, a, b)?;
+    same_shape(op, condition, a)?;
+    Ok(a.clone())
+}
+
+/// Exactly `N` operands.
+fn operands<'a, const N: usize>(
+    op: &'static str,
+    inputs: &[&'a Descriptor],
+) -> Result<[&'a Descriptor; N], GraphError> {
+    inputs.try_into().map_err(|_| GraphError::OperandCount { op, least: N, most: N, got: inputs.len() })
+}
+
+fn float(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
+    if descriptor.dtype.is_float() {
+        return Ok(());
+    }
+    Err(GraphError::DType { op, operand, expected: "float32 or float16", got: descriptor.dtype })
+}
+
+fn same_dtype(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(GraphError::DTypesDiffer { op, lhs: a.clone(), rhs: b.clone() })
+}
+
+fn same_shape(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+    if a.shape == b.shape {
+        return Ok(());
+    }
+    Err(GraphError::ShapesDiffer { op, lhs: a.clone(), rhs: b.clone() })
+}
+
+fn same(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+    same_dtype(op, a, b)?;
+    same_shape(op, a, b)
+}
+
+fn rank(op: &'static str, operand: &'static str, descriptor: &Descriptor, rank: usize) -> Result<(), GraphError> {
+    if descriptor.shape.rank() == rank {
+        return Ok(());
+    }
+    Err(GraphError::Rank { op, operand, least: rank, most: rank, got: descriptor.clone() })
+}
+
+fn dimension(
+    op: &'static str,
+    operand: &'static str,
+    descriptor: &Descriptor,
+    axis: usize,
+    expected: usize,
+) -> Result<(), GraphError> {
+    if descriptor.shape[axis] == expected {
+        return Ok(());
+    }
+    Err(GraphError::Dimension { op, operand, axis, expected, got: descriptor.clone() })
+}
+
+fn axis(op: &'static str, descriptor: &Descriptor, axis: usize) -> Result<(), GraphError> {
+    if axis < descriptor.shape.rank() {
+        return Ok(());
+    }
+    Err(GraphError::AxisOutOfRange { op, axis, got: descriptor.clone() })
+}
+
+/// Sorted, distinct and in range.
+fn axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Result<(), GraphError> {
+    for &each in axes {
+        axis(op, descriptor, each)?;
+    }
+    if axes.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Ok(());
+    }
+    // All are in range, so a list this long repeats some of them; an error need not carry more than shows that.
+    let axes = axes.iter().copied().take(descriptor.shape.rank() + 1).collect();
+    Err(GraphError::AxesUnsorted { op, axes })
+}
+
+fn attribute_count(op: &'static str, attribute: &'static str, expected: usize, got: usize) -> Result<(), GraphError> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(GraphError::AttributeCount { op, attribute, expected, got })
+}
+
+/// From `least` to [`ELEMENTS_MAX`].
+fn attribute(op: &'static str, attribute: &'static str, least: usize, got: usize) -> Result<(), GraphError> {
+    if (least..=ELEMENTS_MAX).contains(&got) {
+        return Ok(());
+    }
+    Err(GraphError::AttributeRange { op, attribute, least, most: ELEMENTS_MAX, got })
+}
+
+fn described(dtype: DType, dims: Vec<usize>) -> Result<Descriptor, GraphError> {
+    Ok(Descriptor::new(dtype, Shape::new(dims)?))
+}
+
+#[cfg(test)]
+mod tests;
