@@ -9,11 +9,14 @@
 pub mod builder;
 pub mod dtype;
 pub mod error;
+pub mod grad;
 pub mod graph;
 pub mod infer;
+pub mod interp;
 pub mod limits;
 pub mod op;
 pub mod shape;
+pub mod verify;
 
 pub use builder::GraphBuilder;
 pub use dtype::DType;
@@ -21,3 +24,4 @@ pub use error::GraphError;
 pub use graph::{Graph, Node, NodeId, Port};
 pub use op::Op;
 pub use shape::{Descriptor, Shape};
+pub use verify::{VerifiedGraph, verify};

@@ -1,0 +1,168 @@
+//! Verification: a graph is hostile until it comes back from here.
+//!
+//! Everything is checked from scratch, whoever built it: order, operands, inferred descriptors, ports, names, constants,
+//! assignments and limits. Later stages take only a [`VerifiedGraph`] and so need not check again.
+
+use std::collections::HashSet;
+use std::ops::Deref;
+
+use crate::builder::{check_name, infer_at, port};
+use crate::error::{GraphError, NameKind};
+use crate::graph::{Graph, Node, NodeId};
+use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX};
+use crate::op::{Op, Source};
+use crate::{Descriptor, Port};
+
+/// A graph that keeps every promise of [`Graph`] and is within every limit of [`crate::limits`].
+///
+/// Only [`verify`] makes one, and nothing changes one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VerifiedGraph(Graph);
+
+impl VerifiedGraph {
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.0
+    }
+
+    /// The graph, for changing; it must be verified again afterwards.
+    pub fn into_graph(self) -> Graph {
+        self.0
+    }
+}
+
+impl Deref for VerifiedGraph {
+    type Target = Graph;
+    fn deref(&self) -> &Graph {
+        &self.0
+    }
+}
+
+/// Checks all of `graph`. Takes time in proportion to its nodes and ports.
+///
+/// # Errors
+/// The first fault: limits first, then ports, nodes in order (with the node as the place), outputs and assignments.
+pub fn verify(graph: Graph) -> Result<VerifiedGraph, GraphError> {
+    check_limits(&graph)?;
+    check_ports(NameKind::Input, &graph.inputs)?;
+    check_ports(NameKind::Variable, &graph.variables)?;
+    for index in 0..graph.nodes.len() {
+        check_node(&graph, index).map_err(|error| error.at(place(index, &graph.nodes[index])))?;
+    }
+    check_outputs(&graph)?;
+    check_assignments(&graph)?;
+    Ok(VerifiedGraph(graph))
+}
+
+fn place(index: usize, node: &Node) -> String {
+    match &node.label {
+        Some(label) => format!("node {index}, {label}"),
+        None => format!("node {index}"),
+    }
+}
+
+fn check_limits(graph: &Graph) -> Result<(), GraphError> {
+    if graph.nodes.len() > GRAPH_NODES_MAX {
+        return Err(GraphError::TooManyNodes);
+    }
+    let most = graph.inputs.len().max(graph.variables.len()).max(graph.constants.len());
+    if most > GRAPH_NODES_MAX {
+        return Err(GraphError::TooManyPorts);
+    }
+    if graph.outputs.len() > GRAPH_OUTPUTS_MAX {
+        return Err(GraphError::TooManyOutputs);
+    }
+    let bytes = graph.constants.iter().map(|constant| constant.len()).fold(0, usize::saturating_add);
+    if bytes > GRAPH_CONSTANT_BYTES_MAX {
+        return Err(GraphError::TooManyConstantBytes { bytes });
+    }
+    Ok(())
+}
+
+fn check_ports(kind: NameKind, ports: &[Port]) -> Result<(), GraphError> {
+    check_names(kind, ports.iter().map(|port| port.name.as_str()))
+}
+
+/// Bounded and distinct.
+fn check_names<'a>(kind: NameKind, names: impl Iterator<Item = &'a str>) -> Result<(), GraphError> {
+    let mut seen = HashSet::new();
+    for name in names {
+        check_name(kind, name)?;
+        if !seen.insert(name) {
+            return Err(GraphError::NameTaken { kind, name: name.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn check_node(graph: &Graph, index: usize) -> Result<(), GraphError> {
+    let node = &graph.nodes[index];
+    let declared = match &node.op {
+        Op::Source(source) => Some(check_source(graph, source, &node.descriptor)?),
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => None,
+    };
+    // Operands come from the nodes before this one, which have been checked: no node can be its own ancestor.
+    let inferred = infer_at(&graph.nodes[..index], &node.op, &node.inputs, declared.as_ref())?;
+    if inferred != node.descriptor {
+        return Err(GraphError::Declared { op: node.op.name(), declared: node.descriptor.clone(), inferred });
+    }
+    match &node.label {
+        Some(label) => check_name(NameKind::Label, label),
+        None => Ok(()),
+    }
+}
+
+/// What the graph says of a source: its port's descriptor, or else its own.
+fn check_source(graph: &Graph, source: &Source, own: &Descriptor) -> Result<Descriptor, GraphError> {
+    match source {
+        Source::Input(number) => port(source.name(), &graph.inputs, *number),
+        Source::Variable(number) => port(source.name(), &graph.variables, *number),
+        Source::Constant(number) => {
+            let count = graph.constants.len();
+            let Some(bytes) = graph.constants.get(*number as usize) else {
+                return Err(GraphError::UnknownPort { op: source.name(), number: *number, count });
+            };
+            if bytes.len() != own.bytes() {
+                return Err(GraphError::ConstantBytes { descriptor: own.clone(), got: bytes.len() });
+            }
+            Ok(own.clone())
+        }
+        Source::Fill(_) | Source::Iota { .. } | Source::Random { .. } => Ok(own.clone()),
+    }
+}
+
+fn check_outputs(graph: &Graph) -> Result<(), GraphError> {
+    check_names(NameKind::Output, graph.outputs.iter().map(|(name, _)| name.as_str()))?;
+    graph.outputs.iter().try_for_each(|&(_, id)| existing(graph, id).map(|_| ()))
+}
+
+fn check_assignments(graph: &Graph) -> Result<(), GraphError> {
+    let mut assigned = HashSet::new();
+    for &(number, id) in &graph.assignments {
+        let expected = port("variable", &graph.variables, number)?;
+        let got = &existing(graph, id)?.descriptor;
+        let name = &graph.variables[number as usize].name;
+        if *got != expected {
+            return Err(GraphError::AssignMismatch { name: name.clone(), expected, got: got.clone() });
+        }
+        if !assigned.insert(number) {
+            return Err(GraphError::AssignedTwice { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn existing(graph: &Graph, id: NodeId) -> Result<&Node, GraphError> {
+    let nodes = graph.nodes.len();
+    graph.nodes.get(id.index()).ok_or(GraphError::UnknownNode { id: id.0, nodes })
+}
+
+#[cfg(test)]
+mod tests;
