@@ -16,6 +16,7 @@ pub mod interp;
 pub mod limits;
 pub mod op;
 pub mod shape;
+pub mod text;
 pub mod verify;
 
 pub use builder::GraphBuilder;

@@ -1,0 +1,88 @@
+//! One line of text as tokens.
+
+use super::TextFault;
+
+/// A piece of a line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token {
+    /// A run of letters, digits and `%#+-._`: names, numbers, references.
+    Word(String),
+    /// What stands between quotation marks, unescaped.
+    Quoted(String),
+    /// Any other character.
+    Mark(char),
+}
+
+/// The tokens of `line` up to a comment.
+pub(super) fn tokens(line: &str) -> Result<Vec<Token>, TextFault> {
+    let mut tokens = Vec::new();
+    let mut rest = line.chars().peekable();
+    while let Some(&next) = rest.peek() {
+        if next == ';' {
+            break;
+        }
+        if next.is_whitespace() {
+            rest.next();
+        } else if is_word(next) {
+            let mut word = String::new();
+            while let Some(letter) = rest.next_if(|&letter| is_word(letter)) {
+                word.push(letter);
+            }
+            tokens.push(Token::Word(word));
+        } else if next == '"' {
+            rest.next();
+            tokens.push(Token::Quoted(quoted(&mut rest)?));
+        } else {
+            rest.next();
+            tokens.push(Token::Mark(next));
+        }
+    }
+    Ok(tokens)
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "%#+-._".contains(letter)
+}
+
+/// What stands before the closing quotation mark.
+fn quoted(rest: &mut impl Iterator<Item = char>) -> Result<String, TextFault> {
+    let mut text = String::new();
+    loop {
+        match rest.next().ok_or(TextFault::String)? {
+            '"' => return Ok(text),
+            '\\' => text.push(escaped(rest)?),
+            letter => text.push(letter),
+        }
+    }
+}
+
+/// The character after a backslash: itself, or a code point as `u{hex}`.
+fn escaped(rest: &mut impl Iterator<Item = char>) -> Result<char, TextFault> {
+    match rest.next().ok_or(TextFault::String)? {
+        letter @ ('"' | '\\') => Ok(letter),
+        'u' => {
+            if rest.next() != Some('{') {
+                return Err(TextFault::String);
+            }
+            let digits: String = rest.take_while(|&letter| letter != '}').take(8).collect();
+            u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32).ok_or(TextFault::String)
+        }
+        _ => Err(TextFault::String),
+    }
+}
+
+/// `text` between quotation marks; characters that do not print on one line are escaped.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => {
+                quoted.push_str(&format!("\\u{{{:x}}}", u32::from(letter)));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

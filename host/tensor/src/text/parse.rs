@@ -1,0 +1,248 @@
+//! Reading graphs from text: one statement a line.
+
+use std::sync::Arc;
+
+use super::attributes::{Attributes, Value, operator};
+use super::lexer::{Token, tokens};
+use super::{TextError, TextFault};
+use crate::graph::{Graph, Node, NodeId, Port};
+use crate::op::Scalar;
+use crate::{DType, Descriptor, Shape};
+
+/// The graph that `text` describes. It is not verified.
+///
+/// # Errors
+/// The first line that is not a statement of the form this module describes, with what was expected.
+pub fn parse(text: &str) -> Result<Graph, TextError> {
+    let mut graph = Graph::default();
+    for (index, line) in text.lines().enumerate() {
+        let located = |fault| TextError { line: index + 1, fault };
+        let mut line = Line { tokens: tokens(line).map_err(located)?.into_iter() };
+        statement(&mut graph, &mut line).map_err(located)?;
+        if let Some(token) = line.tokens.next() {
+            return Err(located(unexpected("the end of the line", Some(token))));
+        }
+    }
+    Ok(graph)
+}
+
+fn statement(graph: &mut Graph, line: &mut Line) -> Result<(), TextFault> {
+    let Some(first) = line.tokens.next() else {
+        return Ok(());
+    };
+    let Token::Word(word) = &first else {
+        return Err(unexpected("a statement", Some(first)));
+    };
+    match word.as_str() {
+        "input" => graph.inputs.push(line.port()?),
+        "variable" => graph.variables.push(line.port()?),
+        "constant" => {
+            let number = line.reference('#')?;
+            in_order(graph.constants.len(), number)?;
+            line.mark(':')?;
+            graph.constants.push(line.bytes()?);
+        }
+        "output" => {
+            let name = line.quoted()?;
+            line.mark('=')?;
+            graph.outputs.push((name, NodeId(line.reference('%')?)));
+        }
+        "assign" => {
+            let number = line.port_number("variable", &graph.variables)?;
+            line.mark('=')?;
+            graph.assignments.push((number, NodeId(line.reference('%')?)));
+        }
+        word => {
+            let number = numbered(word, '%').ok_or_else(|| unexpected("a statement", Some(first.clone())))?;
+            in_order(graph.nodes.len(), number)?;
+            let node = line.node(graph)?;
+            graph.nodes.push(node);
+        }
+    }
+    Ok(())
+}
+
+fn in_order(expected: usize, found: u32) -> Result<(), TextFault> {
+    if found as usize == expected { Ok(()) } else { Err(TextFault::OutOfOrder { expected, found }) }
+}
+
+/// The number in `word` after `sigil`.
+fn numbered(word: &str, sigil: char) -> Option<u32> {
+    word.strip_prefix(sigil)?.parse().ok()
+}
+
+fn unexpected(expected: &'static str, found: Option<Token>) -> TextFault {
+    let found = match found {
+        Some(Token::Word(text) | Token::Quoted(text)) => text,
+        Some(Token::Mark(mark)) => mark.to_string(),
+        None => String::new(),
+    };
+    TextFault::Expected { expected, found }
+}
+
+/// What is left of a line.
+struct Line {
+    tokens: std::vec::IntoIter<Token>,
+}
+
+impl Line {
+    fn peek_mark(&self, mark: char) -> bool {
+        self.tokens.as_slice().first() == Some(&Token::Mark(mark))
+    }
+
+    /// Takes `mark` if it comes next.
+    fn take_mark(&mut self, mark: char) -> bool {
+        let found = self.peek_mark(mark);
+        if found {
+            self.tokens.next();
+        }
+        found
+    }
+
+    fn mark(&mut self, mark: char) -> Result<(), TextFault> {
+        if self.take_mark(mark) {
+            return Ok(());
+        }
+        let expected = match mark {
+            ':' => "a colon",
+            '=' => "an equals sign",
+            '[' => "an opening bracket",
+            _ => "a comma or a closing mark",
+        };
+        Err(unexpected(expected, self.tokens.next()))
+    }
+
+    fn word(&mut self, expected: &'static str) -> Result<String, TextFault> {
+        match self.tokens.next() {
+            Some(Token::Word(word)) => Ok(word),
+            other => Err(unexpected(expected, other)),
+        }
+    }
+
+    fn quoted(&mut self) -> Result<String, TextFault> {
+        match self.tokens.next() {
+            Some(Token::Quoted(name)) => Ok(name),
+            other => Err(unexpected("a quoted name", other)),
+        }
+    }
+
+    fn reference(&mut self, sigil: char) -> Result<u32, TextFault> {
+        let expected = if sigil == '%' { "a node such as %0" } else { "a number such as #0" };
+        let word = self.word(expected)?;
+        numbered(&word, sigil).ok_or(TextFault::Expected { expected, found: word })
+    }
+
+    /// `"name": descriptor`.
+    fn port(&mut self) -> Result<Port, TextFault> {
+        let name = self.quoted()?;
+        self.mark(':')?;
+        Ok(Port { name, descriptor: self.descriptor()? })
+    }
+
+    /// A port by name or number.
+    fn port_number(&mut self, kind: &'static str, ports: &[Port]) -> Result<u32, TextFault> {
+        if !matches!(self.tokens.as_slice().first(), Some(Token::Quoted(_))) {
+            return self.reference('#');
+        }
+        let name = self.quoted()?;
+        match ports.iter().position(|port| port.name == name) {
+            Some(number) => Ok(number as u32),
+            None => Err(TextFault::UnknownPort { kind, name }),
+        }
+    }
+
+    /// Pairs of base-16 digits, perhaps none.
+    fn bytes(&mut self) -> Result<Arc<[u8]>, TextFault> {
+        let Some(token) = self.tokens.next() else {
+            return Ok(Arc::from([]));
+        };
+        let Token::Word(digits) = &token else {
+            return Err(unexpected("bytes in base 16", Some(token)));
+        };
+        if digits == "omitted" {
+            return Err(TextFault::Omitted);
+        }
+        let nibble = |digit: &u8| char::from(*digit).to_digit(16).map(|value| value as u8);
+        let pairs = digits.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => Some(nibble(high)? << 4 | nibble(low)?),
+            _ => None,
+        });
+        pairs.collect::<Option<Vec<u8>>>().map(Arc::from).ok_or_else(|| unexpected("bytes in base 16", Some(token)))
+    }
+
+    /// `float32[2, 3]`.
+    fn descriptor(&mut self) -> Result<Descriptor, TextFault> {
+        let word = self.word("a data type")?;
+        let dtype = DType::from_name(&word).ok_or(TextFault::Expected { expected: "a data type", found: word })?;
+        Ok(Descriptor::new(dtype, Shape::new(self.list()?)?))
+    }
+
+    /// `[2, 3]`.
+    fn list(&mut self) -> Result<Vec<usize>, TextFault> {
+        self.mark('[')?;
+        let mut values = Vec::new();
+        while !self.take_mark(']') {
+            if !values.is_empty() {
+                self.mark(',')?;
+            }
+            let word = self.word("a size")?;
+            values.push(word.parse().map_err(|_| TextFault::Expected { expected: "a size", found: word })?);
+        }
+        Ok(values)
+    }
+
+    /// What follows a node's number: label, descriptor, operator, port or operands, attributes.
+    fn node(&mut self, graph: &Graph) -> Result<Node, TextFault> {
+        let label = if self.peek_mark(':') { None } else { Some(Arc::from(self.quoted()?)) };
+        self.mark(':')?;
+        let descriptor = self.descriptor()?;
+        self.mark('=')?;
+        let name = self.word("an operator")?;
+        let port = match name.as_str() {
+            "input" => Some(self.port_number("input", &graph.inputs)?),
+            "variable" => Some(self.port_number("variable", &graph.variables)?),
+            "constant" => Some(self.reference('#')?),
+            _ => None,
+        };
+        let mut inputs = Vec::new();
+        while !self.tokens.as_slice().is_empty() && !self.peek_mark('{') {
+            if !inputs.is_empty() {
+                self.mark(',')?;
+            }
+            inputs.push(NodeId(self.reference('%')?));
+        }
+        let op = operator(&name, self.attributes()?, port)?;
+        Ok(Node { op, inputs, descriptor, label })
+    }
+
+    /// `{name=value, ..}`, or nothing.
+    fn attributes(&mut self) -> Result<Attributes, TextFault> {
+        let mut attributes = Attributes::new();
+        if !self.take_mark('{') {
+            return Ok(attributes);
+        }
+        while !self.take_mark('}') {
+            if !attributes.is_empty() {
+                self.mark(',')?;
+            }
+            let name = self.word("an attribute")?;
+            self.mark('=')?;
+            attributes.push((name, self.value()?));
+        }
+        Ok(attributes)
+    }
+
+    fn value(&mut self) -> Result<Value, TextFault> {
+        if self.peek_mark('[') {
+            return Ok(Value::List(self.list()?));
+        }
+        let word = self.word("a value")?;
+        if let Ok(value) = word.parse() {
+            return Ok(Value::Number(Scalar::Int(value)));
+        }
+        Ok(match word.parse() {
+            Ok(value) => Value::Number(Scalar::Float(value)),
+            Err(_) => Value::Word(word),
+        })
+    }
+}
