@@ -52,7 +52,7 @@ pub fn evaluate_with(
     variables: &mut [Value],
     precision: Precision,
 ) -> Result<Vec<Value>, GraphError> {
-    let graph: &Graph = graph;
+    let graph = graph.graph();
     check("inputs", &graph.inputs, inputs)?;
     check("variables", &graph.variables, variables)?;
     let mut uses = uses(graph);
