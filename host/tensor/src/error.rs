@@ -329,7 +329,7 @@ pub enum GraphError {
     #[error("a graph has at most {GRAPH_OUTPUTS_MAX} outputs")]
     TooManyOutputs,
     /// A name that is empty or too long.
-    #[error("the name of an {kind} has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")]
+    #[error("{kind} names have 1 to {NAME_BYTES_MAX} bytes, not {bytes}")]
     NameLength {
         /// What is named.
         kind: NameKind,
@@ -337,7 +337,7 @@ pub enum GraphError {
         bytes: usize,
     },
     /// A name given twice.
-    #[error("there already is an {kind} {name:?}")]
+    #[error("{kind} {name:?} exists already")]
     NameTaken {
         /// What is named.
         kind: NameKind,

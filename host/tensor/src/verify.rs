@@ -1,7 +1,7 @@
 //! Verification: a graph is hostile until it comes back from here.
 //!
-//! Everything is checked from scratch, whoever built it: order, operands, inferred descriptors, ports, names, constants,
-//! assignments and limits. Later stages take only a [`VerifiedGraph`] and so need not check again.
+//! Everything is checked from scratch, whoever built it: order, operands, inferred descriptors, ports, names,
+//! constants, assignments and limits. Later stages take only a [`VerifiedGraph`] and so need not check again.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::builder::{check_name, infer_at, port};
 use crate::error::{GraphError, NameKind};
 use crate::graph::{Graph, Node, NodeId};
-use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX};
+use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
 use crate::op::{Op, Source};
 use crate::{Descriptor, Port};
 
@@ -56,8 +56,9 @@ pub fn verify(graph: Graph) -> Result<VerifiedGraph, GraphError> {
 
 fn place(index: usize, node: &Node) -> String {
     match &node.label {
-        Some(label) => format!("node {index}, {label}"),
-        None => format!("node {index}"),
+        // A label past its limit is refused like any other fault, but not repeated.
+        Some(label) if label.len() <= NAME_BYTES_MAX => format!("node {index}, {label}"),
+        Some(_) | None => format!("node {index}"),
     }
 }
 

@@ -95,8 +95,9 @@ impl GraphBuilder {
     /// `DType` of the condition; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
     pub fn select(&mut self, condition: NodeId, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let op = Op::Select.name();
-        let (a, b) = self.broadcast_pair(op, a, b)?;
-        let shape = self.common_shape(op, condition, a)?;
+        let values = self.common_descriptor(op, a, b)?;
+        let shape = common_shape(op, self.descriptor_of(condition)?, &values)
+            .map_err(|error| self.labelled(error, &[condition, a, b]))?;
         let condition = self.broadcast_to(condition, shape.clone())?;
         let a = self.broadcast_to(a, shape.clone())?;
         let b = self.broadcast_to(b, shape)?;
@@ -105,18 +106,20 @@ impl GraphBuilder {
 
     /// Both operands in their common shape.
     fn broadcast_pair(&mut self, op: &'static str, a: NodeId, b: NodeId) -> Result<(NodeId, NodeId), GraphError> {
-        let (lhs, rhs) = (self.descriptor_of(a)?, self.descriptor_of(b)?);
-        if lhs.dtype != rhs.dtype {
-            let error = GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() };
-            return Err(self.labelled(error, &[a, b]));
-        }
-        let shape = self.common_shape(op, a, b)?;
+        let shape = self.common_descriptor(op, a, b)?.shape;
         Ok((self.broadcast_to(a, shape.clone())?, self.broadcast_to(b, shape)?))
     }
 
-    fn common_shape(&self, op: &'static str, a: NodeId, b: NodeId) -> Result<Shape, GraphError> {
+    /// The data type both have and the shape both broadcast to. Adds no node.
+    fn common_descriptor(&self, op: &'static str, a: NodeId, b: NodeId) -> Result<Descriptor, GraphError> {
         let (lhs, rhs) = (self.descriptor_of(a)?, self.descriptor_of(b)?);
-        common_shape(op, lhs, rhs).map_err(|error| self.labelled(error, &[a, b]))
+        let common = if lhs.dtype == rhs.dtype {
+            common_shape(op, lhs, rhs)
+        } else {
+            Err(GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() })
+        };
+        let shape = common.map_err(|error| self.labelled(error, &[a, b]))?;
+        Ok(Descriptor::new(lhs.dtype, shape))
     }
 }
 

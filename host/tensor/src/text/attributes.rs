@@ -1,5 +1,7 @@
 //! Operators as a name with named attributes, and back. Both directions stand here, so that they agree.
 
+use std::fmt;
+
 use super::TextFault;
 use crate::op::{
     Binary, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind, Scalar,
@@ -16,6 +18,22 @@ pub(super) enum Value {
     List(Vec<usize>),
     /// A word of a closed set.
     Word(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(Scalar::Int(value)) => write!(f, "{value}"),
+            // Rust's shortest form that reads back as the same number; it always has a point, an exponent or letters.
+            Value::Number(Scalar::Float(value)) => write!(f, "{value:?}"),
+            Value::List(values) => write!(f, "{values:?}"),
+            Value::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+fn expected(expected: &'static str, found: &Value) -> TextFault {
+    TextFault::Expected { expected, found: found.to_string() }
 }
 
 /// An operator's attributes by name, in the order they are written.
@@ -162,8 +180,10 @@ impl Reader<'_> {
             "iota" => Source::Iota { axis: self.size("axis")? },
             "random" => {
                 let stream = self.size("stream")?;
-                let stream = u32::try_from(stream).map_err(|_| expected("a stream of 32 bits", stream))?;
-                let distribution = self.word("distribution", |word| {
+                let found = stream.to_string();
+                let stream = u32::try_from(stream)
+                    .map_err(|_| TextFault::Expected { expected: "a stream of 32 bits", found })?;
+                let distribution = self.word("distribution", "bits or uniform", |word| {
                     [Distribution::Bits, Distribution::Uniform].into_iter().find(|&d| distribution_name(d) == word)
                 })?;
                 Source::Random { stream, distribution }
@@ -180,7 +200,7 @@ impl Reader<'_> {
             return Ok(Op::Binary(binary));
         }
         Ok(match self.op {
-            "cast" => Op::Unary(Unary::Cast(self.word("to", DType::from_name)?)),
+            "cast" => Op::Unary(Unary::Cast(self.word("to", "a data type", DType::from_name)?)),
             "where" => Op::Select,
             "reduce-sum" => self.fold(ReduceKind::Sum)?,
             "reduce-product" => self.fold(ReduceKind::Product)?,
@@ -189,8 +209,8 @@ impl Reader<'_> {
             "arg-max" => Op::Reduce(Reduce::ArgMax { axis: self.size("axis")? }),
             "arg-min" => Op::Reduce(Reduce::ArgMin { axis: self.size("axis")? }),
             "matmul" => Op::Contract(Contract::MatMul {
-                transpose_a: self.word("transpose-a", |word| word.parse().ok())?,
-                transpose_b: self.word("transpose-b", |word| word.parse().ok())?,
+                transpose_a: self.word("transpose-a", "true or false", |word| word.parse().ok())?,
+                transpose_b: self.word("transpose-b", "true or false", |word| word.parse().ok())?,
             }),
             "gather" => Op::Index(Index::Gather { axis: self.size("axis")? }),
             "scatter-add" => Op::Index(Index::ScatterAdd { axis: self.size("axis")?, size: self.size("size")? }),
@@ -267,39 +287,38 @@ impl Reader<'_> {
     fn number(&mut self, attribute: &'static str) -> Result<Scalar, TextFault> {
         match self.take(attribute)? {
             Value::Number(value) => Ok(value),
-            other @ (Value::List(_) | Value::Word(_)) => Err(expected("a number", other)),
+            other @ (Value::List(_) | Value::Word(_)) => Err(expected("a number", &other)),
         }
     }
 
     fn size(&mut self, attribute: &'static str) -> Result<usize, TextFault> {
-        match self.number(attribute)? {
-            Scalar::Int(value) => usize::try_from(value).map_err(|_| expected("a size", value)),
-            Scalar::Float(value) => Err(expected("a size", value)),
-        }
+        let value = self.number(attribute)?;
+        let size = if let Scalar::Int(size) = value { usize::try_from(size).ok() } else { None };
+        size.ok_or_else(|| expected("a size", &Value::Number(value)))
     }
 
     fn list(&mut self, attribute: &'static str) -> Result<Vec<usize>, TextFault> {
         match self.take(attribute)? {
             Value::List(values) => Ok(values),
-            other @ (Value::Number(_) | Value::Word(_)) => Err(expected("a list of sizes", other)),
+            other @ (Value::Number(_) | Value::Word(_)) => Err(expected("a list of sizes", &other)),
         }
     }
 
     fn array<const N: usize>(&mut self, attribute: &'static str) -> Result<[usize; N], TextFault> {
         let list = self.list(attribute)?;
-        list.try_into().map_err(|list| expected(if N == 2 { "two sizes" } else { "four sizes" }, list))
+        list.try_into().map_err(|list| expected(if N == 2 { "two sizes" } else { "four sizes" }, &Value::List(list)))
     }
 
-    fn word<T>(&mut self, attribute: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, TextFault> {
-        match self.take(attribute)? {
-            Value::Word(word) => read(&word).ok_or(TextFault::Expected { expected: attribute, found: word }),
-            other @ (Value::Number(_) | Value::List(_)) => Err(expected("a word", other)),
-        }
+    fn word<T>(
+        &mut self,
+        attribute: &'static str,
+        expected: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, TextFault> {
+        let value = self.take(attribute)?;
+        let read = if let Value::Word(word) = &value { read(word) } else { None };
+        read.ok_or(TextFault::Expected { expected, found: value.to_string() })
     }
-}
-
-fn expected(expected: &'static str, found: impl std::fmt::Debug) -> TextFault {
-    TextFault::Expected { expected, found: format!("{found:?}") }
 }
 
 const fn distribution_name(distribution: Distribution) -> &'static str {
@@ -310,7 +329,7 @@ const fn distribution_name(distribution: Distribution) -> &'static str {
 }
 
 /// Unary operators without attributes.
-const UNARY: [Unary; 16] = [
+pub(super) const UNARY: [Unary; 16] = [
     Unary::Neg,
     Unary::Abs,
     Unary::Sign,
@@ -329,7 +348,8 @@ const UNARY: [Unary; 16] = [
     Unary::StopGradient,
 ];
 
-const BINARY: [Binary; 13] = [
+/// Every binary operator.
+pub(super) const BINARY: [Binary; 13] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::CONSTANT_TEXT_BYTES_MAX;
-use super::attributes::{Value, attributes};
+use super::attributes::attributes;
 use super::lexer::quote;
 use crate::graph::{Graph, Node, Port};
-use crate::op::{Op, Scalar, Source};
+use crate::op::{Op, Source};
 
 /// `graph` as text, one line for each port, constant, node, output and assignment.
 pub fn print(graph: &Graph) -> String {
@@ -63,8 +63,7 @@ fn print_node(out: &mut String, graph: &Graph, number: usize, node: &Node) {
         let separator = if position == 0 { " " } else { ", " };
         text += &format!("{separator}%{}", id.0);
     }
-    let attributes: Vec<String> =
-        attributes(&node.op).iter().map(|(name, value)| format!("{name}={}", value_text(value))).collect();
+    let attributes: Vec<String> = attributes(&node.op).iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !attributes.is_empty() {
         text += &format!(" {{{}}}", attributes.join(", "));
     }
@@ -78,15 +77,5 @@ fn port_name(ports: &[Port], number: u32) -> String {
             quote(&port.name)
         }
         _ => format!("#{number}"),
-    }
-}
-
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::Number(Scalar::Int(value)) => value.to_string(),
-        // Rust's shortest form that reads back as the same number; it always has a point, an exponent or letters.
-        Value::Number(Scalar::Float(value)) => format!("{value:?}"),
-        Value::List(values) => format!("{values:?}"),
-        Value::Word(word) => word.clone(),
     }
 }

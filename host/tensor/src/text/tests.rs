@@ -1,1 +1,241 @@
+//! What is written reads back as the same graph, and nothing that is read can panic.
 
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::{CONSTANT_TEXT_BYTES_MAX, parse, print};
+use crate::op::{
+    Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind, Scalar, Source,
+    Unary,
+};
+use crate::{DType, Descriptor, Graph, Node, NodeId, Port, Shape};
+
+fn check(text: &str, expected: Expect) {
+    let answer = match parse(text) {
+        Ok(graph) => print(&graph),
+        Err(error) => error.to_string(),
+    };
+    expected.assert_eq(&answer);
+}
+
+fn float(dims: &[usize]) -> Descriptor {
+    Descriptor::new(DType::F32, Shape::new(dims).unwrap())
+}
+
+/// Every operator but sources, with attributes that differ from each other.
+fn computations() -> Vec<Op> {
+    let shape = Shape::new([2, 0, 3]).unwrap();
+    let conv = Conv2d { padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8], groups: 9 };
+    let pool = Pool2d { window: [9, 10], padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8] };
+    let fold = |kind| Op::Reduce(Reduce::Fold { kind, axes: vec![0, 2] });
+    let mut ops: Vec<Op> = super::attributes::UNARY.into_iter().map(Op::Unary).collect();
+    ops.extend(super::attributes::BINARY.into_iter().map(Op::Binary));
+    ops.extend(DType::ALL.into_iter().map(|dtype| Op::Unary(Unary::Cast(dtype))));
+    ops.extend([ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min].map(fold));
+    ops.extend(
+        [
+            Movement::Reshape(Shape::scalar()),
+            Movement::Broadcast(shape),
+            Movement::Transpose(vec![2, 1, 0]),
+            Movement::Slice { starts: vec![1], sizes: vec![2], strides: vec![3] },
+            Movement::Reverse(vec![1, 2]),
+            Movement::Pad { low: vec![1], high: vec![2], value: Scalar::Float(f64::NEG_INFINITY) },
+            Movement::Concat { axis: 3 },
+        ]
+        .map(Op::Movement),
+    );
+    ops.extend(
+        [
+            Convolution::Conv2d(conv),
+            Convolution::Conv2dInputGrad { conv, size: [11, 12] },
+            Convolution::Conv2dFilterGrad { conv, window: [11, 12] },
+            Convolution::Pool2d { kind: Pool::Max, pool },
+            Convolution::Pool2d { kind: Pool::Sum, pool },
+            Convolution::MaxPool2dGrad(pool),
+            Convolution::SumPool2dGrad { pool, size: [usize::MAX, 12] },
+        ]
+        .map(Op::Convolution),
+    );
+    ops.extend([
+        Op::Select,
+        Op::Reduce(Reduce::ArgMax { axis: 1 }),
+        Op::Reduce(Reduce::ArgMin { axis: 2 }),
+        Op::Contract(Contract::MatMul { transpose_a: true, transpose_b: false }),
+        Op::Index(Index::Gather { axis: 1 }),
+        Op::Index(Index::ScatterAdd { axis: 1, size: 2 }),
+    ]);
+    ops
+}
+
+fn sources() -> Vec<Op> {
+    let floats = [0.0, -0.0, 1.5, 1e-300, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, 0.1, 1e16];
+    let integers = [0, -1, u64::MAX.into(), i64::MIN.into()];
+    let mut sources: Vec<Source> = floats.map(|value| Source::Fill(Scalar::Float(value))).into();
+    sources.extend(integers.map(|value| Source::Fill(Scalar::Int(value))));
+    sources.extend([
+        Source::Input(0),
+        Source::Input(1),
+        Source::Input(7),
+        Source::Variable(0),
+        Source::Constant(1),
+        Source::Iota { axis: 2 },
+        Source::Random { stream: u32::MAX, distribution: Distribution::Bits },
+        Source::Random { stream: 0, distribution: Distribution::Uniform },
+    ]);
+    sources.into_iter().map(Op::Source).collect()
+}
+
+fn all() -> Graph {
+    let mut graph = Graph::default();
+    for name in ["x", "x", "quoted \"name\" \\ \n ; \u{7f} é"] {
+        graph.inputs.push(Port { name: name.into(), descriptor: float(&[2, 3]) });
+    }
+    graph.variables.push(Port { name: "w".into(), descriptor: float(&[]) });
+    graph.constants = vec![vec![0, 1, 0xab, 0xff].into(), Vec::new().into()];
+    for op in sources().into_iter().chain(computations()) {
+        let count = graph.nodes.len() as u32;
+        let inputs = (0..count % 4).map(|offset| NodeId(count - offset)).collect();
+        let label = count.is_multiple_of(3).then(|| format!("node \"{count}\"").into());
+        graph.nodes.push(Node { op, inputs, descriptor: float(&[count as usize]), label });
+    }
+    graph.outputs = vec![("y".into(), NodeId(3)), (String::new(), NodeId(u32::MAX))];
+    graph.assignments = vec![(0, NodeId(2)), (9, NodeId(0))];
+    graph
+}
+
+#[test]
+fn every_operator_reads_back() {
+    let graph = all();
+    let text = print(&graph);
+    let read = parse(&text).unwrap();
+    assert_eq!(read, graph);
+    assert_eq!(print(&read), text);
+    // Equality does not tell -0.0 from 0.0.
+    assert!(text.contains("{value=-0.0}"));
+}
+
+#[test]
+fn every_operator_has_its_own_name() {
+    let mut names: Vec<&str> = computations().iter().map(Op::name).collect();
+    names.sort_unstable();
+    // The casts to the eight data types share one name.
+    let casts = names.iter().filter(|name| **name == "cast").count();
+    assert_eq!(casts, DType::ALL.len());
+    let count = names.len() - casts + 1;
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn spelling() {
+    check(
+        r#"
+            ; a layer
+            input "x" : float32[2,3]
+            variable "w":float32[3, 4]
+            constant #0: 0000803F
+            %0: float32[2, 3] = input "x" ; the first
+            %1: float32[3, 4] = variable #0
+            %2 "product": float32[2, 4] = matmul %0, %1 {transpose-b=false, transpose-a=false}
+            %3: float32[] = constant #0
+            output "y" = %2
+            assign "w" = %1
+        "#,
+        expect![[r#"
+            input "x": float32[2, 3]
+            variable "w": float32[3, 4]
+            constant #0: 0000803f
+            %0: float32[2, 3] = input "x"
+            %1: float32[3, 4] = variable "w"
+            %2 "product": float32[2, 4] = matmul %0, %1 {transpose-a=false, transpose-b=false}
+            %3: float32[] = constant #0
+            output "y" = %2
+            assign "w" = %1
+        "#]],
+    );
+}
+
+#[test]
+fn errors_name_the_line() {
+    check("\ninput x: float32[]", expect![[r#"line 2: expected a quoted name, found "x""#]]);
+    check("input \"x\" float32[]", expect![[r#"line 1: expected a colon, found "float32""#]]);
+    check("input \"x\": float64[]", expect![[r#"line 1: expected a data type, found "float64""#]]);
+    check("input \"x\": float32[1, ]", expect![[r#"line 1: expected a size, found "]""#]]);
+    check("input \"x\": float32[-1]", expect![[r#"line 1: expected a size, found "-1""#]]);
+    check("input \"x\": float32[1 2]", expect![[r#"line 1: expected a comma or a closing mark, found "2""#]]);
+    check("input \"x\": float32[] trailing", expect![[r#"line 1: expected the end of the line, found "trailing""#]]);
+    check(
+        "input \"x\": float32[1, 1, 1, 1, 1, 1, 1, 1, 1]",
+        expect!["line 1: a tensor has at most 8 dimensions, not 9"],
+    );
+    check("input \"x", expect!["line 1: a string is not closed or has an unknown escape"]);
+    check("input \"\\n\": float32[]", expect!["line 1: a string is not closed or has an unknown escape"]);
+    check("nonsense", expect![[r#"line 1: expected a statement, found "nonsense""#]]);
+    check("= 3", expect![[r#"line 1: expected a statement, found "=""#]]);
+    check("%1: float32[] = neg %0", expect!["line 1: expected number 0 here, found 1"]);
+    check("constant #1: 00", expect!["line 1: expected number 0 here, found 1"]);
+    check("constant #0: 0", expect![[r#"line 1: expected bytes in base 16, found "0""#]]);
+    check("constant #0: 0g", expect![[r#"line 1: expected bytes in base 16, found "0g""#]]);
+    check("%0: float32[] = relu %0", expect![[r#"line 1: there is no operator "relu""#]]);
+    check("%0: float32[] = neg 0", expect![[r#"line 1: expected a node such as %0, found "0""#]]);
+    check("%0: float32[] = neg %99999999999", expect![[r#"line 1: expected a node such as %0, found "%99999999999""#]]);
+    check("%0: float32[] = input \"x\"", expect![[r#"line 1: there is no input "x""#]]);
+    check("%0: float32[] = input", expect![[r#"line 1: expected a number such as #0, found """#]]);
+    check("%0: float32[] = arg-max %0", expect!["line 1: arg-max needs the attribute axis"]);
+    check("%0: float32[] = arg-max %0 {axis=1.5}", expect![[r#"line 1: expected a size, found "1.5""#]]);
+    check("%0: float32[] = arg-max %0 {axis=[1]}", expect![[r#"line 1: expected a number, found "[1]""#]]);
+    check(
+        "%0: float32[] = arg-max %0 {axis=1, axis=1}",
+        expect!["line 1: arg-max takes no attribute axis, or takes it once"],
+    );
+    check("%0: float32[] = neg %0 {axis=1}", expect!["line 1: neg takes no attribute axis, or takes it once"]);
+    check("%0: float32[] = cast %0 {to=float64}", expect![[r#"line 1: expected a data type, found "float64""#]]);
+    check(
+        "%0: float32[] = random %0 {stream=4294967296, distribution=bits}",
+        expect![[r#"line 1: expected a stream of 32 bits, found "4294967296""#]],
+    );
+    check("%0: float32[] = max-pool2d %0 {window=[1]}", expect![[r#"line 1: expected two sizes, found "[1]""#]]);
+    check("%0: float32[] = arg-max %0 {axis=1", expect![[r#"line 1: expected a comma or a closing mark, found """#]]);
+    check("assign \"w\" = %0", expect![[r#"line 1: there is no variable "w""#]]);
+}
+
+#[test]
+fn large_constants_are_left_out() {
+    let constants = vec![vec![7; CONSTANT_TEXT_BYTES_MAX].into(), vec![7; CONSTANT_TEXT_BYTES_MAX + 1].into()];
+    let mut graph = Graph { constants, ..Graph::default() };
+    let text = print(&graph);
+    assert!(text.ends_with("constant #1: omitted ; 4097 bytes\n"));
+    assert_eq!(parse(&text).unwrap_err().to_string(), "line 2: the bytes of this constant were left out");
+    graph.constants.pop();
+    assert_eq!(parse(&print(&graph)).unwrap(), graph);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered(text in "([ -~\n]{0,20}|input|%0|output|\"x\"|=|: float32|\\[1\\]|\n){0,9}") {
+        match parse(&text) {
+            Ok(graph) => prop_assert_eq!(parse(&print(&graph)), Ok(graph)),
+            Err(error) => prop_assert!((1..=text.lines().count()).contains(&error.line)),
+        }
+    }
+
+    #[test]
+    fn damaged_text_is_answered(at in any::<prop::sample::Index>(), with in "[ -~]{0,3}") {
+        let mut text = print(&all());
+        let at = at.index(text.len());
+        if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
+            text.replace_range(at..=at, &with);
+        }
+        // Whatever was read can be written and read again.
+        if let Ok(graph) = parse(&text) {
+            prop_assert_eq!(print(&parse(&print(&graph)).unwrap()), print(&graph));
+        }
+    }
+
+    #[test]
+    fn any_name_reads_back(name in any::<String>()) {
+        let outputs = vec![(name, NodeId(0))];
+        let graph = Graph { outputs, ..Graph::default() };
+        prop_assert_eq!(parse(&print(&graph)).unwrap(), graph);
+    }
+}
