@@ -4,6 +4,63 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod destinations;
+pub mod error;
 pub mod expr;
+mod fuse;
+mod label;
+pub mod limits;
+mod plan;
 pub mod program;
+mod schedule;
+mod simplify;
 pub mod target;
+mod values;
+pub mod wgsl;
+
+use std::collections::BTreeSet;
+
+use saggar_tensor::{Graph, NodeId, Port, VerifiedGraph};
+
+pub use error::CompileError;
+pub use program::Program;
+pub use target::Target;
+
+/// The program that computes `graph` on `target`. Equal graphs and targets give equal programs.
+///
+/// # Errors
+/// `Unsupported` if the target lacks a data type that the graph needs; `ValueTooLarge` for a tensor past the target's
+/// largest allocation.
+///
+/// # Panics
+/// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
+pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, CompileError> {
+    assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
+    let mut simple = simplify::simplify(graph);
+    check_types(&simple, target)?;
+    let destinations = destinations::destinations(&mut simple);
+    let claims = destinations.claims();
+    let mut pinned = BTreeSet::new();
+    loop {
+        let mut simple = simple.clone();
+        let drafts = fuse::fuse(&simple, &claims, &pinned, target);
+        let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned);
+        let refused = scheduled.refused.clone();
+        let program = plan::plan(&simple, scheduled, target)?;
+        // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
+        if program.kernels.iter().all(|kernel| kernel.body.values() <= target.kernel_values_max) {
+            return Ok(Program { outputs: outputs(graph), ..program });
+        }
+        assert!(!refused.is_subset(&pinned), "fusion counts the values of kernels that update nothing in place");
+        pinned.extend(refused);
+    }
+}
+
+fn outputs(graph: &Graph) -> Vec<Port> {
+    let port = |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
+    graph.outputs.iter().map(port).collect()
+}
+
+fn check_types(graph: &Graph, target: &Target) -> Result<(), CompileError> {
+    (0..graph.nodes.len()).try_for_each(|at| plan::class(graph, NodeId(at as u32), target).map(drop))
+}

@@ -1,0 +1,122 @@
+//! Kernels as WGSL text. Pure text generation: what is valid is for naga to say, in this crate's tests and in the driver.
+//!
+//! One storage binding for each distinct resource a kernel touches, all `read_write`, so that a buffer that is read
+//! and written has one usage. Sizes, strides and slab offsets are baked in: a shader belongs to one kernel of one
+//! program. Work is one-dimensional, folded into two dimensions where a device's limit of workgroups would be passed.
+//! Integers of 8 bits occupy a word and are kept in their range after every operation.
+//!
+//! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
+
+mod binary;
+mod contract;
+mod convolution;
+mod expression;
+mod index;
+mod library;
+mod map;
+mod pool;
+mod reduce;
+mod unary;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use saggar_tensor::DType;
+use thiserror::Error;
+
+use crate::program::{Body, Kernel, Program};
+use writer::Writer;
+
+/// Workgroups a device takes along one dimension (WebGPU's lowest limit, which every adapter meets).
+pub const WORKGROUPS_MAX: u32 = 65_535;
+
+/// Which variant of a kernel suits the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Stage tiles in workgroup memory: right for GPUs, slow where shaders run on a processor.
+    pub workgroup_memory: bool,
+}
+
+/// What stands behind a binding number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// The caller's tensor for an input of the program.
+    Input(u32),
+    /// The buffer of a variable.
+    Variable(u32),
+    /// The device's copy of a constant.
+    Constant(u32),
+    /// The fresh tensor of an output.
+    Output(u32),
+    /// A slab of scratch memory.
+    Slab(u32),
+}
+
+/// A kernel's compute shader. Its entry point is `main`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shader {
+    /// WGSL.
+    pub source: String,
+    /// Resource of binding `k` in group 0, at position `k`.
+    pub bindings: Vec<Binding>,
+    /// Workgroups to dispatch; the first is 0 where the kernel has nothing to write.
+    pub workgroups: [u32; 3],
+}
+
+/// Why a kernel has no shader.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ShaderError {
+    /// WGSL has no such type.
+    #[error("{kernel}: WGSL has no {dtype}")]
+    DType {
+        /// The kernel's label.
+        kernel: String,
+        /// The type.
+        dtype: DType,
+    },
+}
+
+/// Writes `kernel`, one of `program.kernels`, as WGSL.
+///
+/// # Errors
+/// `DType` where a value or a register is of a type that WGSL lacks (`float16`, `int64`, `uint64`).
+pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shader, ShaderError> {
+    let mut writer = Writer::new(program, kernel, tuning);
+    match &kernel.body {
+        Body::Map { dims, expr, stores } => map::map(&mut writer, dims, expr, stores)?,
+        Body::Fold { kind, outer, inner, prologue, epilogue } => {
+            let fold = reduce::Fold { kind: *kind, outer, inner, prologue, epilogue };
+            reduce::fold(&mut writer, &fold)?;
+        }
+        Body::ArgFold { largest, dims, input, output } => {
+            reduce::arg_fold(&mut writer, *largest, *dims, *input, *output)?;
+        }
+        Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } => {
+            let a = contract::Operand { value: *a, transposed: *transpose_a, batch_stride: *batch_stride_a };
+            let b = contract::Operand { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
+            contract::mat_mul(&mut writer, *sizes, &a, &b, epilogue)?;
+        }
+        Body::Conv2d { conv, input, filter, result, epilogue } => {
+            convolution::conv2d(&mut writer, conv, *input, *filter, *result, epilogue)?;
+        }
+        Body::Conv2dInputGrad { conv, gradient, filter, output } => {
+            convolution::input_grad(&mut writer, conv, *gradient, *filter, *output)?;
+        }
+        Body::Conv2dFilterGrad { conv, input, gradient, output } => {
+            convolution::filter_grad(&mut writer, conv, *input, *gradient, *output)?;
+        }
+        Body::Pool2d { kind, pool, input, output } => pool::pool2d(&mut writer, *kind, pool, *input, *output)?,
+        Body::MaxPool2dGrad { pool, input, gradient, output } => {
+            pool::max_grad(&mut writer, pool, *input, *gradient, *output)?;
+        }
+        Body::SumPool2dGrad { pool, gradient, output } => pool::sum_grad(&mut writer, pool, *gradient, *output)?,
+        Body::Gather { dims, input, indices, output } => {
+            index::gather(&mut writer, *dims, *input, *indices, *output)?;
+        }
+        Body::ScatterAdd { dims, indices, updates, output } => {
+            index::scatter_add(&mut writer, *dims, *indices, *updates, *output)?;
+        }
+    }
+    Ok(writer.finish())
+}

@@ -1,0 +1,32 @@
+//! Operators of two operands.
+
+use saggar_tensor::DType;
+use saggar_tensor::op::Binary;
+
+use super::unary::narrow;
+
+/// `op` applied to the expressions `a` and `b`, both of type `dtype`.
+pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
+    let truth = |condition: String| format!("select(0u, 1u, {condition})");
+    match op {
+        Binary::Add => narrow(dtype, format!("{a} + {b}")),
+        Binary::Sub => narrow(dtype, format!("{a} - {b}")),
+        Binary::Mul => narrow(dtype, format!("{a} * {b}")),
+        Binary::Div if dtype.is_float() => format!("{a} / {b}"),
+        Binary::Div => {
+            let (zero, one) = if dtype.is_signed_integer() { ("0i", "1i") } else { ("0u", "1u") };
+            narrow(dtype, format!("select({a} / select({b}, {one}, {b} == {zero}), {zero}, {b} == {zero})"))
+        }
+        Binary::Pow => format!("pow_full({a}, {b})"),
+        Binary::Max if dtype.is_float() => format!("max_nan({a}, {b})"),
+        Binary::Max => format!("max({a}, {b})"),
+        Binary::Min if dtype.is_float() => format!("min_nan({a}, {b})"),
+        Binary::Min => format!("min({a}, {b})"),
+        Binary::Equal => truth(format!("{a} == {b}")),
+        Binary::Less => truth(format!("{a} < {b}")),
+        Binary::LessOrEqual => truth(format!("{a} <= {b}")),
+        Binary::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
+        Binary::LogicalOr => truth(format!("{a} != 0u || {b} != 0u")),
+        Binary::LogicalXor => truth(format!("({a} != 0u) != ({b} != 0u)")),
+    }
+}

@@ -1,0 +1,216 @@
+//! Straight-line expressions as `let` statements, one for each instruction.
+
+use saggar_tensor::DType;
+use saggar_tensor::op::{Distribution, Scalar};
+
+use super::{ShaderError, binary, unary};
+use crate::expr::{Expr, Instruction, Register, View};
+use crate::program::{Epilogue, Store};
+use crate::wgsl::writer::Writer;
+
+/// Where in its iteration space an expression is evaluated.
+pub(super) struct Point<'a> {
+    /// Sizes of the iteration space.
+    pub(super) dims: &'a [usize],
+    /// `u32` expressions, one for each dimension.
+    pub(super) coordinates: &'a [String],
+    /// The row-major index over `dims`, where some variable holds it.
+    pub(super) linear: Option<&'a str>,
+    /// What `Instruction::Accumulated` stands for.
+    pub(super) accumulated: Option<&'a str>,
+    /// Registers are named `{prefix}0`, `{prefix}1`, ...
+    pub(super) prefix: &'a str,
+}
+
+/// Which coordinates `expr` needs, given whether the linear index is at hand.
+pub(super) fn wanted(expr: &Expr, dims: &[usize], linear: bool) -> Vec<bool> {
+    let mut wanted = vec![false; dims.len()];
+    for (instruction, _) in &expr.instructions {
+        let view = match instruction {
+            Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => view,
+            Instruction::Immediate(_)
+            | Instruction::Accumulated
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => continue,
+        };
+        for bound in &view.bounds {
+            wanted[bound.dim] = true;
+        }
+        if !(linear && is_linear(view, dims)) {
+            for (axis, _) in view.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
+                wanted[axis] = true;
+            }
+        }
+    }
+    wanted
+}
+
+/// Writes `expr`'s instructions.
+pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> Result<(), ShaderError> {
+    for (number, (instruction, dtype)) in expr.instructions.iter().enumerate() {
+        let name = format!("{}{number}", point.prefix);
+        let scalar = w.scalar(*dtype)?;
+        let text = match instruction {
+            Instruction::Load { value, view, fill } => {
+                let element = w.element(*value, &index(view, point))?;
+                match inside(view, point) {
+                    None => element,
+                    Some(condition) => {
+                        let fill = immediate(fill.unwrap_or(Scalar::Int(0)), *dtype);
+                        w.line(format!("var {name} = {scalar}({fill});"));
+                        w.line(format!("if ({condition}) {{ {name} = {element}; }}"));
+                        continue;
+                    }
+                }
+            }
+            Instruction::Immediate(value) => immediate(*value, *dtype),
+            Instruction::Index(view) => {
+                unary::cast(DType::I32, *dtype, &format!("bitcast<i32>({})", index(view, point)))
+            }
+            Instruction::Random { key, stream, distribution, view } => {
+                let mut key_word = |word: &str| w.element(*key, word);
+                let (seed_low, seed_high) = (key_word("0u")?, key_word("1u")?);
+                let (step_low, step_high) = (key_word("2u")?, key_word("3u")?);
+                let element = index(view, point);
+                let bits = format!("philox({element}, {step_low}, {step_high}, {stream}u, {seed_low}, {seed_high})");
+                match distribution {
+                    Distribution::Bits => bits,
+                    Distribution::Uniform => format!("f32({bits} >> 8u) * 5.9604644775390625e-8"),
+                }
+            }
+            Instruction::Accumulated => point.accumulated.unwrap_or("0").to_owned(),
+            Instruction::Unary(op, a) => unary::unary(*op, dtype_of(expr, *a), &register(point, *a)),
+            Instruction::Binary(op, a, b) => {
+                binary::binary(*op, dtype_of(expr, *a), &register(point, *a), &register(point, *b))
+            }
+            Instruction::Select(condition, yes, no) => format!(
+                "select({}, {}, {} != 0u)",
+                register(point, *no),
+                register(point, *yes),
+                register(point, *condition)
+            ),
+        };
+        w.line(format!("let {name}: {scalar} = {text};"));
+    }
+    Ok(())
+}
+
+/// Writes the assignments of `stores` at row-major index `linear`.
+pub(super) fn stores(w: &mut Writer<'_>, stores: &[Store], linear: &str, prefix: &str) -> Result<(), ShaderError> {
+    for store in stores {
+        let element = w.element(store.value, linear)?;
+        w.line(format!("{element} = {prefix}{};", store.register.0));
+    }
+    Ok(())
+}
+
+/// Writes `epilogue` for the element `accumulated` at `linear`.
+pub(super) fn epilogue(
+    w: &mut Writer<'_>,
+    epilogue: &Epilogue,
+    dims: &[usize],
+    coordinates: &[String],
+    linear: &str,
+    accumulated: &str,
+) -> Result<(), ShaderError> {
+    let point = Point { dims, coordinates, linear: Some(linear), accumulated: Some(accumulated), prefix: "e" };
+    expression(w, &epilogue.expr, &point)?;
+    stores(w, &epilogue.stores, linear, "e")
+}
+
+/// Writes a function `finish(c0, ..., linear, accumulated)` that applies `epilogue` over `dims`.
+pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usize]) -> Result<(), ShaderError> {
+    let names: Vec<String> = (0..dims.len()).map(|axis| format!("c{axis}")).collect();
+    let parameters: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
+    w.function(&format!("finish({parameters}linear: u32, accumulated: f32)"), |w| {
+        epilogue(w, result, dims, &names, "linear", "accumulated")
+    })
+}
+
+/// A constant of type `dtype`. Floats that a WGSL literal cannot say come from their bits.
+pub(super) fn immediate(value: Scalar, dtype: DType) -> String {
+    match dtype {
+        DType::F32 => {
+            let value = value.as_f64() as f32;
+            if value.is_normal() || value.to_bits() == 0 {
+                format!("{value:?}f")
+            } else {
+                format!("float_bits({:#010x}u)", value.to_bits())
+            }
+        }
+        DType::I32 | DType::I8 | DType::I64 | DType::F16 => {
+            let value = integer(value);
+            if value == i128::from(i32::MIN) { "i32(-2147483648)".to_owned() } else { format!("{value}i") }
+        }
+        DType::U32 | DType::U8 | DType::U64 => format!("{}u", integer(value)),
+    }
+}
+
+fn integer(value: Scalar) -> i128 {
+    match value {
+        Scalar::Int(value) => value,
+        // Inference allows only integers here; the cast keeps this total.
+        Scalar::Float(value) => value as i128,
+    }
+}
+
+fn dtype_of(expr: &Expr, register: Register) -> DType {
+    expr.instructions[register.0 as usize].1
+}
+
+fn register(point: &Point<'_>, register: Register) -> String {
+    format!("{}{}", point.prefix, register.0)
+}
+
+/// Whether the view's index is the row-major index over `dims`.
+fn is_linear(view: &View, dims: &[usize]) -> bool {
+    let mut stride = 1;
+    for axis in (0..dims.len()).rev() {
+        if dims[axis] != 1 && view.strides[axis] != stride {
+            return false;
+        }
+        stride *= dims[axis] as i64;
+    }
+    view.offset == 0
+}
+
+/// The element index as a `u32` expression. Arithmetic wraps, so negative offsets and strides need no signs.
+fn index(view: &View, point: &Point<'_>) -> String {
+    if let Some(linear) = point.linear
+        && is_linear(view, point.dims)
+    {
+        return linear.to_owned();
+    }
+    let mut terms = Vec::new();
+    if view.offset != 0 {
+        terms.push(format!("{}u", view.offset as u32));
+    }
+    for (axis, &stride) in view.strides.iter().enumerate() {
+        if stride == 0 || point.dims[axis] == 1 {
+            continue;
+        }
+        let coordinate = &point.coordinates[axis];
+        terms.push(if stride == 1 { coordinate.clone() } else { format!("{coordinate} * {}u", stride as u32) });
+    }
+    if terms.is_empty() { "0u".to_owned() } else { terms.join(" + ") }
+}
+
+/// The condition under which the view is inside its bounds; none where it always is.
+fn inside(view: &View, point: &Point<'_>) -> Option<String> {
+    let mut conditions = Vec::new();
+    for bound in &view.bounds {
+        let size = point.dims[bound.dim] as i64;
+        let coordinate = &point.coordinates[bound.dim];
+        if bound.low >= bound.high || bound.low >= size || bound.high <= 0 {
+            return Some("false".to_owned());
+        }
+        if bound.low > 0 {
+            conditions.push(format!("{coordinate} >= {}u", bound.low));
+        }
+        if bound.high < size {
+            conditions.push(format!("{coordinate} < {}u", bound.high));
+        }
+    }
+    if conditions.is_empty() { None } else { Some(conditions.join(" && ")) }
+}

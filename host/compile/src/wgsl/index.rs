@@ -1,0 +1,71 @@
+//! Elements chosen by other elements' values.
+
+use saggar_tensor::DType;
+
+use super::ShaderError;
+use crate::program::ValueId;
+use crate::wgsl::writer::Writer;
+
+/// Names the index stored at `at` of `indices`, counted from the end if negative and clamped into `size`, `name`.
+fn chosen(w: &mut Writer<'_>, indices: ValueId, at: &str, size: usize, name: &str) -> Result<(), ShaderError> {
+    let last = size.saturating_sub(1);
+    let element = w.element(indices, at)?;
+    if w.value(indices).descriptor.dtype.is_signed_integer() {
+        w.line(format!("let {name}_stored = {element};"));
+        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}i, {name}_stored < 0i);"));
+        w.line(format!("let {name} = u32(clamp({name}_counted, 0i, {last}i));"));
+    } else {
+        w.line(format!("let {name} = min({element}, {last}u);"));
+    }
+    Ok(())
+}
+
+/// `[before, d, after]` by indices `[count]` to `[before, count, after]`.
+pub(super) fn gather(
+    w: &mut Writer<'_>,
+    [before, size, after]: [usize; 3],
+    input: ValueId,
+    indices: ValueId,
+    output: ValueId,
+) -> Result<(), ShaderError> {
+    let count = w.value(indices).descriptor.shape.elements();
+    let results = before * count * after;
+    if results == 0 {
+        return Ok(());
+    }
+    w.each(results);
+    let names = w.coordinates(&[before, count, after], "id", "c", &[]);
+    chosen(w, indices, &names[1], size, "place")?;
+    let from = w.element(input, &format!("({} * {size}u + place) * {after}u + {}", names[0], names[2]))?;
+    let to = w.element(output, "id")?;
+    w.line(format!("{to} = {from};"));
+    Ok(())
+}
+
+/// Zeros plus every update at its index: each result looks through the indices in order.
+pub(super) fn scatter_add(
+    w: &mut Writer<'_>,
+    [before, size, after]: [usize; 3],
+    indices: ValueId,
+    updates: ValueId,
+    output: ValueId,
+) -> Result<(), ShaderError> {
+    let count = w.value(indices).descriptor.shape.elements();
+    if before * size * after == 0 {
+        return Ok(());
+    }
+    w.each(before * size * after);
+    let names = w.coordinates(&[before, size, after], "id", "c", &[]);
+    let dtype = w.value(updates).descriptor.dtype;
+    let scalar = w.scalar(dtype)?;
+    w.line(format!("var total = {scalar}(0);"));
+    w.open_loop("i", count);
+    chosen(w, indices, "i", size, "place")?;
+    let update = w.element(updates, &format!("({} * {count}u + i) * {after}u + {}", names[0], names[2]))?;
+    w.line(format!("if (place == {}) {{ total = total + {update}; }}", names[1]));
+    w.close();
+    let to = w.element(output, "id")?;
+    let total = if dtype == DType::F32 { "total".to_owned() } else { super::unary::narrow(dtype, "total".into()) };
+    w.line(format!("{to} = {total};"));
+    Ok(())
+}

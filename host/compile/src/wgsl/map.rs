@@ -1,0 +1,20 @@
+//! Fused element-wise kernels: one invocation for each point.
+
+use super::ShaderError;
+use super::expression::{Point, expression, stores, wanted};
+use crate::expr::Expr;
+use crate::program::Store;
+use crate::wgsl::writer::Writer;
+
+/// `stores` of `expr` over `dims`.
+pub(super) fn map(w: &mut Writer<'_>, dims: &[usize], expr: &Expr, to: &[Store]) -> Result<(), ShaderError> {
+    let count = dims.iter().product();
+    if count == 0 {
+        return Ok(());
+    }
+    w.each(count);
+    let coordinates = w.coordinates(dims, "id", "c", &wanted(expr, dims, true));
+    let point = Point { dims, coordinates: &coordinates, linear: Some("id"), accumulated: None, prefix: "r" };
+    expression(w, expr, &point)?;
+    stores(w, to, "id", "r")
+}

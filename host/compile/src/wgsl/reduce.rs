@@ -1,0 +1,268 @@
+//! Folds, and the first largest or smallest element.
+//!
+//! A fold runs in one of two forms, by its sizes: one invocation an element, where elements are many or folds short;
+//! or a workgroup for a few elements, whose lanes fold strided parts and then combine them in a tree of fixed shape.
+
+use saggar_tensor::DType;
+use saggar_tensor::op::{ReduceKind, Scalar};
+
+use super::expression::{Point, epilogue, expression, immediate, wanted};
+use super::unary::narrow;
+use super::{ShaderError, binary};
+use crate::expr::{Expr, Instruction};
+use crate::program::{Epilogue, ValueId};
+use crate::wgsl::writer::Writer;
+
+/// A fold's description, as in `Body::Fold`.
+pub(super) struct Fold<'a> {
+    pub(super) kind: ReduceKind,
+    pub(super) outer: &'a [usize],
+    pub(super) inner: &'a [usize],
+    pub(super) prologue: &'a Expr,
+    pub(super) epilogue: &'a Epilogue,
+}
+
+/// Lanes of a workgroup that folds together: `rows` share an element, `columns` neighbouring elements share the group.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+}
+
+/// Elements that one accumulator takes before they are added to the next: keeps long sums accurate.
+const CHUNK: usize = 64;
+
+pub(super) fn fold(w: &mut Writer<'_>, fold: &Fold<'_>) -> Result<(), ShaderError> {
+    let count: usize = fold.outer.iter().product();
+    let length: usize = fold.inner.iter().product();
+    if count == 0 {
+        return Ok(());
+    }
+    match lanes(w, fold, count, length) {
+        Some(lanes) => shared(w, fold, count, length, lanes),
+        None => serial(w, fold, count, length),
+    }
+}
+
+fn lanes(w: &Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) -> Option<Lanes> {
+    // Where shaders run on a processor, barriers cost more and few elements already keep it busy.
+    let (length_min, count_max) = if w.tuning.workgroup_memory { (128, 1 << 17) } else { (1024, 1 << 12) };
+    if length < length_min || count > count_max {
+        return None;
+    }
+    let lanes = if length >= 2048 && w.tuning.workgroup_memory { 256 } else { 64 };
+    // Neighbouring elements that lie side by side in memory are read together.
+    let columns = if neighbours(fold) { 16.min(count.next_power_of_two()) } else { 1 };
+    Some(Lanes { rows: lanes / columns, columns })
+}
+
+/// Whether the loads of neighbouring results are neighbours in memory.
+fn neighbours(fold: &Fold<'_>) -> bool {
+    let Some(last) = fold.outer.iter().rposition(|&dim| dim > 1) else { return false };
+    fold.prologue.instructions.iter().any(|(instruction, _)| match instruction {
+        Instruction::Load { view, .. } => view.strides[last].abs() == 1,
+        Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => false,
+    })
+}
+
+/// The type of what is folded.
+fn dtype(fold: &Fold<'_>) -> DType {
+    fold.prologue.instructions.last().map_or(DType::F32, |(_, dtype)| *dtype)
+}
+
+/// What folding nothing gives, as a WGSL expression.
+fn identity(kind: ReduceKind, dtype: DType) -> String {
+    let [smallest, largest] = match dtype {
+        DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
+        DType::I8 => [Scalar::Int(-128), Scalar::Int(127)],
+        DType::U8 => [Scalar::Int(0), Scalar::Int(255)],
+        DType::I32 | DType::I64 => [Scalar::Int(i32::MIN.into()), Scalar::Int(i32::MAX.into())],
+        DType::U32 | DType::U64 => [Scalar::Int(0), Scalar::Int(u32::MAX.into())],
+    };
+    let value = match kind {
+        ReduceKind::Sum => Scalar::Int(0),
+        ReduceKind::Product => Scalar::Int(1),
+        ReduceKind::Max => smallest,
+        ReduceKind::Min => largest,
+    };
+    immediate(value, dtype)
+}
+
+fn combine(kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
+    use saggar_tensor::op::Binary;
+    match kind {
+        ReduceKind::Sum => narrow(dtype, format!("{a} + {b}")),
+        ReduceKind::Product => narrow(dtype, format!("{a} * {b}")),
+        ReduceKind::Max => binary::binary(Binary::Max, dtype, a, b),
+        ReduceKind::Min => binary::binary(Binary::Min, dtype, a, b),
+    }
+}
+
+/// Names the outer coordinates that prologue or epilogue need.
+fn outer_coordinates(w: &mut Writer<'_>, fold: &Fold<'_>) -> Vec<String> {
+    let rank = fold.outer.len();
+    let dims = [fold.outer, fold.inner].concat();
+    let mut needed = wanted(fold.prologue, &dims, false);
+    needed.truncate(rank);
+    let after = wanted(&fold.epilogue.expr, fold.outer, true);
+    needed.iter_mut().zip(after).for_each(|(needed, after)| *needed |= after);
+    w.coordinates(fold.outer, "id", "c", &needed)
+}
+
+/// The prologue at `coordinates` of outer and inner dimensions; the name of its result.
+fn prologue(w: &mut Writer<'_>, fold: &Fold<'_>, coordinates: &[String]) -> Result<String, ShaderError> {
+    let dims = [fold.outer, fold.inner].concat();
+    let point = Point { dims: &dims, coordinates, linear: None, accumulated: None, prefix: "p" };
+    expression(w, fold.prologue, &point)?;
+    Ok(format!("p{}", fold.prologue.instructions.len().saturating_sub(1)))
+}
+
+fn serial(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) -> Result<(), ShaderError> {
+    w.each(count);
+    let outer = outer_coordinates(w, fold);
+    let scalar = w.scalar(dtype(fold))?;
+    w.line(format!("var total0: {scalar} = {};", identity(fold.kind, dtype(fold))));
+    if length > 0 {
+        let loops: Vec<usize> = (0..fold.inner.len()).filter(|&axis| fold.inner[axis] != 1).collect();
+        let mut coordinates = outer.clone();
+        coordinates.resize(fold.outer.len() + fold.inner.len(), "0u".to_owned());
+        serial_loops(w, fold, &loops, &mut coordinates, 0)?;
+    }
+    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total0")
+}
+
+/// The loops over `axes` of the inner dimensions, each with a total of its own that the next outer one takes.
+fn serial_loops(
+    w: &mut Writer<'_>,
+    fold: &Fold<'_>,
+    axes: &[usize],
+    coordinates: &mut Vec<String>,
+    depth: usize,
+) -> Result<(), ShaderError> {
+    let into = format!("total{depth}");
+    let Some((&axis, rest)) = axes.split_first() else {
+        let value = prologue(w, fold, coordinates)?;
+        w.line(format!("{into} = {};", combine(fold.kind, dtype(fold), &into, &value)));
+        return Ok(());
+    };
+    let size = fold.inner[axis];
+    let name = format!("i{axis}");
+    coordinates[fold.outer.len() + axis].clone_from(&name);
+    let partial = format!("total{}", depth + 1);
+    let start = format!("var {partial} = {};", identity(fold.kind, dtype(fold)));
+    let merge = format!("{into} = {};", combine(fold.kind, dtype(fold), &into, &partial));
+    if rest.is_empty() && size > 2 * CHUNK {
+        w.open(format!("for (var start = 0u; start < {size}u; start += {CHUNK}u)"));
+        w.line(start);
+        w.line(format!("let end = min(start + {CHUNK}u, {size}u);"));
+        w.open(format!("for (var {name} = start; {name} < end; {name} += 1u)"));
+        serial_loops(w, fold, rest, coordinates, depth + 1)?;
+        w.close();
+        w.line(merge);
+        w.close();
+    } else if rest.is_empty() {
+        w.open_loop(&name, size);
+        serial_loops(w, fold, rest, coordinates, depth)?;
+        w.close();
+    } else {
+        w.open_loop(&name, size);
+        w.line(start);
+        serial_loops(w, fold, rest, coordinates, depth + 1)?;
+        w.line(merge);
+        w.close();
+    }
+    Ok(())
+}
+
+fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lanes: Lanes) -> Result<(), ShaderError> {
+    let dtype = dtype(fold);
+    let scalar = w.scalar(dtype)?;
+    begin_tree(w, count, lanes, scalar, &identity(fold.kind, dtype));
+    let outer = outer_coordinates(w, fold);
+    w.open(format!("for (var i = row; i < {length}u; i += {}u)", lanes.rows));
+    let mut coordinates = outer.clone();
+    let needed = wanted(fold.prologue, &[fold.outer, fold.inner].concat(), false);
+    coordinates.extend(w.coordinates(fold.inner, "i", "i", &needed[fold.outer.len()..]));
+    let value = prologue(w, fold, &coordinates)?;
+    w.line(format!("total = {};", combine(fold.kind, dtype, "total", &value)));
+    w.close();
+    end_tree(w, count, lanes, |a, b| combine(fold.kind, dtype, a, b));
+    let outer = outer_coordinates(w, fold);
+    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total")?;
+    w.close();
+    Ok(())
+}
+
+/// Starts a kernel whose workgroups fold `count` elements of WGSL type `kind` together. Leaves a block open in which
+/// lane `row` of element `id` folds into `total`; [`end_tree`] closes it.
+pub(super) fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identity: &str) {
+    let Lanes { rows, columns } = lanes;
+    w.global(format!("var<workgroup> partial: array<{kind}, {}>;\n", rows * columns));
+    w.dispatch(count.div_ceil(columns), (rows * columns) as u32);
+    if columns == 1 {
+        w.line("let row = lane;");
+        w.line("let id = tile;");
+    } else {
+        w.line(format!("let row = lane / {columns}u;"));
+        w.line(format!("let id = tile * {columns}u + lane % {columns}u;"));
+    }
+    w.line(format!("var total: {kind} = {identity};"));
+    w.open(format!("if (id < {count}u)"));
+}
+
+/// Combines the lanes' totals and leaves a block open in which one lane has the element's in `total`.
+pub(super) fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&str, &str) -> String) {
+    let Lanes { rows, columns } = lanes;
+    w.line("partial[lane] = total;");
+    w.close();
+    w.line("workgroupBarrier();");
+    w.open(format!("for (var rows = {}u; rows > 0u; rows = rows / 2u)", rows / 2));
+    w.open("if (row < rows)");
+    let other = if columns == 1 { "lane + rows".to_owned() } else { format!("lane + rows * {columns}u") };
+    w.line(format!("partial[lane] = {};", combine("partial[lane]", &format!("partial[{other}]"))));
+    w.close();
+    w.line("workgroupBarrier();");
+    w.close();
+    // Lanes of elements past the end hold what is never read.
+    w.open(format!("if (row == 0u && id < {count}u)"));
+    w.line("let total = partial[lane];");
+}
+
+/// Index of the first largest or smallest element along the middle dimension; one that is NaN beats none.
+pub(super) fn arg_fold(
+    w: &mut Writer<'_>,
+    largest: bool,
+    [before, length, after]: [usize; 3],
+    input: ValueId,
+    output: ValueId,
+) -> Result<(), ShaderError> {
+    if before * after == 0 || length == 0 {
+        return Ok(());
+    }
+    w.each(before * after);
+    let start = if after == 1 {
+        format!("id * {length}u")
+    } else {
+        format!("(id / {after}u) * {}u + id % {after}u", length * after)
+    };
+    w.line(format!("let start = {start};"));
+    let first = w.element(input, "start")?;
+    w.line(format!("var best = {first};"));
+    w.line("var best_index = 0u;");
+    w.open(format!("for (var i = 1u; i < {length}u; i += 1u)"));
+    let element =
+        w.element(input, &if after == 1 { "start + i".to_owned() } else { format!("start + i * {after}u") })?;
+    w.line(format!("let value = {element};"));
+    let beats = if largest { ">" } else { "<" };
+    w.line(format!("if (value {beats} best) {{ best = value; best_index = i; }}"));
+    w.close();
+    let element = w.element(output, "id")?;
+    w.line(format!("{element} = i32(best_index);"));
+    Ok(())
+}
