@@ -38,7 +38,7 @@ pub struct Port {
     pub descriptor: Descriptor,
 }
 
-/// A computation for concrete shapes. Hostile until [`crate::verify`] has returned it as a `VerifiedGraph`.
+/// A computation for concrete shapes. Hostile until [`crate::verify()`] has returned it as a `VerifiedGraph`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// In topological order.

@@ -1,4 +1,4 @@
-//! Graphs as text, for golden tests and for people: [`print`] writes any graph, [`parse`] reads it back.
+//! Graphs as text, for golden tests and for people: [`print()`] writes any graph, [`parse`] reads it back.
 //!
 //! ```text
 //! input "x": float32[2, 3]
@@ -17,7 +17,7 @@
 //! written so that they read back exactly; constants are bytes in base 16, and those past [`CONSTANT_TEXT_BYTES_MAX`]
 //! are left out, so that such a text cannot be read back.
 //!
-//! Reading makes no promise about the graph: it is as hostile as any until [`crate::verify`] has returned it.
+//! Reading makes no promise about the graph: it is as hostile as any until [`crate::verify()`] has returned it.
 
 mod attributes;
 mod lexer;
