@@ -6,6 +6,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod arbitrary;
 pub mod builder;
 pub mod dtype;
 pub mod error;

@@ -17,7 +17,7 @@ pub(super) fn iota(axis: usize, descriptor: &Descriptor) -> Elements {
 }
 
 pub(super) fn fill(scalar: Scalar, descriptor: &Descriptor) -> Elements {
-    Value::filled(descriptor.clone(), scalar).elements().clone()
+    Elements::filled(scalar, descriptor)
 }
 
 pub(super) fn random(key: &Value, stream: u32, distribution: Distribution, shape: &Shape) -> Elements {

@@ -28,6 +28,16 @@ impl Elements {
         self.len() == 0
     }
 
+    /// `scalar` as often as the descriptor says, not rounded yet.
+    pub(super) fn filled(scalar: Scalar, descriptor: &Descriptor) -> Elements {
+        let count = descriptor.shape.elements();
+        if descriptor.dtype.is_float() {
+            Elements::Float(vec![scalar.as_f64(); count])
+        } else {
+            Elements::Int(vec![integer(scalar); count])
+        }
+    }
+
     /// The elements at `positions`, with `fill` where there is none.
     pub(super) fn pick(&self, positions: &[Option<usize>], fill: Scalar) -> Elements {
         fn of<T: Copy>(values: &[T], positions: &[Option<usize>], fill: T) -> Vec<T> {
@@ -78,6 +88,18 @@ impl Value {
         Value::new(Descriptor::new(dtype, shape), elements)
     }
 
+    /// A float tensor of these numbers as they are, representable in the data type or not: for evaluation in
+    /// [`Precision::Exact`].
+    ///
+    /// # Errors
+    /// `ValueLength` if their number is not the shape's, or the data type is no float type.
+    pub fn exact(descriptor: Descriptor, numbers: Vec<f64>) -> Result<Value, GraphError> {
+        if numbers.len() != descriptor.shape.elements() || !descriptor.dtype.is_float() {
+            return Err(GraphError::ValueLength { descriptor, got: numbers.len(), unit: "floats" });
+        }
+        Ok(Value { descriptor, elements: Elements::Float(numbers) })
+    }
+
     /// A tensor of zeros.
     pub fn zeros(descriptor: Descriptor) -> Value {
         Value::filled(descriptor, Scalar::Int(0))
@@ -85,12 +107,7 @@ impl Value {
 
     /// `scalar` everywhere, rounded or wrapped to the data type.
     pub fn filled(descriptor: Descriptor, scalar: Scalar) -> Value {
-        let count = descriptor.shape.elements();
-        let elements = if descriptor.dtype.is_float() {
-            Elements::Float(vec![scalar.as_f64(); count])
-        } else {
-            Elements::Int(vec![integer(scalar); count])
-        };
+        let elements = Elements::filled(scalar, &descriptor);
         Value::stored(descriptor, elements, Precision::Stored)
     }
 

@@ -1,0 +1,73 @@
+//! A case in the making.
+
+use super::Case;
+use super::values::{Random, Values, value};
+use crate::interp::Value;
+use crate::op::Op;
+use crate::{DType, GraphBuilder, NodeId};
+
+/// Collects nodes and the values of inputs and variables.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) builder: GraphBuilder,
+    inputs: Vec<Value>,
+    input_nodes: Vec<NodeId>,
+    variables: Vec<Value>,
+}
+
+impl Draft {
+    pub(super) fn input(&mut self, random: &mut Random, dtype: DType, dims: &[usize], values: Values) -> NodeId {
+        self.given(value(random, dtype, dims, values))
+    }
+
+    /// An input with this value.
+    pub(super) fn given(&mut self, value: Value) -> NodeId {
+        let name = format!("x{}", self.inputs.len());
+        let node = self.builder.input(&name, value.descriptor().clone()).expect("names are distinct");
+        self.inputs.push(value);
+        self.input_nodes.push(node);
+        node
+    }
+
+    /// A variable that begins with this value.
+    pub(super) fn variable(&mut self, value: Value) -> NodeId {
+        let name = format!("v{}", self.variables.len());
+        let node = self.builder.variable(&name, value.descriptor().clone()).expect("names are distinct");
+        self.variables.push(value);
+        node
+    }
+
+    pub(super) fn node(&mut self, op: Op, inputs: &[NodeId]) -> NodeId {
+        self.builder.add_node(op, inputs).expect("generated operands are valid")
+    }
+
+    pub(super) fn done(mut self, name: impl Into<String>, outputs: &[NodeId], smooth: bool) -> Case {
+        for (position, &node) in outputs.iter().enumerate() {
+            self.builder.output(&format!("y{position}"), node).expect("names are distinct");
+        }
+        Case {
+            name: name.into(),
+            builder: self.builder,
+            inputs: self.inputs,
+            variables: self.variables,
+            input_nodes: self.input_nodes,
+            output_nodes: outputs.to_vec(),
+            smooth,
+        }
+    }
+}
+
+/// A case of one primitive on operands of these data types, dimensions and values.
+pub(super) fn single(
+    random: &mut Random,
+    name: impl Into<String>,
+    op: Op,
+    operands: &[(DType, &[usize], Values)],
+    smooth: bool,
+) -> Case {
+    let mut draft = Draft::default();
+    let nodes: Vec<NodeId> =
+        operands.iter().map(|&(dtype, dims, values)| draft.input(random, dtype, dims, values)).collect();
+    let output = draft.node(op, &nodes);
+    draft.done(name, &[output], smooth)
+}

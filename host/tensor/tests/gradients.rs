@@ -1,0 +1,118 @@
+//! Every gradient rule, and every composite's gradient, against central differences in f64.
+
+#![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
+
+mod differences;
+
+use differences::check;
+use saggar_tensor::arbitrary::cases;
+use saggar_tensor::grad::gradients;
+use saggar_tensor::op::{Convolution, Op, Pool, Pool2d, Scalar, Unary};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
+
+#[test]
+fn primitives() {
+    for seed in 0..4 {
+        let mut checked = 0;
+        for case in cases(seed).into_iter().filter(|case| case.smooth) {
+            check(&format!("{} (seed {seed})", case.name), &case, 1);
+            checked += 1;
+        }
+        assert!(checked > 150, "only {checked} cases are smooth");
+    }
+}
+
+/// Gradients of gradients: the rules emit primitives that have rules.
+#[test]
+fn second_order() {
+    // Pooling by maximum has no second rule.
+    let once = |name: &str| name.starts_with("max-pool2d");
+    for case in cases(9).into_iter().filter(|case| case.smooth && !once(&case.name)) {
+        check(&format!("{}, twice", case.name), &case, 2);
+    }
+}
+
+fn float(dims: &[usize]) -> Descriptor {
+    Descriptor::new(DType::F32, Shape::new(dims).unwrap())
+}
+
+fn sum(g: &mut GraphBuilder, x: NodeId) -> NodeId {
+    let axes: Vec<usize> = (0..g.descriptor(x).shape.rank()).collect();
+    g.reduce_sum(x, &axes, false).unwrap()
+}
+
+#[test]
+fn a_loss_is_one_float() {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[2])).unwrap();
+    let n = g.input("n", Descriptor::new(DType::I32, Shape::scalar())).unwrap();
+    assert!(matches!(gradients(&mut g, x, &[x]), Err(GraphError::LossNotScalar { .. })));
+    assert!(matches!(gradients(&mut g, n, &[x]), Err(GraphError::LossNotScalar { .. })));
+    let loss = sum(&mut g, x);
+    assert!(matches!(gradients(&mut g, loss, &[n]), Err(GraphError::DType { .. })));
+    assert!(matches!(gradients(&mut g, loss, &[NodeId(99)]), Err(GraphError::UnknownNode { id: 99, .. })));
+    assert!(matches!(gradients(&mut g, NodeId(99), &[x]), Err(GraphError::UnknownNode { id: 99, .. })));
+}
+
+#[test]
+fn what_the_loss_does_not_depend_on_gets_zeros() {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[3])).unwrap();
+    let other = g.input("other", float(&[2, 2])).unwrap();
+    let rounded = g.floor(x).unwrap();
+    let stopped = g.stop_gradient(x).unwrap();
+    let both = g.add(rounded, stopped).unwrap();
+    let loss = sum(&mut g, both);
+    let late = g.exp(other).unwrap();
+    let found = gradients(&mut g, loss, &[x, other, late]).unwrap();
+    for (gradient, wrt) in found.into_iter().zip([x, other, late]) {
+        assert_eq!(g.descriptor(gradient), g.descriptor(wrt));
+        let node = g.graph().node(gradient);
+        assert_eq!(node.op, Op::Source(saggar_tensor::op::Source::Fill(Scalar::Float(0.0))));
+    }
+    verify(g.finish()).unwrap();
+}
+
+/// Only what lies between is visited: an operator without a rule beside the path is no obstacle, on it one with a name.
+#[test]
+fn an_operator_without_a_rule_is_named() {
+    let pool = Pool2d { window: [2, 2], padding: [0; 4], strides: [2, 2], dilations: [1, 1] };
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[1, 1, 4, 4])).unwrap();
+    let dy = g.input("dy", float(&[1, 1, 2, 2])).unwrap();
+    let dx = g.add_node(Op::Convolution(Convolution::MaxPool2dGrad(pool)), &[x, dy]).unwrap();
+    g.label(dx, "pooled back").unwrap();
+    let loss = sum(&mut g, dx);
+    gradients(&mut g, loss, &[x]).unwrap();
+    let error = gradients(&mut g, loss, &[dy]).unwrap_err();
+    assert_eq!(*error.kind(), GraphError::NoGradient { op: "max-pool2d-grad" });
+    assert_eq!(error.place(), Some("pooled back"));
+}
+
+/// Equals share the adjoint of a maximum; max pooling gives it to the first.
+#[test]
+fn equals() {
+    use saggar_tensor::interp::{Value, evaluate};
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[1, 1, 2, 2])).unwrap();
+    let largest = g.reduce_max(x, &[2, 3], false).unwrap();
+    let loss = sum(&mut g, largest);
+    let shared = gradients(&mut g, loss, &[x]).unwrap()[0];
+    let pool = Pool2d { window: [2, 2], padding: [0; 4], strides: [1, 1], dilations: [1, 1] };
+    let pooled = g.pool2d(x, Pool::Max, pool).unwrap();
+    let loss = sum(&mut g, pooled);
+    let first = gradients(&mut g, loss, &[x]).unwrap()[0];
+    let negative = g.add_node(Op::Unary(Unary::Neg), &[x]).unwrap();
+    let smaller = g.max(x, negative).unwrap();
+    let loss = sum(&mut g, smaller);
+    let halves = gradients(&mut g, loss, &[x]).unwrap()[0];
+    for (name, node) in [("shared", shared), ("first", first), ("halves", halves)] {
+        g.output(name, node).unwrap();
+    }
+    let value = Value::from_numbers(DType::F32, Shape::new([1, 1, 2, 2]).unwrap(), &[0.0, 3.0, -1.0, 3.0]).unwrap();
+    let outputs = evaluate(&verify(g.finish()).unwrap(), &[value], &mut []).unwrap();
+    assert_eq!(outputs[0].numbers(), [0.0, 0.5, 0.0, 0.5]);
+    assert_eq!(outputs[1].numbers(), [0.0, 1.0, 0.0, 0.0]);
+    // At 0 both operands are equal: half of 1 minus half of 1.
+    assert_eq!(outputs[2].numbers(), [0.0, 1.0, -1.0, 1.0]);
+}
