@@ -1,0 +1,14 @@
+//! LeNet: the reference plugin.
+//!
+//! It classifies small grey images of any size: two convolutions, each followed by a pooling, and two linear layers
+//! (LeCun et al. 1998, with ReLU and max-pooling as is usual today). It trains on any dataset with the fields `image`
+//! (`uint8[height, width]`) and `label`, publishes what it learnt, and answers with the class, its probability and the
+//! probabilities of all classes.
+
+mod model;
+mod train;
+
+pub use model::{Architecture, Lenet};
+pub use train::train;
+
+saggar_plugin::export!(Lenet, train);

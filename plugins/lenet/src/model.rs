@@ -1,0 +1,151 @@
+//! The network, for training and for prediction.
+
+use saggar_plugin::layers::{Conv2d, Linear};
+use saggar_plugin::{DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+
+/// Height and width of the convolutions' filters; the padding keeps the image's size.
+const FILTER: u32 = 5;
+const PADDING: u32 = FILTER / 2;
+/// Two poolings by 2: a smaller image would have nothing left.
+const SIDE_MIN: u32 = 4;
+
+/// What the network's shapes follow from: the configuration of a model version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Architecture {
+    /// Pixels from top to bottom.
+    pub height: u32,
+    /// Pixels from left to right.
+    pub width: u32,
+    /// Channels of the first convolution; the second has twice as many.
+    pub channels: u32,
+    /// Features between the linear layers.
+    pub hidden: u32,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+}
+
+impl Architecture {
+    /// The architecture that a configuration describes.
+    ///
+    /// # Errors
+    /// `MissingParameter`; `Parameter`.
+    pub fn from_params(config: &Params) -> Result<Self> {
+        Ok(Self {
+            height: config.require("height")?,
+            width: config.require("width")?,
+            channels: config.require("channels")?,
+            hidden: config.require("hidden")?,
+            classes: config.require("classes")?,
+        })
+    }
+
+    /// The configuration that describes the architecture.
+    pub fn to_params(&self) -> Params {
+        Params::new()
+            .with("height", self.height)
+            .with("width", self.width)
+            .with("channels", self.channels)
+            .with("hidden", self.hidden)
+            .with("classes", self.classes.clone())
+    }
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Lenet {
+    architecture: Architecture,
+    conv1: Conv2d,
+    conv2: Conv2d,
+    fc1: Linear,
+    fc2: Linear,
+}
+
+impl Lenet {
+    /// A network over these variables.
+    ///
+    /// # Errors
+    /// `Shape` if the image is too small; `Host` if the variables exist with other shapes.
+    pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
+        let Architecture { height, width, channels, hidden, .. } = architecture;
+        if height < SIDE_MIN || width < SIDE_MIN {
+            let what = "an image".to_owned();
+            return Err(Error::Shape { what, expected: "at least 4 by 4", given: vec![height, width] });
+        }
+        let filter = [FILTER, FILTER];
+        let padding = [PADDING, PADDING];
+        let wide = channels.saturating_mul(2);
+        let features = wide.saturating_mul(height / 4).saturating_mul(width / 4);
+        let classes = architecture.classes.len() as u32;
+        Ok(Self {
+            conv1: Conv2d::new(&v.scope("conv1"), (1, channels), filter)?.padding(padding),
+            conv2: Conv2d::new(&v.scope("conv2"), (channels, wide), filter)?.padding(padding),
+            fc1: Linear::new(&v.scope("fc1"), features, hidden)?,
+            fc2: Linear::new(&v.scope("fc2"), hidden, classes)?,
+            architecture,
+        })
+    }
+
+    /// Shape: `uint8[batch, height, width]` -> `float32[batch, classes]`, logits.
+    ///
+    /// # Errors
+    /// `Host` if the image is of another size.
+    pub fn logits(&self, image: &Operand) -> Result<Operand> {
+        let Architecture { height, width, .. } = self.architecture;
+        let batch = image.shape().first().copied().unwrap_or_default();
+        let x = image.cast(DataType::Float32)?.div_scalar(255.0)?.reshape(&[batch, 1, height, width])?;
+        let x = self.conv1.apply(&x)?.relu()?.max_pool2d([2, 2])?;
+        let x = self.conv2.apply(&x)?.relu()?.max_pool2d([2, 2])?;
+        let x = self.fc1.apply(&x.flatten(1)?)?.relu()?;
+        self.fc2.apply(&x)
+    }
+}
+
+impl Model for Lenet {
+    fn load(variables: &Variables, config: &Params) -> Result<Self> {
+        Self::new(variables, Architecture::from_params(config)?)
+    }
+
+    fn inputs(&self) -> Vec<Port> {
+        let item = [self.architecture.height, self.architecture.width];
+        vec![Port::new("image", DataType::Uint8, item).semantics("image")]
+    }
+
+    fn outputs(&self) -> Vec<Port> {
+        let classes = &self.architecture.classes;
+        let each = [classes.len() as u32];
+        vec![
+            Port::new("label", DataType::Int32, []).semantics("class").classes(classes),
+            Port::new("probability", DataType::Float32, []),
+            Port::new("probabilities", DataType::Float32, each).semantics("probabilities").classes(classes),
+        ]
+    }
+
+    fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+        let probabilities = self.logits(inputs.get("image")?)?.softmax(1)?;
+        Ok(vec![
+            ("label", probabilities.arg_max(1)?),
+            ("probability", probabilities.reduce_max(&[1], false)?),
+            ("probabilities", probabilities),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_describes_its_architecture() {
+        let classes = vec!["zero".to_owned(), "one".to_owned()];
+        let architecture = Architecture { height: 28, width: 20, channels: 8, hidden: 64, classes };
+        let config = Params::parse(&architecture.to_params().to_string()).unwrap();
+        assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
+        config.check().unwrap();
+    }
+
+    #[test]
+    fn a_configuration_that_lacks_something_is_refused() {
+        let missing = Architecture::from_params(&Params::new().with("height", 8u32)).unwrap_err();
+        assert_eq!(missing.to_string(), "parameter `width` is missing: it must be an integer from 0 to 4294967295");
+    }
+}

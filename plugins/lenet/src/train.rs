@@ -1,0 +1,61 @@
+//! How the network is trained.
+
+use saggar_plugin::optimizers::{Adam, LearningRate, Optimizer, Sgd};
+use saggar_plugin::{Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
+
+use crate::model::{Architecture, Lenet};
+
+/// Classes of a dataset that does not name them.
+const CLASSES: u32 = 10;
+
+/// Trains on the dataset at `/data` and publishes the result.
+///
+/// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes` (how
+/// many, where the dataset does not name them), `model` (the name to publish under). The learning rate falls along a
+/// cosine.
+///
+/// # Errors
+/// A parameter, a field or a shape that does not fit; what the host refuses.
+pub fn train(job: &Job) -> Result<()> {
+    let data = Dataset::open("/data")?;
+    let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
+    let epochs: u64 = job.param("epochs", 10)?;
+    let name = job.param("model", "digits".to_owned())?;
+    let optimizer = optimizer(job, feed.steps_per_epoch()? * epochs)?;
+
+    let variables = job.variables();
+    let architecture = architecture(job, &data.field("image")?, &data.field("label")?)?;
+    let config = architecture.to_params();
+    let lenet = Lenet::new(&variables, architecture)?;
+    Fit::new(job, &variables, optimizer.as_ref(), &|_, batch| {
+        let logits = lenet.logits(batch.get("image")?)?;
+        let label = batch.get("label")?;
+        Ok(Objective::new(logits.softmax_cross_entropy(label)?).metric("accuracy", accuracy(&logits, label)?))
+    })
+    .epochs(&feed, epochs)?;
+
+    let version = job.publish(&name, &variables, &config)?;
+    saggar_plugin::info(&format!("published {name}, version {version}"));
+    Ok(())
+}
+
+fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
+    let kind = job.params().choice("optimizer", &["sgd", "adam"])?;
+    let momentum = job.param("momentum", 0.9)?;
+    let peak = job.param("lr", if kind == "adam" { 0.002 } else { 0.05 })?;
+    let rate = LearningRate::Cosine { peak, warmup: 0, steps };
+    Ok(if kind == "adam" { Box::new(Adam::new(rate)) } else { Box::new(Sgd::momentum(rate, momentum)) })
+}
+
+fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture> {
+    let [height, width] = image.item.shape[..] else {
+        let given = image.item.shape.clone();
+        return Err(Error::Shape { what: "the field `image`".to_owned(), expected: "[height, width]", given });
+    };
+    let count = job.param("classes", CLASSES)?;
+    let classes = match label.classes.as_slice() {
+        [] => (0..count).map(|class| class.to_string()).collect(),
+        named => named.to_vec(),
+    };
+    Ok(Architecture { height, width, channels: job.param("channels", 8)?, hidden: job.param("hidden", 64)?, classes })
+}

@@ -1,0 +1,142 @@
+//! The one error of the crate, and how it crosses to the host.
+
+use crate::bindings::tensors;
+use crate::bindings::tensors::ErrorCode;
+
+/// What a call of this crate answers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something failed. What the host refused is passed on as it came.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The host refused a call.
+    #[error("{message}{}", at(.place))]
+    Host {
+        /// What kind of thing went wrong.
+        code: ErrorCode,
+        /// What was expected and what was given.
+        message: String,
+        /// The operand, field or name at fault.
+        place: Option<String>,
+    },
+    /// The job was told to stop at a step boundary, and its state is safe. A training that returns it ends well.
+    #[error("the training was told to stop")]
+    Stopped,
+    /// The loss is NaN or infinite, so going on would train nothing.
+    #[error("the loss is {loss} at step {step}: a lower learning rate usually helps")]
+    Diverged {
+        /// The step after which it was seen.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+    /// A parameter that the plugin does not take.
+    #[error("unknown parameter `{name}`: this plugin takes {}", list(.known))]
+    UnknownParameter {
+        /// What was given.
+        name: String,
+        /// What may be given.
+        known: Vec<String>,
+    },
+    /// A parameter of the wrong type or out of range.
+    #[error("parameter `{name}` must be {expected}, not {given}")]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// What it may be.
+        expected: String,
+        /// What it was, as JSON.
+        given: String,
+    },
+    /// A parameter that has no default is missing.
+    #[error("parameter `{name}` is missing: it must be {expected}")]
+    MissingParameter {
+        /// Its name.
+        name: String,
+        /// What it may be.
+        expected: String,
+    },
+    /// Text that is not JSON.
+    #[error("not JSON at byte {at}: expected {expected}")]
+    Json {
+        /// Offset of the byte at fault.
+        at: usize,
+        /// What would have been right there.
+        expected: &'static str,
+    },
+    /// JSON that is right but not an object, where parameters are.
+    #[error("parameters must be a JSON object, not {given}")]
+    NotAnObject {
+        /// What it was, as JSON.
+        given: String,
+    },
+    /// No input, field, output or variable of that name.
+    #[error("no {what} `{name}`: there are {}", list(.known))]
+    NoSuch {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A shape that a layer or a model cannot take.
+    #[error("{what} must be {expected}, not {given:?}")]
+    Shape {
+        /// What has the shape.
+        what: String,
+        /// What shape it may have.
+        expected: &'static str,
+        /// The shape it has.
+        given: Vec<u32>,
+    },
+    /// A dataset or one of its parts has no items.
+    #[error("the dataset has no items to train on")]
+    NoItems,
+    /// A graph was used after it was built.
+    #[error("the graph was built already; nothing can be added to it")]
+    Built,
+    /// A saved state that this version of the plugin cannot go on from.
+    #[error("the checkpoint's state is not one of this training: {bytes} bytes")]
+    State {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+fn at(place: &Option<String>) -> String {
+    place.as_ref().map(|place| format!(" (at `{place}`)")).unwrap_or_default()
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl From<tensors::Error> for Error {
+    fn from(error: tensors::Error) -> Self {
+        Self::Host { code: error.code, message: error.message, place: error.place }
+    }
+}
+
+impl From<Error> for tensors::Error {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Host { code, message, place } => Self { code, message, place },
+            Error::Stopped => Self { code: ErrorCode::Cancelled, message, place: None },
+            Error::NoSuch { name, .. } => Self { code: ErrorCode::NotFound, message, place: Some(name) },
+            Error::UnknownParameter { name, .. }
+            | Error::Parameter { name, .. }
+            | Error::MissingParameter { name, .. } => {
+                Self { code: ErrorCode::InvalidArgument, message, place: Some(name) }
+            }
+            Error::Diverged { .. }
+            | Error::Json { .. }
+            | Error::NotAnObject { .. }
+            | Error::Shape { .. }
+            | Error::NoItems
+            | Error::Built
+            | Error::State { .. } => Self { code: ErrorCode::InvalidArgument, message, place: None },
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How a plugin is made a component.
+
+use crate::bindings::{predictor, tensors, variables};
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::logging::report_panics;
+use crate::params::Params;
+use crate::predict::Predictor;
+use crate::variables::Variables;
+
+/// Exports a plugin. To be called once, at the top of the crate.
+///
+/// - `export!(Model, train)`: a plugin that predicts with a [`Model`](crate::Model) and trains with a function
+///   `fn(&Job) -> Result<()>`;
+/// - `export!(predict: Model)`: one that only predicts;
+/// - `export!(predictor: Predictor)`: one that only predicts, by its own [`Predictor`](crate::Predictor);
+/// - `export!(train: function)`: one that only trains.
+///
+/// The last two may stand together.
+#[macro_export]
+macro_rules! export {
+    (predict: $model:ty) => {
+        $crate::export!(predictor: $crate::Graphs<$model>);
+    };
+    (predictor: $predictor:ty) => {
+        // Only there do the exported names mean anything; a native linker refuses them.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Plugin;
+            impl $crate::bindings::predictor::Guest for Plugin {
+                type Model = $crate::Loaded<$predictor>;
+            }
+            $crate::bindings::predict::export_predictor!(Plugin with_types_in $crate::bindings::predict);
+        };
+    };
+    (train: $train:path) => {
+        // Only there do the exported names mean anything; a native linker refuses them.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Plugin;
+            impl $crate::bindings::trainer::Guest for Plugin {
+                fn train() -> ::core::result::Result<(), $crate::bindings::tensors::Error> {
+                    $crate::run_training($train)
+                }
+            }
+            $crate::bindings::train::export_trainer!(Plugin with_types_in $crate::bindings::train);
+        };
+    };
+    ($model:ty, $train:path) => {
+        $crate::export!(predict: $model);
+        $crate::export!(train: $train);
+    };
+}
+
+/// What the exported training does; called by [`export!`].
+///
+/// # Errors
+/// What `train` failed with. A training that was told to stop has not failed.
+pub fn run_training(train: fn(&Job) -> Result<()>) -> std::result::Result<(), tensors::Error> {
+    report_panics();
+    match Job::open().and_then(|job| train(&job)) {
+        Ok(()) | Err(Error::Stopped) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A predictor as the host's bindings want it; named by [`export!`].
+#[derive(Debug)]
+pub struct Loaded<P>(P);
+
+impl<P: Predictor> predictor::GuestModel for Loaded<P> {
+    fn load(variables: variables::Variables, config: String) -> std::result::Result<predictor::Model, tensors::Error> {
+        report_panics();
+        let model = Params::parse(&config).and_then(|config| P::load(Variables::from_raw(variables), config))?;
+        Ok(predictor::Model::new(Self(model)))
+    }
+
+    fn signature(&self) -> predictor::Signature {
+        self.0.signature().into()
+    }
+
+    fn predict(
+        &self,
+        inputs: Vec<tensors::NamedTensor>,
+    ) -> std::result::Result<Vec<tensors::NamedTensor>, tensors::Error> {
+        let outputs = self.0.predict(inputs.into_iter().map(Into::into).collect())?;
+        Ok(outputs.into_iter().map(Into::into).collect())
+    }
+}

@@ -1,0 +1,232 @@
+//! Building a graph, and running it once built.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::bindings::graphs as raw;
+use crate::bindings::tensors::{DataType, Descriptor};
+use crate::error::{Error, Result};
+use crate::operand::Operand;
+use crate::tensor::{NamedTensor, Tensor, descriptor, stacked};
+use crate::variables::Variable;
+
+/// A graph being built. Clones are the same graph, and every [`Operand`] carries one.
+#[derive(Debug, Clone)]
+pub struct Graph(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// None once built.
+    builder: RefCell<Option<raw::GraphBuilder>>,
+    /// One operand a variable, so that gradients are taken with respect to the operand that the model used.
+    variables: RefCell<BTreeMap<String, Rc<raw::Operand>>>,
+    training: bool,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::with_training(false)
+    }
+
+    /// An empty graph for a training step: [`Graph::training`] says so to the layers.
+    pub fn for_training() -> Self {
+        Self::with_training(true)
+    }
+
+    fn with_training(training: bool) -> Self {
+        let builder = RefCell::new(Some(raw::GraphBuilder::new()));
+        Self(Rc::new(Inner { builder, variables: RefCell::default(), training }))
+    }
+
+    /// Whether the graph is a training step, where some layers behave differently.
+    pub fn training(&self) -> bool {
+        self.0.training
+    }
+
+    /// A tensor given at each dispatch, by name.
+    ///
+    /// # Errors
+    /// `Host` if the name is taken or the shape beyond the limits; `Built`.
+    pub fn input(&self, name: &str, descriptor: &Descriptor) -> Result<Operand> {
+        self.make(|builder| builder.input(name, descriptor))
+    }
+
+    /// An input for each of these items, stacked `size` times along a new first dimension.
+    ///
+    /// # Errors
+    /// As [`Graph::input`].
+    pub fn inputs<'a>(&self, items: impl IntoIterator<Item = (&'a str, &'a Descriptor)>, size: u32) -> Result<Inputs> {
+        let made = items.into_iter().map(|(name, item)| Ok((name.to_owned(), self.input(name, &stacked(item, size))?)));
+        Ok(Inputs(made.collect::<Result<_>>()?))
+    }
+
+    /// A tensor known now: little-endian elements in row-major order.
+    ///
+    /// # Errors
+    /// `Host` if they are not as many as the descriptor takes; `Built`.
+    pub fn constant(&self, descriptor: &Descriptor, data: &[u8]) -> Result<Operand> {
+        self.make(|builder| builder.constant(descriptor, data))
+    }
+
+    /// A `float32` tensor known now.
+    ///
+    /// # Errors
+    /// As [`Graph::constant`].
+    pub fn constant_f32(&self, shape: &[u32], data: &[f32]) -> Result<Operand> {
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.constant(&descriptor(DataType::Float32, shape), &bytes)
+    }
+
+    /// One number, rounded to the data type.
+    ///
+    /// # Errors
+    /// `Built`.
+    pub fn scalar(&self, data_type: DataType, value: f64) -> Result<Operand> {
+        self.make(|builder| builder.scalar(data_type, value))
+    }
+
+    /// One number everywhere.
+    ///
+    /// # Errors
+    /// `Host` if the shape is beyond the limits; `Built`.
+    pub fn fill(&self, descriptor: &Descriptor, value: f64) -> Result<Operand> {
+        self.make(|builder| builder.fill(descriptor, value))
+    }
+
+    /// 0, 1, 2, ... along `axis`.
+    ///
+    /// # Errors
+    /// `Host` if there is no such axis; `Built`.
+    pub fn iota(&self, descriptor: &Descriptor, axis: u32) -> Result<Operand> {
+        self.make(|builder| builder.iota(descriptor, axis))
+    }
+
+    /// The variable's value when the dispatch begins; the same operand each time.
+    ///
+    /// # Errors
+    /// `Built`.
+    pub fn variable(&self, variable: &Variable) -> Result<Operand> {
+        let known = self.0.variables.borrow().get(variable.name()).cloned();
+        if let Some(operand) = known {
+            return Ok(Operand::new(self, operand));
+        }
+        let operand = self.make(|builder| builder.variable(variable.raw()))?;
+        self.0.variables.borrow_mut().insert(variable.name().to_owned(), Rc::clone(operand.shared()));
+        Ok(operand)
+    }
+
+    /// Random `float32` numbers in `[0, 1)` that follow from `key` (`uint32[4]`) and `stream` alone.
+    ///
+    /// # Errors
+    /// `Host` if the key is something else; `Built`.
+    pub fn random_uniform(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
+        self.make(|builder| builder.random_uniform(shape, key.raw(), stream))
+    }
+
+    /// Random `float32` numbers of mean 0 and deviation 1 that follow from `key` (`uint32[4]`) and `stream` alone.
+    ///
+    /// # Errors
+    /// `Host` if the key is something else; `Built`.
+    pub fn random_normal(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
+        self.make(|builder| builder.random_normal(shape, key.raw(), stream))
+    }
+
+    /// d `loss` / d each of `wrt`; zeros where the loss does not depend on it. `loss` has one element.
+    ///
+    /// # Errors
+    /// `Host` if the loss has more elements or something on the way has no gradient; `Built`.
+    pub fn gradients(&self, loss: &Operand, wrt: &[&Operand]) -> Result<Vec<Operand>> {
+        let wrt: Vec<&raw::Operand> = wrt.iter().map(|operand| operand.raw()).collect();
+        self.make_many(|builder| builder.gradients(loss.raw(), &wrt))
+    }
+
+    /// When a dispatch completes, `variable` holds `value`. Reads in the same graph see the old value.
+    ///
+    /// # Errors
+    /// `Host` if shape or data type differ, or the graph assigns the variable already; `Built`.
+    pub fn assign(&self, variable: &Variable, value: &Operand) -> Result<()> {
+        self.with(|builder| builder.assign(variable.raw(), value.raw()))
+    }
+
+    /// Verifies and compiles the graph. Only the outputs named here can be had from a dispatch. Nothing can be added
+    /// to the graph afterwards, even if this fails.
+    ///
+    /// # Errors
+    /// `Host` if the graph is beyond a limit or cannot be compiled; `Built`.
+    pub fn build<'a>(&self, outputs: impl IntoIterator<Item = (&'a str, &'a Operand)>) -> Result<Executable> {
+        let outputs: Vec<(String, &raw::Operand)> =
+            outputs.into_iter().map(|(name, operand)| (name.to_owned(), operand.raw())).collect();
+        let builder = self.0.builder.take().ok_or(Error::Built)?;
+        Ok(Executable(raw::GraphBuilder::build(builder, &outputs)?))
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<T, RawError>) -> Result<T> {
+        Ok(call(self.0.builder.borrow().as_ref().ok_or(Error::Built)?)?)
+    }
+
+    /// The operand that a call of the host's builder makes.
+    pub(crate) fn make(
+        &self,
+        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<raw::Operand, RawError>,
+    ) -> Result<Operand> {
+        self.with(call).map(|operand| Operand::new(self, Rc::new(operand)))
+    }
+
+    /// The operands that a call of the host's builder makes.
+    pub(crate) fn make_many(
+        &self,
+        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<Vec<raw::Operand>, RawError>,
+    ) -> Result<Vec<Operand>> {
+        let operands = self.with(call)?;
+        Ok(operands.into_iter().map(|operand| Operand::new(self, Rc::new(operand))).collect())
+    }
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the host's calls answer.
+type RawError = crate::bindings::tensors::Error;
+
+/// A graph's inputs by name.
+#[derive(Debug, Clone)]
+pub struct Inputs(Vec<(String, Operand)>);
+
+impl Inputs {
+    /// The input of that name.
+    ///
+    /// # Errors
+    /// `NoSuch` with the names there are.
+    pub fn get(&self, name: &str) -> Result<&Operand> {
+        let found = self.0.iter().find(|(other, _)| other == name);
+        found.map(|(_, operand)| operand).ok_or_else(|| Error::NoSuch {
+            what: "input",
+            name: name.to_owned(),
+            known: self.0.iter().map(|(name, _)| name.clone()).collect(),
+        })
+    }
+}
+
+/// A compiled graph.
+#[derive(Debug)]
+pub struct Executable(raw::Graph);
+
+impl Executable {
+    /// Runs it once. Every input is given exactly once, by name.
+    ///
+    /// # Errors
+    /// `Host` if an input is missing, unknown or of another shape, or the device fails.
+    pub fn dispatch<'a>(&self, inputs: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<NamedTensor>> {
+        let inputs: Vec<_> = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), &tensor.0)).collect();
+        Ok(self.0.dispatch(&inputs)?.into_iter().map(Into::into).collect())
+    }
+
+    pub(crate) fn raw(&self) -> &raw::Graph {
+        &self.0
+    }
+}

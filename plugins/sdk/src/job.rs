@@ -1,0 +1,85 @@
+//! The job that a training runs in.
+
+use crate::bindings::job as raw;
+use crate::dataset::Batches;
+use crate::error::{Error, Result};
+use crate::params::{FromJson, Params};
+use crate::variables::Variables;
+
+/// What a training may ask of its job.
+#[derive(Debug)]
+pub struct Job {
+    params: Params,
+}
+
+impl Job {
+    pub(crate) fn open() -> Result<Self> {
+        Ok(Self { params: Params::parse(&raw::parameters())? })
+    }
+
+    /// The job's parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The parameter `name`, or `default` where it is absent.
+    ///
+    /// # Errors
+    /// `Parameter` if it has another type or is out of range.
+    pub fn param<T: FromJson>(&self, name: &str, default: T) -> Result<T> {
+        self.params.get(name, default)
+    }
+
+    /// The job's seed, which everything random should follow from.
+    pub fn seed(&self) -> u64 {
+        raw::seed()
+    }
+
+    /// The number of this attempt, from 1.
+    pub fn attempt(&self) -> u32 {
+        raw::attempt()
+    }
+
+    /// An empty namespace of variables whose first values follow from the job's seed.
+    pub fn variables(&self) -> Variables {
+        Variables::new(self.seed())
+    }
+
+    /// Records a value of the series `name` at a step.
+    pub fn metric(&self, step: u64, name: &str, value: f64) {
+        raw::metric(step, name, value);
+    }
+
+    /// Says how far the training is.
+    pub fn progress(&self, step: u64, of: u64) {
+        raw::progress(step, of);
+    }
+
+    /// Restores variables and positions from the newest checkpoint and gives its step and state; none at the beginning.
+    /// Called once, when all variables and batches exist. [`crate::Fit`] does it by itself.
+    ///
+    /// # Errors
+    /// `Host` if the checkpoint has other variables or other batches.
+    pub fn resume(&self, variables: &Variables, batches: &[&Batches]) -> Result<Option<(u64, Vec<u8>)>> {
+        let batches: Vec<_> = batches.iter().map(|batches| batches.raw()).collect();
+        Ok(raw::resume(variables.raw(), &batches)?)
+    }
+
+    /// A step boundary, where the host may take a checkpoint. [`crate::Fit`] calls it by itself.
+    ///
+    /// # Errors
+    /// `Stopped` if the training is to return now; `Host` if a checkpoint could not be taken.
+    pub fn boundary(&self, step: u64, variables: &Variables, batches: &[&Batches], state: &[u8]) -> Result<()> {
+        let batches: Vec<_> = batches.iter().map(|batches| batches.raw()).collect();
+        if raw::boundary(step, variables.raw(), &batches, state)? { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Makes the parameters and statistics a new version of `model`, with this plugin as its code and `config` for its
+    /// predictor. Returns the version.
+    ///
+    /// # Errors
+    /// `Host` if the job may not publish under that name.
+    pub fn publish(&self, model: &str, variables: &Variables, config: &Params) -> Result<u64> {
+        Ok(raw::publish(model, variables.raw(), &config.to_string())?)
+    }
+}

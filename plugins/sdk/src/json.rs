@@ -1,0 +1,347 @@
+//! JSON, as little of it as parameters and configurations need.
+//!
+//! Written here because the general crates weigh more in a component than the whole of this one. Objects keep their
+//! order and numbers print in one way, so that the same configuration is the same text.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// Arrays and objects may be nested this deep; the stack of a guest is small.
+const DEPTH_MAX: usize = 32;
+
+/// A JSON value. Numbers are `f64`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Json {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number.
+    Number(f64),
+    /// A string.
+    String(String),
+    /// An array.
+    Array(Vec<Json>),
+    /// An object, in the order written.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// The value that `text` is.
+    ///
+    /// # Errors
+    /// `Json` with the place where it stops being JSON.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut parser = Parser { text: text.as_bytes(), at: 0 };
+        let value = parser.value(0)?;
+        parser.space();
+        if parser.at < text.len() {
+            return Err(parser.expected("the end"));
+        }
+        Ok(value)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Number(value) if value.is_finite() => write!(f, "{value}"),
+            // JSON has no word for these.
+            Self::Number(_) => f.write_str("null"),
+            Self::String(text) => quote(f, text),
+            Self::Array(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { "," })?;
+                    write!(f, "{item}")?;
+                }
+                f.write_str("]")
+            }
+            Self::Object(members) => {
+                f.write_str("{")?;
+                for (i, (name, value)) in members.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { "," })?;
+                    quote(f, name)?;
+                    write!(f, ":{value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            c if u32::from(c) < 0x20 => write!(f, "\\u{:04x}", u32::from(c))?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn expected(&self, expected: &'static str) -> Error {
+        Error::Json { at: self.at, expected }
+    }
+
+    fn space(&mut self) {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Whether `byte` comes next, after space; it is passed.
+    fn take(&mut self, byte: u8) -> bool {
+        self.space();
+        let taken = self.text.get(self.at) == Some(&byte);
+        self.at += usize::from(taken);
+        taken
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json> {
+        if depth > DEPTH_MAX {
+            return Err(self.expected("less nesting"));
+        }
+        self.space();
+        match self.text.get(self.at) {
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => Ok(Json::String(self.string()?)),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => self.word(),
+        }
+    }
+
+    fn word(&mut self) -> Result<Json> {
+        for (word, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
+            if self.text[self.at..].starts_with(word.as_bytes()) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        Err(self.expected("a value"))
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Json> {
+        self.at += 1;
+        let mut members: Vec<(String, Json)> = Vec::new();
+        if self.take(b'}') {
+            return Ok(Json::Object(members));
+        }
+        loop {
+            self.space();
+            let name = self.string()?;
+            if members.iter().any(|(other, _)| *other == name) {
+                return Err(self.expected("a name not given before"));
+            }
+            if !self.take(b':') {
+                return Err(self.expected("`:`"));
+            }
+            members.push((name, self.value(depth + 1)?));
+            if self.take(b'}') {
+                return Ok(Json::Object(members));
+            }
+            if !self.take(b',') {
+                return Err(self.expected("`,` or `}`"));
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Json> {
+        self.at += 1;
+        let mut items = Vec::new();
+        if self.take(b']') {
+            return Ok(Json::Array(items));
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            if self.take(b']') {
+                return Ok(Json::Array(items));
+            }
+            if !self.take(b',') {
+                return Err(self.expected("`,` or `]`"));
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Json> {
+        let start = self.at;
+        self.at += usize::from(self.text[self.at] == b'-');
+        let whole = self.at;
+        self.digits()?;
+        if self.text[whole] == b'0' && self.at > whole + 1 {
+            return Err(self.expected("a number without leading zeros"));
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        let text = str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected("a number"))?;
+        text.parse().map(Json::Number).map_err(|_| self.expected("a number"))
+    }
+
+    fn digits(&mut self) -> Result<()> {
+        let start = self.at;
+        while matches!(self.text.get(self.at), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.expected("a digit")) } else { Ok(()) }
+    }
+
+    fn string(&mut self) -> Result<String> {
+        if self.text.get(self.at) != Some(&b'"') {
+            return Err(self.expected("a string"));
+        }
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let start = self.at;
+            while !matches!(self.text.get(self.at), None | Some(b'"' | b'\\' | 0..=0x1f)) {
+                self.at += 1;
+            }
+            // The text came as UTF-8 and was cut at ASCII bytes only.
+            text.push_str(str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected("UTF-8"))?);
+            match self.text.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => text.push(self.escape()?),
+                _ => return Err(self.expected("the end of the string")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        let kind = self.text.get(self.at + 1).copied();
+        self.at += 2;
+        Ok(match kind {
+            Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.code_point(),
+            _ => return Err(self.expected("an escape")),
+        })
+    }
+
+    fn code_point(&mut self) -> Result<char> {
+        let first = self.code_unit()?;
+        let code = if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with(b"\\u") {
+            self.at += 2;
+            let second = self.code_unit()?;
+            if !(0xdc00..0xe000).contains(&second) {
+                return Err(self.expected("the second half of a surrogate pair"));
+            }
+            0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+        } else {
+            first
+        };
+        char::from_u32(code).ok_or_else(|| self.expected("a character"))
+    }
+
+    fn code_unit(&mut self) -> Result<u32> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.text.get(self.at).and_then(|c| char::from(*c).to_digit(16));
+            unit = unit * 16 + digit.ok_or_else(|| self.expected("four hexadecimal digits"))?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+}
+
+macro_rules! from_number {
+    ($($number:ty),*) => { $(
+        impl From<$number> for Json {
+            fn from(value: $number) -> Self {
+                Self::Number(f64::from(value))
+            }
+        }
+    )* };
+}
+from_number!(u8, u16, u32, i8, i16, i32, f32, f64);
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<&str> for Json {
+    fn from(value: &str) -> Self {
+        Self::String(value.to_owned())
+    }
+}
+
+impl From<String> for Json {
+    fn from(value: String) -> Self {
+        Self::String(value)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Json {
+    fn from(values: Vec<T>) -> Self {
+        Self::Array(values.into_iter().map(Into::into).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let outcome = match Json::parse(text) {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(outcome, expected, "{text}");
+    }
+
+    #[test]
+    fn values_survive() {
+        check(" { \"a\" : [ 1 , -2.5e1, true,null ] , \"b\":{} }", r#"{"a":[1,-25,true,null],"b":{}}"#);
+        check(r#""\u0041\n\ud83d\ude00\"é""#, "\"A\\u000a\u{1f600}\\\"é\"");
+        check("[]", "[]");
+        check("0.1", "0.1");
+        check("9007199254740991", "9007199254740991");
+    }
+
+    #[test]
+    fn faults_have_a_place() {
+        check("", "not JSON at byte 0: expected a value");
+        check("[1,]", "not JSON at byte 3: expected a value");
+        check("{\"a\" 1}", "not JSON at byte 5: expected `:`");
+        check("01", "not JSON at byte 2: expected a number without leading zeros");
+        check("-", "not JSON at byte 1: expected a digit");
+        check("\"a", "not JSON at byte 2: expected the end of the string");
+        check("\"\\ud800x\"", "not JSON at byte 7: expected a character");
+        check("\"\\", "not JSON at byte 3: expected an escape");
+        check("{\"a\":1,\"a\":2}", "not JSON at byte 10: expected a name not given before");
+        check("1 2", "not JSON at byte 2: expected the end");
+    }
+
+    #[test]
+    fn nesting_is_limited() {
+        check(&"[".repeat(100_000), "not JSON at byte 33: expected less nesting");
+    }
+}

@@ -1,0 +1,44 @@
+//! What a saggar plugin written in Rust is made of.
+//!
+//! A plugin describes tensor graphs and leaves their data, their execution and their safekeeping to the host. This crate
+//! wraps the host's interfaces ([`bindings`]) in types that are pleasant to write models with, and adds what every model
+//! needs: [layers](layers), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
+//!
+//! A plugin is a `cdylib` that calls [`export!`] once. Code runs in a sandbox without files, clock, environment or
+//! threads: `std::time`, `std::fs` and `std::env` must not be used.
+
+pub mod bindings;
+mod dataset;
+mod error;
+mod export;
+mod fit;
+mod graph;
+mod job;
+mod json;
+pub mod layers;
+mod logging;
+mod operand;
+pub mod optimizers;
+mod params;
+mod predict;
+mod tensor;
+mod variables;
+
+pub use bindings::graphs::{
+    Conv2dFilterOperandLayout, Conv2dOptions, GemmOptions, InputOperandLayout, PaddingMode, Pool2dOptions, RoundingType,
+};
+pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
+pub use bindings::variables::{Initializer, VariableKind};
+pub use dataset::{BatchOptions, Batches, Dataset, Field};
+pub use error::{Error, Result};
+pub use export::{Loaded, run_training};
+pub use fit::{Feed, Fit, Objective};
+pub use graph::{Executable, Graph, Inputs};
+pub use job::Job;
+pub use json::Json;
+pub use logging::{debug, info, warn};
+pub use operand::{Operand, accuracy, concat};
+pub use params::{FromJson, Params};
+pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
+pub use tensor::{NamedTensor, Tensor, descriptor};
+pub use variables::{Variable, Variables};

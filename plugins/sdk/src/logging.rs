@@ -1,0 +1,23 @@
+//! Lines for people.
+
+use crate::bindings::logging::{Level, log};
+
+/// Writes a line of detail.
+pub fn debug(line: &str) {
+    log(Level::Debug, line);
+}
+
+/// Writes a line.
+pub fn info(line: &str) {
+    log(Level::Info, line);
+}
+
+/// Writes a line about something that should not be so.
+pub fn warn(line: &str) {
+    log(Level::Warn, line);
+}
+
+/// Lets the host's log say why a guest that panics does so; the trap itself carries no message.
+pub(crate) fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| log(Level::Error, &panic.to_string())));
+}

@@ -1,0 +1,52 @@
+//! Stochastic gradient descent.
+
+use super::{LearningRate, Optimizer, Update, count_step, moment};
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::variables::Variables;
+
+/// Stochastic gradient descent with momentum as in PyTorch: `v = momentum * v + g`, `p = p - rate * v`; Nesterov uses
+/// `g + momentum * v`. Source: torch.optim.SGD.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sgd {
+    /// How fast to learn.
+    pub rate: LearningRate,
+    /// How much of the last step's direction stays; 0 keeps none.
+    pub momentum: f64,
+    /// Whether to look ahead along the momentum.
+    pub nesterov: bool,
+    /// Added to the gradient, times the value.
+    pub weight_decay: f64,
+}
+
+impl Sgd {
+    /// Plain descent.
+    pub fn new(rate: impl Into<LearningRate>) -> Self {
+        Self { rate: rate.into(), momentum: 0.0, nesterov: false, weight_decay: 0.0 }
+    }
+
+    /// Descent with momentum.
+    pub fn momentum(rate: impl Into<LearningRate>, momentum: f64) -> Self {
+        Self { momentum, ..Self::new(rate) }
+    }
+}
+
+impl Optimizer for Sgd {
+    fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()> {
+        let rate = self.rate.at(&count_step(graph, variables)?)?;
+        for Update { variable, value, gradient } in updates {
+            let mut direction = gradient.clone();
+            if self.weight_decay != 0.0 {
+                direction = direction.add(&value.mul_scalar(self.weight_decay)?)?;
+            }
+            if self.momentum != 0.0 {
+                let velocity = moment(variables, "momentum", variable)?;
+                let next = graph.variable(&velocity)?.mul_scalar(self.momentum)?.add(&direction)?;
+                graph.assign(&velocity, &next)?;
+                direction = if self.nesterov { direction.add(&next.mul_scalar(self.momentum)?)? } else { next };
+            }
+            graph.assign(variable, &value.sub(&direction.mul(&rate)?)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Predictors: models that answer requests.
+
+use std::collections::BTreeMap;
+
+use crate::bindings::predictor as raw;
+use crate::bindings::tensors::{DataType, Descriptor};
+use crate::error::{Error, Result};
+use crate::graph::{Executable, Graph, Inputs};
+use crate::operand::Operand;
+use crate::params::Params;
+use crate::tensor::{NamedTensor, descriptor};
+use crate::variables::Variables;
+
+/// The batch sizes that a model has graphs for where it says nothing else.
+pub const BATCH_SIZES: &[u32] = &[1, 2, 4, 8, 16, 32];
+
+/// A named input or output of a model.
+#[derive(Debug, Clone)]
+pub struct Port {
+    name: String,
+    item: Descriptor,
+    semantics: Option<String>,
+    classes: Vec<String>,
+}
+
+impl Port {
+    /// A port whose items, without the batch, have that data type and shape.
+    pub fn new(name: &str, data_type: DataType, item: impl Into<Vec<u32>>) -> Self {
+        Self { name: name.to_owned(), item: descriptor(data_type, item), semantics: None, classes: Vec::new() }
+    }
+
+    /// The port, known to be more than numbers: `image`, `class` or `probabilities`.
+    #[must_use]
+    pub fn semantics(mut self, semantics: &str) -> Self {
+        self.semantics = Some(semantics.to_owned());
+        self
+    }
+
+    /// The port, with the names of its classes.
+    #[must_use]
+    pub fn classes(mut self, classes: &[String]) -> Self {
+        self.classes = classes.to_vec();
+        self
+    }
+}
+
+/// What a model takes and gives, and in which batch sizes.
+#[derive(Debug, Clone)]
+pub struct Signature {
+    /// Inputs.
+    pub inputs: Vec<Port>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// Ascending, not empty.
+    pub batch_sizes: Vec<u32>,
+}
+
+impl From<Port> for raw::Port {
+    fn from(port: Port) -> Self {
+        Self { name: port.name, item: port.item, semantics: port.semantics, classes: port.classes }
+    }
+}
+
+impl From<Signature> for raw::Signature {
+    fn from(signature: Signature) -> Self {
+        Self {
+            inputs: signature.inputs.into_iter().map(Into::into).collect(),
+            outputs: signature.outputs.into_iter().map(Into::into).collect(),
+            batch_sizes: signature.batch_sizes,
+        }
+    }
+}
+
+/// A model that is one graph for each batch size: what most plugins implement. [`Graphs`] serves it.
+pub trait Model: Sized + 'static {
+    /// The batch sizes to build graphs for: ascending, not empty.
+    const BATCH_SIZES: &'static [u32] = BATCH_SIZES;
+
+    /// The model over these variables. `config` is what [`crate::Job::publish`] was given.
+    ///
+    /// # Errors
+    /// Any; the version is then refused.
+    fn load(variables: &Variables, config: &Params) -> Result<Self>;
+
+    /// What it takes.
+    fn inputs(&self) -> Vec<Port>;
+
+    /// What it gives.
+    fn outputs(&self) -> Vec<Port>;
+
+    /// Builds the outputs, by their ports' names. Inputs are `[batch, item...]`. Called once for each batch size.
+    ///
+    /// # Errors
+    /// Any; the version is then refused.
+    fn predict(&self, graph: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>>;
+}
+
+/// Anything that answers requests: for models that do more than run one graph.
+pub trait Predictor: Sized + 'static {
+    /// The model over these variables. Called once an instance.
+    ///
+    /// # Errors
+    /// Any; the version is then refused.
+    fn load(variables: Variables, config: Params) -> Result<Self>;
+
+    /// What it takes and gives.
+    fn signature(&self) -> Signature;
+
+    /// One batch: each tensor is `[batch, item...]`, batch one of the signature's.
+    ///
+    /// # Errors
+    /// Any; the batch's requests then fail.
+    fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>>;
+}
+
+/// A [`Model`] with its compiled graphs, all of them made when it is loaded, so that no request waits for a compiler.
+#[derive(Debug)]
+pub struct Graphs<M> {
+    model: M,
+    graphs: BTreeMap<u32, Executable>,
+}
+
+impl<M: Model> Predictor for Graphs<M> {
+    fn load(variables: Variables, config: Params) -> Result<Self> {
+        let model = M::load(&variables, &config)?;
+        config.check()?;
+        let ports = model.inputs();
+        let mut graphs = BTreeMap::new();
+        for size in M::BATCH_SIZES {
+            let graph = Graph::new();
+            let inputs = graph.inputs(ports.iter().map(|port| (port.name.as_str(), &port.item)), *size)?;
+            let outputs = model.predict(&graph, &inputs)?;
+            graphs.insert(*size, graph.build(outputs.iter().map(|(name, operand)| (*name, operand)))?);
+        }
+        Ok(Self { model, graphs })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature {
+            inputs: self.model.inputs(),
+            outputs: self.model.outputs(),
+            batch_sizes: self.graphs.keys().copied().collect(),
+        }
+    }
+
+    fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
+        let shape = inputs.first().map(|input| input.tensor.descriptor().shape).unwrap_or_default();
+        let graph = shape.first().and_then(|batch| self.graphs.get(batch)).ok_or(Error::Shape {
+            what: "a batch".to_owned(),
+            expected: "of one of the signature's sizes",
+            given: shape,
+        })?;
+        graph.dispatch(inputs.iter().map(|input| (input.name.as_str(), &input.tensor)))
+    }
+}

@@ -1,0 +1,84 @@
+//! Tensors on the host's device.
+
+use crate::bindings::tensors as raw;
+use crate::bindings::tensors::{DataType, Descriptor};
+use crate::error::Result;
+
+/// A descriptor of that data type and shape.
+pub fn descriptor(data_type: DataType, shape: impl Into<Vec<u32>>) -> Descriptor {
+    Descriptor { data_type, shape: shape.into() }
+}
+
+/// The descriptor of `size` items of this descriptor, stacked.
+pub(crate) fn stacked(item: &Descriptor, size: u32) -> Descriptor {
+    let mut shape = Vec::with_capacity(item.shape.len() + 1);
+    shape.push(size);
+    shape.extend_from_slice(&item.shape);
+    Descriptor { data_type: item.data_type, shape }
+}
+
+/// A dense row-major tensor of the host's. Dropping it frees it.
+#[derive(Debug)]
+pub struct Tensor(pub(crate) raw::Tensor);
+
+impl Tensor {
+    /// A tensor of these little-endian elements in row-major order.
+    ///
+    /// # Errors
+    /// `Host` if they are not as many as the descriptor takes, or a limit is passed.
+    pub fn from_bytes(descriptor: &Descriptor, data: &[u8]) -> Result<Self> {
+        Ok(Self(raw::Tensor::from_bytes(descriptor, data)?))
+    }
+
+    /// A `float32` tensor.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_bytes`].
+    pub fn from_f32(shape: &[u32], data: &[f32]) -> Result<Self> {
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Self::from_bytes(&descriptor(DataType::Float32, shape), &bytes)
+    }
+
+    /// Its data type and shape.
+    pub fn descriptor(&self) -> Descriptor {
+        self.0.descriptor()
+    }
+
+    /// Its elements, little-endian and row-major. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// `Host` if that work failed.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        Ok(self.0.read()?)
+    }
+
+    /// The elements of a `float32` tensor. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn read_f32(&self) -> Result<Vec<f32>> {
+        let bytes = self.read()?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect())
+    }
+}
+
+/// A tensor and the name of the input or output it belongs to.
+#[derive(Debug)]
+pub struct NamedTensor {
+    /// The name.
+    pub name: String,
+    /// The tensor.
+    pub tensor: Tensor,
+}
+
+impl From<raw::NamedTensor> for NamedTensor {
+    fn from(named: raw::NamedTensor) -> Self {
+        Self { name: named.name, tensor: Tensor(named.tensor) }
+    }
+}
+
+impl From<NamedTensor> for raw::NamedTensor {
+    fn from(named: NamedTensor) -> Self {
+        Self { name: named.name, tensor: named.tensor.0 }
+    }
+}
