@@ -7,6 +7,7 @@
 
 pub mod backend;
 pub mod error;
+pub mod gpu;
 pub mod meter;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable};

@@ -1,0 +1,179 @@
+//! wgpu compute shaders: Vulkan on every adapter, Mesa's lavapipe (shaders on a processor) included.
+//!
+//! A dispatch is one submission of one compute pass; nothing is read back unless a caller reads. Elements of 8 bits
+//! occupy a word on the device and are widened and narrowed at its border. wgpu gives the whole device up on its first
+//! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
+
+mod clock;
+mod context;
+mod executable;
+mod memory;
+mod pipeline;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use saggar_compile::program::Program;
+use saggar_compile::target::Target;
+use saggar_compile::wgsl::Tuning;
+use saggar_tensor::Descriptor;
+
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
+use crate::error::DeviceError;
+use crate::meter::Meter;
+use context::{Context, block_on};
+use memory::Memory;
+
+/// Storage bindings a kernel of ours uses at most: what every WebGPU adapter has, so that a program's kernels do not
+/// depend on how many more an adapter offers.
+const KERNEL_VALUES_MAX: u32 = 8;
+/// Alignment of values in a slab: a cache line of every GPU.
+const ALIGNMENT_BYTES: usize = 256;
+
+/// The adapters of this machine that can run compute shaders, in the order of [`open`]'s index.
+pub fn adapters() -> Vec<DeviceInfo> {
+    found().iter().enumerate().map(|(index, adapter)| info(index, adapter)).collect()
+}
+
+/// Opens adapter `index` of [`adapters`], with kernels that suit it.
+///
+/// # Errors
+/// `NotFound` where there is no such adapter; `Lost` where its driver refuses.
+pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
+    let found = found();
+    let adapter = adapter(&found, index)?;
+    let software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
+    connect(index, adapter, Tuning { workgroup_memory: !software })
+}
+
+/// As [`open`], with kernels of the caller's choosing: for tests and measurements.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
+    connect(index, adapter(&found(), index)?, tuning)
+}
+
+fn found() -> Vec<wgpu::Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = wgpu::Backends::PRIMARY;
+    descriptor.flags = wgpu::InstanceFlags::empty();
+    let instance = wgpu::Instance::new(descriptor);
+    let mut adapters = block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+    adapters.retain(|adapter| {
+        let capabilities = adapter.get_downlevel_capabilities();
+        capabilities.flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+    });
+    adapters
+}
+
+fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, DeviceError> {
+    found.get(index).ok_or_else(|| DeviceError::NotFound {
+        name: format!("vulkan:{index}"),
+        reason: match found.len() {
+            0 => "no adapter with compute shaders; is a Vulkan driver installed?".to_owned(),
+            count => format!("{count} adapters are here, numbered from 0"),
+        },
+    })
+}
+
+fn info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
+    let info = adapter.get_info();
+    let vendor = match info.vendor {
+        0x10de => "NVIDIA".to_owned(),
+        0x1002 => "AMD".to_owned(),
+        0x8086 => "Intel".to_owned(),
+        0x106b => "Apple".to_owned(),
+        0x10005 => "Mesa".to_owned(),
+        other => format!("{other:#06x}"),
+    };
+    let backend = info.backend.to_str().to_owned();
+    DeviceInfo {
+        name: format!("{backend}:{index}"),
+        adapter: info.name,
+        vendor,
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        backend,
+        software: info.device_type == wgpu::DeviceType::Cpu,
+        exact_seconds: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY),
+    }
+}
+
+fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
+    let info = info(index, adapter);
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("saggar"),
+        required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let (device, queue) = block_on(adapter.request_device(&descriptor))
+        .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
+    tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
+    Ok(Arc::new(Gpu { context: Arc::new(Context::new(device, queue, info, tuning)) }))
+}
+
+/// An opened adapter.
+#[derive(Debug)]
+struct Gpu {
+    context: Arc<Context>,
+}
+
+impl Backend for Gpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.context.info
+    }
+
+    fn target(&self) -> Target {
+        let limits = self.context.device.limits();
+        Target {
+            words: true,
+            alignment_bytes: ALIGNMENT_BYTES,
+            slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
+            kernel_values_max: limits.max_storage_buffers_per_shader_stage.min(KERNEL_VALUES_MAX) as usize - 1,
+        }
+    }
+
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
+        let memory = memory::tensor(&self.context, "tensor", descriptor, meter)?;
+        memory.must_clear();
+        Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
+    }
+
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.context.alive()?;
+        let memory = self.own(buffer)?;
+        let expected = buffer.descriptor().bytes();
+        if bytes.len() != expected {
+            return Err(DeviceError::Mismatch {
+                port: "write".to_owned(),
+                expected: format!("{expected} bytes for {}", buffer.descriptor()),
+                actual: format!("{} bytes", bytes.len()),
+            });
+        }
+        let words = memory::widen(buffer.descriptor().dtype, bytes);
+        self.context.write(memory, &words)
+    }
+
+    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+        let memory = self.own(buffer)?;
+        let words = self.context.read(memory, buffer.descriptor().shape.elements())?;
+        Ok(memory::narrow(buffer.descriptor().dtype, words))
+    }
+
+    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
+        Ok(Arc::new(executable::load(&self.context, program, meter)?))
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.context.synchronize()
+    }
+}
+
+impl Gpu {
+    fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Memory, DeviceError> {
+        memory::of(&self.context, "buffer", buffer)
+    }
+}

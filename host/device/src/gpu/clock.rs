@@ -1,0 +1,160 @@
+//! Busy time: timestamps around each dispatch's pass, read in bulk and late so that no dispatch waits for them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::context::lock;
+use crate::meter::Meter;
+
+/// Dispatches timed between two read-backs.
+const SLOTS: u32 = 64;
+const BYTES: u64 = SLOTS as u64 * 16;
+
+/// Times the dispatches of one device.
+#[derive(Debug)]
+pub(super) enum Clock {
+    /// The device's own timestamps.
+    Exact {
+        /// Nanoseconds of one tick.
+        period: f64,
+        /// Where the next dispatches' timestamps go.
+        current: Slots,
+        /// Sets whose readings have been delivered.
+        spare: Arc<Mutex<Vec<Slots>>>,
+    },
+    /// Wall time between a submission, or the end of the one before, and its completion.
+    Wall {
+        /// When the last submission was seen to be done.
+        done: Arc<Mutex<Instant>>,
+    },
+}
+
+/// A set of timestamp queries, and the owner of each pair.
+#[derive(Debug)]
+pub(super) struct Slots {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    staging: wgpu::Buffer,
+    meters: Vec<Meter>,
+}
+
+/// Timestamps on their way back.
+#[derive(Debug)]
+pub(super) struct Readings {
+    slots: Slots,
+    period: f64,
+    spare: Arc<Mutex<Vec<Slots>>>,
+}
+
+impl Clock {
+    pub(super) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Clock {
+        if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+            return Clock::Wall { done: Arc::new(Mutex::new(Instant::now())) };
+        }
+        let period = f64::from(queue.get_timestamp_period());
+        Clock::Exact { period, current: Slots::new(device), spare: Arc::default() }
+    }
+
+    /// Where the next dispatch writes its timestamps; `meter` is credited with the time between them.
+    pub(super) fn pass(&mut self, meter: &Meter) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        match self {
+            Clock::Wall { .. } => None,
+            Clock::Exact { current, .. } => {
+                let slot = current.meters.len() as u32;
+                current.meters.push(meter.clone());
+                Some(wgpu::ComputePassTimestampWrites {
+                    query_set: &current.queries,
+                    beginning_of_pass_write_index: Some(slot * 2),
+                    end_of_pass_write_index: Some(slot * 2 + 1),
+                })
+            }
+        }
+    }
+
+    /// Whether no further dispatch can be timed before the readings are taken.
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Clock::Wall { .. } => false,
+            Clock::Exact { current, .. } => current.meters.len() as u32 >= SLOTS,
+        }
+    }
+
+    /// Encodes the read-back of all timestamps so far; [`Readings::deliver`] follows the submission.
+    pub(super) fn take_readings(
+        &mut self,
+        device: &wgpu::Device,
+        encoder: &mut wgpu::CommandEncoder,
+    ) -> Option<Readings> {
+        match self {
+            Clock::Wall { .. } => None,
+            Clock::Exact { current, .. } if current.meters.is_empty() => None,
+            Clock::Exact { period, current, spare } => {
+                let count = current.meters.len() as u32 * 2;
+                encoder.resolve_query_set(&current.queries, 0..count, &current.resolved, 0);
+                encoder.copy_buffer_to_buffer(&current.resolved, 0, &current.staging, 0, u64::from(count) * 8);
+                let next = lock(spare).pop().unwrap_or_else(|| Slots::new(device));
+                let slots = std::mem::replace(current, next);
+                Some(Readings { slots, period: *period, spare: Arc::clone(spare) })
+            }
+        }
+    }
+
+    /// What to call when the submission just made is done, where the device has no timestamps.
+    pub(super) fn on_done(&self, meter: &Meter) -> Option<impl FnOnce() + Send + 'static> {
+        match self {
+            Clock::Exact { .. } => None,
+            Clock::Wall { done } => {
+                let (done, meter, submitted) = (Arc::clone(done), meter.clone(), Instant::now());
+                Some(move || {
+                    let mut done = lock(&done);
+                    let now = Instant::now();
+                    meter.add_busy(now.saturating_duration_since(submitted.max(*done)));
+                    *done = now;
+                })
+            }
+        }
+    }
+}
+
+impl Slots {
+    fn new(device: &wgpu::Device) -> Slots {
+        let buffer = |usage| {
+            let descriptor = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+            device.create_buffer(&descriptor)
+        };
+        Slots {
+            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: None,
+                ty: wgpu::QueryType::Timestamp,
+                count: SLOTS * 2,
+            }),
+            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
+            staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST),
+            meters: Vec::new(),
+        }
+    }
+}
+
+impl Readings {
+    /// Credits the meters once the submission is done and the device polled.
+    pub(super) fn deliver(self) {
+        let staging = self.slots.staging.clone();
+        let bytes = self.slots.meters.len() as u64 * 16;
+        staging.slice(..bytes).map_async(wgpu::MapMode::Read, move |result| {
+            let Readings { mut slots, period, spare } = self;
+            if result.is_err() {
+                return;
+            }
+            if let Ok(range) = slots.staging.slice(..bytes).get_mapped_range() {
+                for (pair, meter) in range.chunks_exact(16).zip(&slots.meters) {
+                    let tick = |at: usize| pair[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                    let ticks = tick(8).saturating_sub(tick(0));
+                    meter.add_busy(Duration::from_nanos((ticks as f64 * period) as u64));
+                }
+            }
+            slots.staging.unmap();
+            slots.meters.clear();
+            lock(&spare).push(slots);
+        });
+    }
+}

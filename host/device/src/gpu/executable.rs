@@ -1,0 +1,200 @@
+//! A program loaded on a device: pipelines, slabs and constants made once, bind groups kept while buffers recur.
+
+use std::sync::{Arc, Mutex};
+
+use saggar_compile::program::Program;
+use saggar_compile::target::Class;
+use saggar_compile::wgsl::{self, Binding};
+use saggar_tensor::Port;
+
+use super::clock::Readings;
+use super::context::{Context, lock};
+use super::memory::{self, Memory};
+use super::pipeline::Pipeline;
+use crate::backend::{Buffer, Executable};
+use crate::error::DeviceError;
+use crate::meter::Meter;
+
+/// Bind groups kept for one kernel: inputs and outputs take turns among a few recycled buffers.
+const GROUPS_MAX: usize = 8;
+
+#[derive(Debug)]
+struct Loaded {
+    context: Arc<Context>,
+    program: Arc<Program>,
+    meter: Meter,
+    slabs: Vec<Memory>,
+    constants: Vec<Memory>,
+    stages: Vec<Stage>,
+    /// For each stage, the bind groups made so far.
+    groups: Mutex<Vec<Groups>>,
+}
+
+/// Bind groups of one kernel by the identities of the buffers in them.
+type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
+
+/// A kernel that has something to write.
+#[derive(Debug)]
+struct Stage {
+    pipeline: Arc<Pipeline>,
+    bindings: Vec<Binding>,
+    workgroups: [u32; 3],
+}
+
+/// The caller's tensors and the fresh ones of one dispatch.
+struct Tensors<'a> {
+    inputs: Vec<&'a Memory>,
+    variables: Vec<&'a Memory>,
+    outputs: &'a [Memory],
+}
+
+pub(super) fn load(
+    context: &Arc<Context>,
+    program: Arc<Program>,
+    meter: &Meter,
+) -> Result<impl Executable + use<>, DeviceError> {
+    context.alive()?;
+    let unsupported =
+        |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
+    let mut slabs = Vec::with_capacity(program.slabs.len());
+    for (number, slab) in program.slabs.iter().enumerate() {
+        let name = format!("slab {number}");
+        if slab.class == Class::Bytes {
+            return Err(unsupported(name, "the program was compiled for a host".to_owned()));
+        }
+        slabs.push(memory::allocate(context, &name, slab.bytes as u64, meter)?);
+    }
+    let mut constants = Vec::with_capacity(program.constants.len());
+    for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
+        let constant = memory::tensor(context, &format!("constant {number}"), descriptor, meter)?;
+        context.write(&constant, &memory::widen(descriptor.dtype, bytes))?;
+        constants.push(constant);
+    }
+    context.pipelines.prune();
+    let mut stages = Vec::with_capacity(program.kernels.len());
+    for kernel in &program.kernels {
+        let shader = wgsl::shader(&program, kernel, context.tuning)
+            .map_err(|error| unsupported(kernel.label.clone(), error.to_string()))?;
+        if shader.workgroups[0] == 0 {
+            continue;
+        }
+        let bindings = shader.bindings.len();
+        let pipeline = context.pipelines.get(context, &kernel.label, &shader.source, bindings);
+        let pipeline = pipeline.map_err(|error| {
+            context.alive().err().unwrap_or_else(|| unsupported(kernel.label.clone(), error.to_string()))
+        })?;
+        stages.push(Stage { pipeline, bindings: shader.bindings, workgroups: shader.workgroups });
+    }
+    let groups = Mutex::new(vec![Vec::new(); stages.len()]);
+    let (context, meter) = (Arc::clone(context), meter.clone());
+    Ok(Loaded { context, program, meter, slabs, constants, stages, groups })
+}
+
+impl Executable for Loaded {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        self.context.alive()?;
+        let inputs = self.check("inputs", &self.program.inputs, inputs)?;
+        let variables = self.check("variables", &self.program.variables, variables)?;
+        let ports = &self.program.outputs;
+        let output = |port: &Port| memory::tensor(&self.context, &port.name, &port.descriptor, &self.meter);
+        let outputs = ports.iter().map(output).collect::<Result<Vec<Memory>, _>>()?;
+        self.run(&Tensors { inputs, variables, outputs: &outputs })?;
+        let buffer = |(memory, port): (Memory, &Port)| Buffer::new(port.descriptor.clone(), Arc::new(memory));
+        Ok(outputs.into_iter().zip(ports).map(buffer).collect())
+    }
+}
+
+impl Loaded {
+    fn check<'a>(&self, kind: &str, ports: &[Port], buffers: &'a [Buffer]) -> Result<Vec<&'a Memory>, DeviceError> {
+        if ports.len() != buffers.len() {
+            return Err(DeviceError::Mismatch {
+                port: kind.to_owned(),
+                expected: format!("{} tensors", ports.len()),
+                actual: format!("{} tensors", buffers.len()),
+            });
+        }
+        let checked = ports.iter().zip(buffers).map(|(port, buffer)| {
+            if port.descriptor != *buffer.descriptor() {
+                return Err(DeviceError::Mismatch {
+                    port: port.name.clone(),
+                    expected: port.descriptor.to_string(),
+                    actual: buffer.descriptor().to_string(),
+                });
+            }
+            memory::of(&self.context, &port.name, buffer)
+        });
+        checked.collect()
+    }
+
+    fn run(&self, tensors: &Tensors<'_>) -> Result<(), DeviceError> {
+        if self.stages.is_empty() {
+            return Ok(());
+        }
+        let mut groups = lock(&self.groups);
+        for (stage, groups) in self.stages.iter().zip(groups.iter_mut()) {
+            self.bind(stage, groups, tensors);
+        }
+        let mut line = self.context.line();
+        let mut encoder = self.context.encoder();
+        for memory in tensors.inputs.iter().chain(&tensors.variables) {
+            memory.clear_if_stale(&mut encoder);
+        }
+        {
+            let timestamp_writes = line.clock.pass(&self.meter);
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+            for (stage, groups) in self.stages.iter().zip(groups.iter()) {
+                // `bind` has put this dispatch's group last.
+                if let Some((_, group)) = groups.last() {
+                    let [x, y, z] = stage.workgroups;
+                    pass.set_pipeline(&stage.pipeline.pipeline);
+                    pass.set_bind_group(0, group, &[]);
+                    pass.dispatch_workgroups(x, y, z);
+                }
+            }
+        }
+        let full = line.clock.is_full();
+        let readings = if full { line.clock.take_readings(&self.context.device, &mut encoder) } else { None };
+        self.context.submit(&mut line, Some(encoder.finish()))?;
+        self.context.time_submission(&line, &self.meter);
+        readings.into_iter().for_each(Readings::deliver);
+        self.meter.add_work(self.stages.len() as u64, 1);
+        Ok(())
+    }
+
+    /// Makes the bind group of `stage` for these tensors the last of `groups`.
+    fn bind(&self, stage: &Stage, groups: &mut Groups, tensors: &Tensors<'_>) {
+        let memories: Vec<&Memory> = stage.bindings.iter().map(|&binding| self.memory(binding, tensors)).collect();
+        let key: Vec<u64> = memories.iter().map(|memory| memory.id).collect();
+        if let Some(position) = groups.iter().position(|(known, _)| *known == key) {
+            let last = groups.len() - 1;
+            groups.swap(position, last);
+            return;
+        }
+        if groups.len() >= GROUPS_MAX {
+            groups.remove(0);
+        }
+        let resources = memories.iter().map(|memory| memory.buffer.as_entire_binding());
+        let entries: Vec<_> =
+            (0..).zip(resources).map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource }).collect();
+        let group = self.context.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &stage.pipeline.layout,
+            entries: &entries,
+        });
+        groups.push((key, group));
+    }
+
+    fn memory<'a>(&'a self, binding: Binding, tensors: &Tensors<'a>) -> &'a Memory {
+        match binding {
+            Binding::Input(i) => tensors.inputs[i as usize],
+            Binding::Variable(i) => tensors.variables[i as usize],
+            Binding::Constant(i) => &self.constants[i as usize],
+            Binding::Output(i) => &tensors.outputs[i as usize],
+            Binding::Slab(i) => &self.slabs[i as usize],
+        }
+    }
+}

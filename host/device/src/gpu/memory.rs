@@ -1,0 +1,120 @@
+//! A tensor's memory on the device, and the widening of 8-bit elements to words.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use saggar_tensor::{DType, Descriptor};
+
+use super::context::Context;
+use crate::backend::{Buffer, Storage};
+use crate::error::DeviceError;
+use crate::meter::{Charge, Meter};
+
+/// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
+#[derive(Debug)]
+pub(super) struct Memory {
+    context: Arc<Context>,
+    /// Distinct for every buffer of the device that was ever made.
+    pub(super) id: u64,
+    pub(super) buffer: wgpu::Buffer,
+    recycled: bool,
+    stale: AtomicBool,
+    _charge: Charge,
+}
+
+impl Storage for Memory {}
+
+impl Memory {
+    /// The tensor is to be zeros: a recycled buffer is cleared before its first use, unless it is written first.
+    pub(super) fn must_clear(&self) {
+        self.stale.store(self.recycled, Ordering::Release);
+    }
+
+    /// All elements are about to be replaced.
+    pub(super) fn written(&self) {
+        self.stale.store(false, Ordering::Release);
+    }
+
+    /// Encodes the clearing that is due.
+    pub(super) fn clear_if_stale(&self, encoder: &mut wgpu::CommandEncoder) {
+        if self.stale.swap(false, Ordering::AcqRel) {
+            encoder.clear_buffer(&self.buffer, 0, None);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.context.recycle(self.id, self.buffer.clone());
+    }
+}
+
+/// Memory for a tensor; `name` is for errors. Its elements are arbitrary.
+pub(super) fn tensor(
+    context: &Arc<Context>,
+    name: &str,
+    descriptor: &Descriptor,
+    meter: &Meter,
+) -> Result<Memory, DeviceError> {
+    match descriptor.dtype {
+        DType::F32 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => {}
+        DType::F16 | DType::I64 | DType::U64 => {
+            return Err(DeviceError::Unsupported {
+                device: context.info.name.clone(),
+                kernel: name.to_owned(),
+                reason: format!("WGSL has no {}", descriptor.dtype),
+            });
+        }
+    }
+    allocate(context, name, descriptor.shape.elements() as u64 * 4, meter)
+}
+
+/// `bytes` of memory (a word at least, since bindings may not be empty), charged to `meter` first.
+pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &Meter) -> Result<Memory, DeviceError> {
+    context.alive()?;
+    let bytes = bytes.max(4);
+    let limit = context.allocation_bytes_max();
+    if bytes > limit {
+        return Err(DeviceError::Unsupported {
+            device: context.info.name.clone(),
+            kernel: name.to_owned(),
+            reason: format!(
+                "{bytes} bytes in one buffer, and the adapter's max_storage_buffer_binding_size or max_buffer_size is {limit}"
+            ),
+        });
+    }
+    let charge = meter.charge(bytes)?;
+    let (id, buffer, recycled) = context.buffer(bytes).map_err(|error| {
+        tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
+        DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes: meter.bytes(), limit_bytes: meter.bytes() }
+    })?;
+    Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), _charge: charge })
+}
+
+/// The memory behind `buffer`, if it is this device's.
+pub(super) fn of<'a>(context: &Arc<Context>, port: &str, buffer: &'a Buffer) -> Result<&'a Memory, DeviceError> {
+    let memory = buffer.storage::<Memory>().filter(|memory| Arc::ptr_eq(&memory.context, context));
+    memory.ok_or_else(|| DeviceError::Mismatch {
+        port: port.to_owned(),
+        expected: format!("a tensor of {}", context.info.name),
+        actual: "another device's".to_owned(),
+    })
+}
+
+/// Host elements as the device's words.
+pub(super) fn widen(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    match dtype {
+        DType::U8 => Cow::Owned(bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()).collect()),
+        DType::I8 => Cow::Owned(bytes.iter().flat_map(|&byte| i32::from(byte as i8).to_le_bytes()).collect()),
+        DType::F32 | DType::F16 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => Cow::Borrowed(bytes),
+    }
+}
+
+/// The device's words as host elements.
+pub(super) fn narrow(dtype: DType, words: Vec<u8>) -> Vec<u8> {
+    match dtype {
+        DType::U8 | DType::I8 => words.chunks_exact(4).map(|word| word[0]).collect(),
+        DType::F32 | DType::F16 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => words,
+    }
+}

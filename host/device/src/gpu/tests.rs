@@ -1,0 +1,63 @@
+use std::sync::Arc;
+
+use saggar_compile::wgsl::Tuning;
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::Gpu;
+use super::context::{Context, block_on};
+use crate::backend::Backend;
+use crate::{DeviceError, Meter};
+
+fn device() -> Option<Gpu> {
+    let found = super::found();
+    let Some(adapter) = found.first() else {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no adapter");
+        println!("SKIP: no adapter");
+        return None;
+    };
+    let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
+    let tuning = Tuning { workgroup_memory: false };
+    Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning)) })
+}
+
+fn vector(elements: usize) -> Descriptor {
+    Descriptor::new(DType::F32, Shape::new([elements]).unwrap())
+}
+
+#[test]
+fn a_lost_device_stays_lost() {
+    let Some(gpu) = device() else { return };
+    let meter = Meter::unlimited();
+    let kept = gpu.allocate(&vector(8), &meter).unwrap();
+    gpu.context.device.destroy();
+    // The driver's word arrives with the first poll.
+    let _ = gpu.synchronize();
+    assert!(matches!(gpu.synchronize(), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.read(&kept), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.write(&kept, &[0; 32]), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.allocate(&vector(8), &meter), Err(DeviceError::Lost { .. })));
+    drop(kept);
+    assert_eq!(meter.bytes(), 0);
+}
+
+#[test]
+fn a_shader_that_is_refused_is_an_error_and_no_loss() {
+    let Some(gpu) = device() else { return };
+    let refused = gpu.context.pipelines.get(&gpu.context, "broken", "fn main() { this is no shader }", 1);
+    assert!(refused.is_err());
+    gpu.synchronize().unwrap();
+}
+
+#[test]
+fn equal_shaders_share_a_pipeline_while_it_is_used() {
+    let Some(gpu) = device() else { return };
+    let source = "@group(0) @binding(0) var<storage, read_write> b0: array<f32>;
+        @compute @workgroup_size(1) fn main() { b0[0] = 1.0; }";
+    let get = || gpu.context.pipelines.get(&gpu.context, "one", source, 1).unwrap();
+    let (first, second) = (get(), get());
+    assert!(Arc::ptr_eq(&first, &second));
+    let unused = Arc::downgrade(&first);
+    drop((first, second));
+    gpu.context.pipelines.prune();
+    assert!(unused.upgrade().is_none());
+}
