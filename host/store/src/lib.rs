@@ -1,1 +1,38 @@
-//! Durable state: objects, checkpoints, model versions, datasets and job records
+//! Durable state: objects, checkpoints, model versions, datasets and job records.
+//!
+//! What is committed here survives `kill -9` and power loss at any instant: data is synced before
+//! the one small file that makes it visible, and that file is created once and never changed. What
+//! is read back is checked against its digest first.
+//!
+//! Deliberately elsewhere: what a checkpoint means to a device (`jobs`), what a plugin is
+//! (`plugin`), who may ask (`serve`). Logic takes the time as an argument; see [`clock`].
+
+pub mod checkpoint;
+pub mod clock;
+pub mod dataset;
+pub mod digest;
+pub mod error;
+pub mod home;
+pub mod limits;
+pub mod models;
+pub mod objects;
+pub mod records;
+
+mod durable;
+mod tensor_text;
+mod versions;
+
+pub use checkpoint::{
+    Checkpoint, CheckpointInfo, Checkpoints, Latest, Position, SavedVariable, Skipped, VariableKind,
+    digest_of_variables,
+};
+pub use clock::{Clock, ManualClock, Millis, SystemClock};
+pub use dataset::upload::Uploads;
+pub use dataset::{Dataset, Datasets, Field, Split};
+pub use digest::{Digest, Hasher};
+pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+pub use home::{Home, HomeLock};
+pub use models::{Found, FoundState, Models, Publication, Published, VersionFiles};
+pub use objects::Objects;
+pub use records::sqlite::SqliteRecords;
+pub use records::{Job, JobState, Lease, Records};

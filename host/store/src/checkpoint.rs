@@ -1,0 +1,216 @@
+//! Checkpoints: everything a job needs to go on as if it had never stopped.
+//!
+//! ```text
+//! checkpoints/<job>/parts/<digest>            content-addressed; shared by the job's checkpoints
+//! checkpoints/<job>/<step>-<epoch>.json       manifest, written last, created once
+//! checkpoints/<job>/epochs/<epoch>            who may write; see Checkpoints::claim
+//! ```
+//!
+//! A checkpoint exists when its manifest does. The manifest carries a digest of itself and of each
+//! part, so damage is found, and [`Checkpoints::latest`] goes back to the checkpoint before.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use saggar_tensor::Descriptor;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Millis;
+use crate::digest::{Digest, Hasher};
+use crate::error::CheckpointError;
+use crate::objects::Objects;
+
+mod load;
+mod manifest;
+mod pack;
+mod save;
+#[cfg(test)]
+mod tests;
+
+/// What a variable is for. A model version carries parameters and statistics; a checkpoint all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VariableKind {
+    /// Trained by gradients.
+    Parameter,
+    /// Learnt without gradients and needed to predict: running means.
+    Statistic,
+    /// Needed to go on training only: optimiser moments, step counters.
+    Training,
+}
+
+/// A variable's state at a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedVariable {
+    /// Its name, unique within the checkpoint.
+    pub name: String,
+    /// What it is for.
+    pub kind: VariableKind,
+    /// Data type and shape.
+    pub descriptor: Descriptor,
+    /// Elements, little-endian, row-major. Where they come from a file, they may not be aligned.
+    pub bytes: Bytes,
+}
+
+/// Where a stream of batches stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
+    /// Digest of the dataset version, so that a resume on other data is noticed.
+    pub dataset: String,
+    /// The seed of the shuffle; none where the stored order is used.
+    pub seed: Option<u64>,
+    /// Items in a batch.
+    pub batch: u64,
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The item in the epoch's order that comes next, from 0.
+    pub item: u64,
+}
+
+/// Everything a job needs to go on after a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Steps done.
+    pub step: u64,
+    /// Every variable. Loaded ones are sorted by name.
+    pub variables: Vec<SavedVariable>,
+    /// Where each stream of batches stands, in the plugin's order.
+    pub positions: Vec<Position>,
+    /// The plugin's own state.
+    pub state: Vec<u8>,
+    /// Digest of the plugin's component.
+    pub plugin_digest: String,
+    /// The device and its driver, for people and for the claim of bit-identity.
+    pub device: String,
+    /// The build of this program, likewise.
+    pub build: String,
+}
+
+/// A checkpoint as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointInfo {
+    /// Steps done.
+    pub step: u64,
+    /// Epoch of the lease under which it was written.
+    pub epoch: u64,
+    /// Bytes of variables and state.
+    pub bytes: u64,
+    /// Digest over everything in it.
+    pub digest: Digest,
+    /// The manifest's object name.
+    pub file: String,
+    /// When it was written, by the store's clock; 0 right after saving.
+    pub written_ms: Millis,
+}
+
+/// A checkpoint that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The manifest's object name.
+    pub file: String,
+    /// What is wrong, naming the damaged object.
+    pub reason: String,
+}
+
+/// What [`Checkpoints::latest`] found.
+#[derive(Clone, Debug)]
+pub struct Latest {
+    /// The newest checkpoint that is whole; none where the job starts from the beginning.
+    pub found: Option<(CheckpointInfo, Checkpoint)>,
+    /// Newer ones that are not.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The checkpoints of all jobs in an object store.
+///
+/// Async because the store is; a thread outside of the runtime uses `Handle::block_on`.
+#[derive(Debug)]
+pub struct Checkpoints {
+    objects: Objects,
+    /// Parts that this process knows to be whole and durable, by object name. It need not read
+    /// them again to share them.
+    known: Mutex<HashSet<String>>,
+    /// `prune` must not take the parts of a `save` that has no manifest yet.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Checkpoints {
+    /// The checkpoints in `objects`.
+    pub fn new(objects: Objects) -> Checkpoints {
+        Checkpoints { objects, known: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Announces that the lease with this epoch writes now. From then on, `save` refuses every
+    /// older epoch. Call before `latest`, once an attempt.
+    ///
+    /// # Errors
+    /// `Fenced` where a newer epoch was announced; `BadJob`; `Store`.
+    pub async fn claim(&self, job: &str, fencing_epoch: u64) -> Result<(), CheckpointError> {
+        save::claim(self, job, fencing_epoch).await
+    }
+
+    /// Saves a checkpoint. When this returns it is durable; whenever it is cut off, the checkpoints
+    /// before it are untouched. The same step again, with the same content, is fine.
+    ///
+    /// # Errors
+    /// `Fenced` where a newer epoch is known: stop. `AlreadySaved`; `WrongSize`; `DuplicateName`;
+    /// `BadJob`; `Store`, after which saving again is safe.
+    pub async fn save(
+        &self,
+        job: &str,
+        fencing_epoch: u64,
+        checkpoint: &Checkpoint,
+    ) -> Result<CheckpointInfo, CheckpointError> {
+        let _turn = self.turn.lock().await;
+        save::save(self, job, fencing_epoch, checkpoint).await
+    }
+
+    /// The newest checkpoint that is whole, every byte of it verified. Newest means of the highest
+    /// epoch, then of the highest step. Damaged ones are skipped, with a warning.
+    ///
+    /// # Errors
+    /// `OtherPlugin` and `OtherFormat` where the newest whole one is not for this plugin or build;
+    /// `BadJob`; `Store` where the listing fails.
+    pub async fn latest(&self, job: &str, plugin_digest: &str) -> Result<Latest, CheckpointError> {
+        load::latest(self, job, plugin_digest).await
+    }
+
+    /// The job's checkpoints with a readable manifest, newest first. Parts are not verified.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store`.
+    pub async fn list(&self, job: &str) -> Result<Vec<CheckpointInfo>, CheckpointError> {
+        load::list(self, job).await
+    }
+
+    /// Deletes all but the newest `keep_last` whole checkpoints (at least one), and the parts that
+    /// none of the kept ones uses. Only the job's own writer, or nobody, may be saving meanwhile.
+    /// Returns the number of checkpoints deleted.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store`, after which the kept checkpoints are whole and pruning again is safe.
+    pub async fn prune(&self, job: &str, keep_last: usize) -> Result<usize, CheckpointError> {
+        let _turn = self.turn.lock().await;
+        save::prune(self, job, keep_last.max(1)).await
+    }
+}
+
+/// SHA-256 over names, descriptors and elements, in the order of names: equal digests are equal
+/// weights, wherever and in whatever order they were stored.
+pub fn digest_of_variables<'a>(variables: impl IntoIterator<Item = &'a SavedVariable>) -> Digest {
+    let mut sorted: Vec<_> = variables.into_iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut hasher = Hasher::new();
+    for variable in sorted {
+        hasher.update_field(variable.name.as_bytes());
+        hasher.update_field(variable.descriptor.dtype.name().as_bytes());
+        hasher.update_u64(variable.descriptor.shape.rank() as u64);
+        for &dim in variable.descriptor.shape.dims() {
+            hasher.update_u64(dim as u64);
+        }
+        hasher.update_field(&variable.bytes);
+    }
+    hasher.finish()
+}

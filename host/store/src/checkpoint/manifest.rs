@@ -1,0 +1,154 @@
+//! The manifest: one JSON object that carries a digest of itself.
+//!
+//! ```json
+//! {"format":1,"sha256":"…","body":{"job":"…","step":100,…}}
+//! ```
+//! The digest is over the format's number and the body's text as it stands, so a flipped bit in
+//! either is damage, and a true other number is another format.
+
+use saggar_tensor::Descriptor;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::pack::Piece;
+use super::{CheckpointInfo, Position, VariableKind};
+use crate::digest::{Digest, Hasher};
+
+/// The version of the format that this build writes and reads.
+pub(super) const FORMAT: u64 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    format: u64,
+    sha256: Digest,
+    body: Box<RawValue>,
+}
+
+/// One stored part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part {
+    pub(super) sha256: Digest,
+    pub(super) bytes: u64,
+}
+
+/// One variable, without its bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) kind: VariableKind,
+    #[serde(with = "crate::tensor_text")]
+    pub(super) tensor: Descriptor,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// A checkpoint, without its bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest {
+    pub(super) job: String,
+    pub(super) step: u64,
+    pub(super) epoch: u64,
+    pub(super) plugin: String,
+    pub(super) device: String,
+    pub(super) build: String,
+    pub(super) positions: Vec<Position>,
+    pub(super) state: Vec<Piece>,
+    pub(super) variables: Vec<Variable>,
+    pub(super) parts: Vec<Part>,
+}
+
+/// Why text is no manifest of ours.
+#[derive(Debug, PartialEq)]
+pub(super) enum NotAManifest {
+    Damaged(String),
+    OtherFormat(u64),
+}
+
+impl Manifest {
+    /// The manifest's text, and the digest in it.
+    pub(super) fn encode(&self) -> Result<(Vec<u8>, Digest), serde_json::Error> {
+        let body = serde_json::value::to_raw_value(self)?;
+        let sha256 = digest(FORMAT, body.get());
+        let mut text = serde_json::to_vec(&Envelope { format: FORMAT, sha256, body })?;
+        text.push(b'\n');
+        Ok((text, sha256))
+    }
+
+    /// Reads a manifest's text.
+    pub(super) fn decode(text: &[u8]) -> Result<(Manifest, Digest), NotAManifest> {
+        let damaged = |error: serde_json::Error| NotAManifest::Damaged(error.to_string());
+        let envelope: Envelope = serde_json::from_slice(text).map_err(damaged)?;
+        let found = digest(envelope.format, envelope.body.get());
+        if found != envelope.sha256 {
+            let reason = format!("SHA-256 is {found}, written as {}", envelope.sha256);
+            return Err(NotAManifest::Damaged(reason));
+        }
+        if envelope.format != FORMAT {
+            return Err(NotAManifest::OtherFormat(envelope.format));
+        }
+        let manifest = serde_json::from_str(envelope.body.get()).map_err(damaged)?;
+        Ok((manifest, found))
+    }
+
+    /// As a listing shows it.
+    pub(super) fn info(&self, digest: Digest, file: String) -> CheckpointInfo {
+        let pieces = self.variables.iter().flat_map(|it| &it.pieces).chain(&self.state);
+        let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
+        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0 }
+    }
+}
+
+fn digest(format: u64, body: &str) -> Digest {
+    let mut hasher = Hasher::new();
+    hasher.update(format!("saggar checkpoint {format}\n").as_bytes());
+    hasher.update(body.as_bytes());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            job: "j".to_owned(),
+            step: 7,
+            epoch: 2,
+            plugin: "p".to_owned(),
+            device: "cpu".to_owned(),
+            build: "b".to_owned(),
+            positions: vec![Position { seed: Some(u64::MAX), ..Position::default() }],
+            state: vec![(0, 0, 3)],
+            variables: Vec::new(),
+            parts: vec![Part { sha256: Digest::of(b"x"), bytes: 3 }],
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_damage() {
+        let (text, digest) = manifest().encode().unwrap();
+        assert_eq!(Manifest::decode(&text), Ok((manifest(), digest)));
+        for at in 0..text.len() {
+            // Without its last line break it is the same manifest.
+            let cut = Manifest::decode(&text[..at]);
+            assert_eq!(cut.is_ok(), at == text.len() - 1, "cut at {at}");
+            for bit in 0..8 {
+                let mut flipped = text.clone();
+                flipped[at] ^= 1 << bit;
+                let read = Manifest::decode(&flipped);
+                assert!(matches!(read, Err(NotAManifest::Damaged(_))), "{at}.{bit}: {read:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_format_is_told_from_damage() {
+        let body = RawValue::from_string(r#"{"whatever":true}"#.to_owned()).unwrap();
+        let envelope = Envelope { format: 2, sha256: digest(2, body.get()), body };
+        let text = serde_json::to_vec(&envelope).unwrap();
+        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(2)));
+    }
+}

@@ -1,0 +1,97 @@
+//! How variables lie in parts: large ones alone, small ones together.
+
+use bytes::Bytes;
+
+use crate::limits::{OWN_PART_BYTES_MIN, PART_BYTES_MAX, SHARED_PART_BYTES_MAX};
+
+/// Where bytes lie: the part's number, the offset in it, the length.
+pub(super) type Piece = (usize, u64, u64);
+
+/// Parts in the making.
+#[derive(Default)]
+pub(super) struct Packer {
+    /// Each part, as the stretches that follow each other in it.
+    pub(super) parts: Vec<Vec<Bytes>>,
+    /// The shared part that still has room, and its size.
+    open: Option<(usize, usize)>,
+}
+
+impl Packer {
+    /// Adds bytes; says where they went.
+    pub(super) fn add(&mut self, bytes: &Bytes) -> Vec<Piece> {
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        if bytes.len() < OWN_PART_BYTES_MIN {
+            return vec![self.share(bytes)];
+        }
+        let starts = (0..bytes.len()).step_by(PART_BYTES_MAX);
+        let pieces = starts.map(|start| {
+            let end = bytes.len().min(start + PART_BYTES_MAX);
+            self.parts.push(vec![bytes.slice(start..end)]);
+            (self.parts.len() - 1, 0, (end - start) as u64)
+        });
+        pieces.collect()
+    }
+
+    fn share(&mut self, bytes: &Bytes) -> Piece {
+        let fits = |&(_, size): &(usize, usize)| size + bytes.len() <= SHARED_PART_BYTES_MAX;
+        let (part, size) = self.open.filter(fits).unwrap_or_else(|| {
+            self.parts.push(Vec::new());
+            (self.parts.len() - 1, 0)
+        });
+        self.parts[part].push(bytes.clone());
+        self.open = Some((part, size + bytes.len()));
+        (part, size as u64, bytes.len() as u64)
+    }
+}
+
+/// The bytes of these pieces, or why they are none. Only bytes of several pieces are copied.
+pub(super) fn unpack(parts: &[Bytes], pieces: &[Piece]) -> Result<Bytes, String> {
+    let stretch = |&(part, offset, length): &Piece| {
+        let found = parts.get(part).ok_or_else(|| format!("there is no part number {part}"))?;
+        let end = offset.checked_add(length).filter(|end| *end <= found.len() as u64);
+        let end = end.ok_or_else(|| format!("part number {part} ends before its piece does"))?;
+        Ok(found.slice(offset as usize..end as usize))
+    };
+    match pieces {
+        [] => Ok(Bytes::new()),
+        [piece] => stretch(piece),
+        pieces => {
+            let mut whole = Vec::new();
+            for piece in pieces {
+                whole.extend_from_slice(&stretch(piece)?);
+            }
+            Ok(whole.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        let sizes = [0, 1, 7, OWN_PART_BYTES_MIN - 1, OWN_PART_BYTES_MIN, PART_BYTES_MAX + 5, 3];
+        let variables: Vec<Bytes> = sizes.iter().enumerate().map(|(at, &size)| vec![at as u8; size].into()).collect();
+        let mut packer = Packer::default();
+        let pieces: Vec<_> = variables.iter().map(|bytes| packer.add(bytes)).collect();
+        // The four small ones share; the large ones take one part and two.
+        assert_eq!(packer.parts.len(), 4);
+        let parts: Vec<Bytes> = packer.parts.iter().map(|part| part.concat().into()).collect();
+        for (bytes, pieces) in variables.iter().zip(&pieces) {
+            assert!(unpack(&parts, pieces).unwrap() == *bytes);
+        }
+        assert!(unpack(&parts, &[(9, 0, 1)]).is_err());
+        assert!(unpack(&parts, &[(0, u64::MAX, 2)]).is_err());
+    }
+
+    #[test]
+    fn many_small_ones_take_few_parts() {
+        let mut packer = Packer::default();
+        let small = Bytes::from(vec![0; 100]);
+        (0..100_000).for_each(|_| drop(packer.add(&small)));
+        assert_eq!(packer.parts.len(), 3);
+    }
+}

@@ -1,0 +1,189 @@
+//! Writing: parts first, the manifest last; and taking away: the manifest first, parts last.
+
+use std::collections::HashSet;
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+use object_store::PutPayload;
+
+use super::load::{self, Entry};
+use super::manifest::{Manifest, Part, Variable};
+use super::pack::Packer;
+use super::{Checkpoint, CheckpointInfo, Checkpoints, SavedVariable};
+use crate::digest::{Digest, Hasher};
+use crate::error::{CheckpointError, StoreError};
+use crate::objects::Put;
+
+/// The folder of a job's checkpoints.
+pub(super) fn folder(job: &str) -> Result<String, CheckpointError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if job.is_empty() || job.len() > 128 || !job.bytes().all(plain) {
+        return Err(CheckpointError::BadJob { job: job.to_owned() });
+    }
+    Ok(format!("checkpoints/{job}"))
+}
+
+/// The object name of a part.
+pub(super) fn part_name(folder: &str, digest: &Digest) -> String {
+    format!("{folder}/parts/{digest}")
+}
+
+pub(super) async fn claim(checkpoints: &Checkpoints, job: &str, epoch: u64) -> Result<(), CheckpointError> {
+    let folder = folder(job)?;
+    fence(checkpoints, job, &folder, epoch).await?;
+    let name = format!("{folder}/epochs/{epoch:020}");
+    if checkpoints.objects.create(&name, PutPayload::from_static(b"{}\n")).await? == Put::Taken {
+        checkpoints.objects.sync(&name)?;
+    }
+    // Two claims at once: the lower one learns of the higher here, or at its first save.
+    fence(checkpoints, job, &folder, epoch).await
+}
+
+/// Refuses an epoch that is not the newest.
+async fn fence(checkpoints: &Checkpoints, job: &str, folder: &str, epoch: u64) -> Result<(), CheckpointError> {
+    let prefix = format!("{folder}/epochs/");
+    let claims = checkpoints.objects.list(&format!("{folder}/epochs")).await?;
+    let claimed = claims.iter().filter_map(|it| it.name.strip_prefix(&prefix)?.parse().ok());
+    let saved = load::entries(checkpoints, folder).await?;
+    let newest = claimed.chain(saved.iter().map(|entry| entry.epoch)).max().unwrap_or(0);
+    if newest > epoch {
+        return Err(CheckpointError::Fenced { job: job.to_owned(), epoch, newest });
+    }
+    Ok(())
+}
+
+pub(super) async fn save(
+    checkpoints: &Checkpoints,
+    job: &str,
+    epoch: u64,
+    checkpoint: &Checkpoint,
+) -> Result<CheckpointInfo, CheckpointError> {
+    let folder = folder(job)?;
+    let sorted = checked(&checkpoint.variables)?;
+    fence(checkpoints, job, &folder, epoch).await?;
+    let mut packer = Packer::default();
+    let variables = sorted.into_iter().map(|variable| Variable {
+        name: variable.name.clone(),
+        kind: variable.kind,
+        tensor: variable.descriptor.clone(),
+        pieces: packer.add(&variable.bytes),
+    });
+    let variables = variables.collect();
+    let state = packer.add(&Bytes::copy_from_slice(&checkpoint.state));
+    let mut parts = Vec::with_capacity(packer.parts.len());
+    for stretches in packer.parts {
+        parts.push(put_part(checkpoints, &folder, stretches).await?);
+    }
+    let manifest = Manifest {
+        job: job.to_owned(),
+        step: checkpoint.step,
+        epoch,
+        plugin: checkpoint.plugin_digest.clone(),
+        device: checkpoint.device.clone(),
+        build: checkpoint.build.clone(),
+        positions: checkpoint.positions.clone(),
+        state,
+        variables,
+        parts,
+    };
+    // Parts take long to write; somebody may have claimed the job meanwhile.
+    fence(checkpoints, job, &folder, epoch).await?;
+    let file = Entry::name(&folder, checkpoint.step, epoch);
+    let digest = commit(checkpoints, &file, &manifest).await?;
+    Ok(manifest.info(digest, file))
+}
+
+/// The variables by name, if each has the bytes of its descriptor and a name of its own.
+fn checked(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>, CheckpointError> {
+    let mut sorted: Vec<_> = variables.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(CheckpointError::DuplicateName { name: pair[0].name.clone() });
+    }
+    let wrong = |it: &&&SavedVariable| it.descriptor.bytes() != it.bytes.len();
+    match sorted.iter().find(wrong) {
+        None => Ok(sorted),
+        Some(variable) => Err(CheckpointError::WrongSize {
+            name: variable.name.clone(),
+            descriptor: variable.descriptor.to_string(),
+            expected: variable.descriptor.bytes(),
+            found: variable.bytes.len(),
+        }),
+    }
+}
+
+async fn put_part(checkpoints: &Checkpoints, folder: &str, stretches: Vec<Bytes>) -> Result<Part, CheckpointError> {
+    let objects = &checkpoints.objects;
+    let bytes = stretches.iter().map(|stretch| stretch.len() as u64).sum();
+    let hashed = tokio::task::spawn_blocking(move || {
+        let mut hasher = Hasher::new();
+        stretches.iter().for_each(|stretch| hasher.update(stretch));
+        (hasher.finish(), stretches)
+    });
+    let interrupted = |_| StoreError::Interrupted { name: folder.to_owned() };
+    let (sha256, stretches) = hashed.await.map_err(interrupted)?;
+    let name = part_name(folder, &sha256);
+    let is_known = || known(checkpoints).contains(&name);
+    if !is_known() || objects.size(&name).await? != Some(bytes) {
+        objects.ensure(&name, &sha256, stretches.into_iter().collect()).await?;
+        known(checkpoints).insert(name);
+    }
+    Ok(Part { sha256, bytes })
+}
+
+/// The parts known to be whole and durable.
+pub(super) fn known(checkpoints: &Checkpoints) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    checkpoints.known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the manifest, which makes the checkpoint exist.
+async fn commit(checkpoints: &Checkpoints, file: &str, manifest: &Manifest) -> Result<Digest, CheckpointError> {
+    let objects = &checkpoints.objects;
+    let encoded = manifest.encode().map_err(|error| StoreError::Io { path: file.into(), source: error.into() });
+    let (text, digest) = encoded?;
+    let text = Bytes::from(text);
+    if objects.create(file, text.clone().into()).await? == Put::Created {
+        return Ok(digest);
+    }
+    let there = objects.get(file).await?;
+    if there != text && Manifest::decode(&there).is_ok() {
+        return Err(CheckpointError::AlreadySaved { file: file.to_owned() });
+    }
+    // Ours, from a save whose answer was lost; or damaged, and of no use to anybody.
+    objects.ensure(file, &Digest::of(&text), text.into()).await?;
+    Ok(digest)
+}
+
+pub(super) async fn prune(checkpoints: &Checkpoints, job: &str, keep_last: usize) -> Result<usize, CheckpointError> {
+    let folder = folder(job)?;
+    let objects = &checkpoints.objects;
+    let parts = objects.list(&format!("{folder}/parts")).await?;
+    let sizes: std::collections::HashMap<_, _> = parts.iter().map(|part| (part.name.as_str(), part.size)).collect();
+    let mut used = HashSet::new();
+    let (mut kept, mut deleted) = (0, 0);
+    for entry in load::entries(checkpoints, &folder).await? {
+        if kept == keep_last {
+            objects.delete(&entry.file).await?;
+            deleted += 1;
+            continue;
+        }
+        // Only what could be resumed from counts as kept. A damaged one newer than those stays,
+        // for people to look at.
+        let manifest = match objects.get(&entry.file).await {
+            Ok(text) => Manifest::decode(&text),
+            Err(StoreError::NotFound { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let Ok((manifest, _)) = manifest else { continue };
+        let names: Vec<_> = manifest.parts.iter().map(|it| (part_name(&folder, &it.sha256), it.bytes)).collect();
+        if names.iter().all(|(name, bytes)| sizes.get(name.as_str()) == Some(bytes)) {
+            kept += 1;
+        }
+        used.extend(names.into_iter().map(|(name, _)| name));
+    }
+    for part in parts.iter().filter(|part| !used.contains(&part.name)) {
+        known(checkpoints).remove(&part.name);
+        objects.delete(&part.name).await?;
+    }
+    Ok(deleted)
+}

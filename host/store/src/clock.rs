@@ -1,0 +1,51 @@
+//! Time as an argument: logic that needs "now" is given it, so tests decide what it is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970-01-01 UTC, leap seconds ignored.
+pub type Millis = u64;
+
+/// Where the time comes from. Called often, from any thread; never blocks.
+pub trait Clock: Send + Sync {
+    /// The time now. It may jump, backwards too: nothing here orders events by it.
+    fn now_ms(&self) -> Millis;
+}
+
+/// The machine's clock. A time before 1970 reads as 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> Millis {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A clock that stands still until it is told otherwise.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `now_ms`.
+    pub fn new(now_ms: Millis) -> ManualClock {
+        ManualClock(AtomicU64::new(now_ms))
+    }
+
+    /// Sets the time.
+    pub fn set(&self, now_ms: Millis) {
+        self.0.store(now_ms, Ordering::SeqCst);
+    }
+
+    /// Moves the time forward.
+    pub fn advance(&self, by_ms: Millis) {
+        self.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> Millis {
+        self.0.load(Ordering::SeqCst)
+    }
+}

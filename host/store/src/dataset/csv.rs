@@ -1,0 +1,213 @@
+//! CSV files: a line for each item, fields as ranges of columns.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use saggar_tensor::DType;
+
+use super::describe::{CsvText, Dealer, FieldText};
+use super::ingest::{Draft, DraftColumn, check_size};
+use super::source::Source;
+use super::upload::is_path;
+use crate::error::DatasetError;
+use crate::limits::CSV_LINE_BYTES_MAX;
+
+/// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
+pub(super) fn read(folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
+    text.check_names()?;
+    let shares = text.shares()?;
+    let items = text.fields.iter().map(FieldText::item).collect::<Result<Vec<_>, _>>()?;
+    let path = folder.join(&text.file);
+    if !is_path(&text.file) {
+        return Err(DatasetError::BadPath { path: text.file.clone() });
+    }
+    if !path.is_file() {
+        let (file, needed_by) = (text.file.clone(), "dataset.json".to_owned());
+        return Err(DatasetError::MissingFile { file, needed_by });
+    }
+    let mut lines = Lines::open(&path, text)?;
+    let mut dealer = Dealer::new(shares.iter().map(|(_, share)| *share));
+    let mut parts = vec![Part::new(items.len()); shares.len()];
+    let mut bytes = 0;
+    while lines.next()? {
+        let part = &mut parts[dealer.deal()];
+        part.items += 1;
+        for ((field, item), data) in text.fields.iter().zip(&items).zip(&mut part.columns) {
+            lines.append(field, item.dtype, data)?;
+            bytes = check_size(&text.file, Some(bytes + item.bytes() as u64))?;
+        }
+    }
+    if parts.iter().all(|part| part.items == 0) {
+        return Err(DatasetError::Empty { file: text.file.clone() });
+    }
+    let (mut splits, mut count) = (Vec::new(), 0);
+    for ((name, _), part) in shares.into_iter().zip(&parts) {
+        splits.push((name, count, count + part.items));
+        count += part.items;
+    }
+    let column = |(at, (field, item)): (usize, (&FieldText, _))| DraftColumn {
+        name: field.name.clone(),
+        item,
+        classes: field.classes.clone(),
+        data: parts.iter().flat_map(|part| part.columns[at].iter().copied()).collect(),
+    };
+    let columns = text.fields.iter().zip(items).enumerate().map(column).collect();
+    Ok(Draft { columns, splits, items: count, description: text.description.clone() })
+}
+
+/// The items of one part so far: a column for each field.
+#[derive(Clone)]
+struct Part {
+    items: u64,
+    columns: Vec<Vec<u8>>,
+}
+
+impl Part {
+    fn new(fields: usize) -> Part {
+        Part { items: 0, columns: vec![Vec::new(); fields] }
+    }
+}
+
+/// The lines of a file, one at a time.
+struct Lines {
+    file: String,
+    reader: csv::Reader<LimitedLines>,
+    record: csv::ByteRecord,
+    line: u64,
+    /// Columns of the first line; every line must have as many.
+    columns: Option<usize>,
+    /// Columns that the fields need.
+    needed: usize,
+}
+
+impl Lines {
+    fn open(path: &Path, text: &CsvText) -> Result<Lines, DatasetError> {
+        let source = LimitedLines { source: Source::open(path)?, line_bytes: 0 };
+        let reader =
+            csv::ReaderBuilder::new().has_headers(text.header).flexible(true).trim(csv::Trim::All).from_reader(source);
+        Ok(Lines {
+            file: text.file.clone(),
+            reader,
+            record: csv::ByteRecord::new(),
+            line: 0,
+            columns: None,
+            needed: text.fields.iter().map(|field| field.columns.1).max().unwrap_or(0),
+        })
+    }
+
+    /// Goes to the next line; false at the end.
+    fn next(&mut self) -> Result<bool, DatasetError> {
+        let more = self.reader.read_byte_record(&mut self.record);
+        let more = more.map_err(|error| self.unreadable(&error))?;
+        if !more {
+            return Ok(false);
+        }
+        self.line = self.record.position().map_or(0, csv::Position::line);
+        let found = self.record.len();
+        let expected = *self.columns.get_or_insert(found.max(self.needed));
+        if found != expected {
+            let (file, line) = (self.file.clone(), self.line);
+            return Err(DatasetError::BadLine { file, line, found, expected });
+        }
+        Ok(true)
+    }
+
+    fn unreadable(&self, error: &csv::Error) -> DatasetError {
+        let source = &self.reader.get_ref().source;
+        match error.kind() {
+            csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => DatasetError::TooLarge {
+                what: format!("{}: a line after line {}", self.file, self.line),
+                max: CSV_LINE_BYTES_MAX as u64,
+                unit: "bytes",
+            },
+            csv::ErrorKind::Io(error) => source.unreadable(error),
+            _ => source.unreadable(&io::Error::other(error.to_string())),
+        }
+    }
+
+    /// Appends the line's values of a field.
+    fn append(&self, field: &FieldText, dtype: DType, data: &mut Vec<u8>) -> Result<(), DatasetError> {
+        for column in field.columns.0..field.columns.1 {
+            let value = &self.record[column];
+            let appended = std::str::from_utf8(value).ok().and_then(|text| {
+                if let Some(maximum) = field.maximum {
+                    append_stretched(text, maximum, data)
+                } else if field.classes.is_empty() {
+                    append_number(text, dtype, data)
+                } else {
+                    let class: usize = text.parse().ok()?;
+                    (class < field.classes.len()).then_some(())?;
+                    append_number(text, dtype, data)
+                }
+            });
+            appended.ok_or_else(|| self.bad_value(field, dtype, column, value))?;
+        }
+        Ok(())
+    }
+
+    fn bad_value(&self, field: &FieldText, dtype: DType, column: usize, value: &[u8]) -> DatasetError {
+        let expected = match (field.maximum, field.classes.len()) {
+            (Some(maximum), _) => format!("a number from 0 to {maximum}"),
+            (None, 0) => format!("a number of type {dtype}"),
+            (None, classes) => format!("a class, from 0 to {}", classes - 1),
+        };
+        DatasetError::BadValue {
+            file: self.file.clone(),
+            line: self.line,
+            column: column + 1,
+            value: String::from_utf8_lossy(value).chars().take(40).collect(),
+            expected: format!("{expected} (field {})", field.name),
+        }
+    }
+}
+
+/// `0..=maximum` as `0..=255`, rounded half up.
+fn append_stretched(text: &str, maximum: u32, data: &mut Vec<u8>) -> Option<()> {
+    let value: f64 = text.parse().ok()?;
+    let maximum = f64::from(maximum);
+    (0.0..=maximum).contains(&value).then_some(())?;
+    data.push((value * 255.0 / maximum).round() as u8);
+    Some(())
+}
+
+fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
+    fn bytes<T: std::str::FromStr, const N: usize>(
+        text: &str,
+        data: &mut Vec<u8>,
+        to_bytes: impl Fn(T) -> [u8; N],
+    ) -> Option<()> {
+        data.extend_from_slice(&to_bytes(text.parse().ok()?));
+        Some(())
+    }
+    match dtype {
+        DType::F32 => bytes(text, data, f32::to_le_bytes),
+        // Descriptions with it are refused: the standard library cannot read 16-bit floats.
+        DType::F16 => None,
+        DType::I64 => bytes(text, data, i64::to_le_bytes),
+        DType::U64 => bytes(text, data, u64::to_le_bytes),
+        DType::I32 => bytes(text, data, i32::to_le_bytes),
+        DType::U32 => bytes(text, data, u32::to_le_bytes),
+        DType::I8 => bytes(text, data, i8::to_le_bytes),
+        DType::U8 => bytes(text, data, u8::to_le_bytes),
+    }
+}
+
+/// Fails before a line grows without bound, as in a small file that decompresses to gigabytes.
+struct LimitedLines {
+    source: Source,
+    line_bytes: usize,
+}
+
+impl Read for LimitedLines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.source.read(buffer)?;
+        match buffer[..n].iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => self.line_bytes = n - at - 1,
+            None => self.line_bytes += n,
+        }
+        if self.line_bytes > CSV_LINE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(n)
+    }
+}

@@ -1,0 +1,195 @@
+//! `dataset.json`: what a folder's files mean, in the user's words.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use saggar_tensor::{DType, Descriptor, Shape};
+use serde::Deserialize;
+
+use super::manifest::file_name;
+use crate::error::{DatasetError, StoreError};
+use crate::limits::DATASET_NAMES_MAX;
+
+/// `dataset.json`, by its `format`.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "format", rename_all = "lowercase")]
+pub(super) enum Description {
+    Csv(CsvText),
+    Idx(IdxText),
+}
+
+/// A folder of IDX files; the names of the files say the rest.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdxText {
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// A CSV file: one line for each item, numbers only.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CsvText {
+    pub(super) file: String,
+    #[serde(default)]
+    pub(super) header: bool,
+    pub(super) fields: Vec<FieldText>,
+    #[serde(default)]
+    pub(super) splits: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// A field: a range of columns.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FieldText {
+    pub(super) name: String,
+    /// The first column, from 0, and the one after the last.
+    pub(super) columns: (usize, usize),
+    /// One dimension, or none for a single column, where it is left out.
+    pub(super) shape: Option<Vec<usize>>,
+    pub(super) dtype: String,
+    /// Values go from 0 to here and are stretched to 0 to 255.
+    pub(super) maximum: Option<u32>,
+    #[serde(default)]
+    pub(super) classes: Vec<String>,
+}
+
+/// Shares are counted in these.
+const SHARES: u64 = 10_000;
+
+fn wrong(reason: impl Into<String>) -> DatasetError {
+    DatasetError::Description { reason: reason.into() }
+}
+
+/// The folder's description, if it has one.
+pub(super) fn read(folder: &Path) -> Result<Option<Description>, DatasetError> {
+    let path = folder.join("dataset.json");
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io(&path)(error).into()),
+    };
+    let parsed = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()));
+    parsed.map(Some)
+}
+
+impl FieldText {
+    /// The descriptor of an item, if everything about the field agrees.
+    pub(super) fn item(&self) -> Result<Descriptor, DatasetError> {
+        let name = &self.name;
+        let (start, end) = self.columns;
+        let width = end.checked_sub(start).filter(|width| *width > 0);
+        let width = width
+            .ok_or_else(|| wrong(format!("field {name}: columns [{start}, {end}] are none; give [first, last + 1]")))?;
+        let dims = match &self.shape {
+            Some(dims) => dims.clone(),
+            None if width == 1 => Vec::new(),
+            None => vec![width],
+        };
+        let dtype = DType::from_name(&self.dtype).ok_or_else(|| {
+            let known = DType::ALL.map(DType::name).join(", ");
+            wrong(format!("field {name}: no dtype is called `{}`; there are {known}", self.dtype))
+        })?;
+        let shape = Shape::new(dims).map_err(|error| wrong(format!("field {name}: {error}")))?;
+        if shape.elements() != width {
+            return Err(wrong(format!(
+                "field {name}: shape {shape} has {} elements, and columns [{start}, {end}] are \
+                 {width}",
+                shape.elements()
+            )));
+        }
+        let is_byte = dtype == DType::U8;
+        let bad = |what| DatasetError::BadType { field: name.clone(), dtype, what };
+        if dtype == DType::F16 {
+            return Err(bad("read from text; say float32"));
+        }
+        match self.maximum {
+            Some(_) if !is_byte => return Err(bad("stretched to 0..255; `maximum` needs uint8")),
+            Some(0) => return Err(wrong(format!("field {name}: maximum must be at least 1"))),
+            Some(_) | None => {}
+        }
+        if !self.classes.is_empty() && dtype.is_float() {
+            return Err(bad("a class number; `classes` needs an integer type"));
+        }
+        if self.classes.len() > DATASET_NAMES_MAX {
+            return Err(wrong(format!("field {name}: more than {DATASET_NAMES_MAX} classes")));
+        }
+        Ok(Descriptor::new(dtype, shape))
+    }
+}
+
+impl CsvText {
+    /// Refuses fields that could not be told apart, or whose names could not be files.
+    pub(super) fn check_names(&self) -> Result<(), DatasetError> {
+        if self.fields.is_empty() {
+            return Err(wrong("`fields` is empty; a dataset has at least one"));
+        }
+        let mut files: Vec<_> = self.fields.iter().map(|field| file_name(&field.name)).collect();
+        files.sort();
+        if let Some(pair) = files.windows(2).find(|pair| pair[0] == pair[1]) {
+            let name = pair[0].trim_end_matches(".bin");
+            return Err(wrong(format!("two fields are called `{name}`")));
+        }
+        let bad = |name: &str| name.is_empty() || name.len() > 63;
+        match self.fields.iter().find(|field| bad(&field.name)) {
+            Some(field) => Err(wrong(format!("field name `{}` must have 1 to 63 bytes", field.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// The parts and their shares, which add up to [`SHARES`]. None said means one part, `train`.
+    pub(super) fn shares(&self) -> Result<Vec<(String, u64)>, DatasetError> {
+        if self.splits.is_empty() {
+            return Ok(vec![("train".to_owned(), SHARES)]);
+        }
+        let mut shares = Vec::new();
+        for (name, value) in &self.splits {
+            let share = value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0);
+            let share =
+                share.ok_or_else(|| wrong(format!("split {name}: {value} must be a number above 0, at most 1")))?;
+            shares.push((name.clone(), (share * SHARES as f64).round() as u64));
+        }
+        let sum: u64 = shares.iter().map(|(_, share)| share).sum();
+        if sum != SHARES {
+            let sum = sum as f64 / SHARES as f64;
+            return Err(wrong(format!("splits add up to {sum}, and should add up to 1")));
+        }
+        Ok(shares)
+    }
+}
+
+/// Deals items to parts: each goes to the part that lags its share most, the first of equals. With
+/// 0.8 and 0.2, of every five items the third is the second part's. The rule looks at the order of
+/// the items alone, so the same file always gives the same parts.
+pub(super) struct Dealer {
+    shares: Vec<u64>,
+    dealt: Vec<u64>,
+    items: u64,
+}
+
+impl Dealer {
+    pub(super) fn new(shares: impl IntoIterator<Item = u64>) -> Dealer {
+        let shares: Vec<_> = shares.into_iter().collect();
+        let dealt = vec![0; shares.len()];
+        Dealer { shares, dealt, items: 0 }
+    }
+
+    /// The number of the next item's part.
+    pub(super) fn deal(&mut self) -> usize {
+        self.items += 1;
+        let lag = |part: usize| {
+            i128::from(self.shares[part]) * i128::from(self.items) - i128::from(self.dealt[part]) * i128::from(SHARES)
+        };
+        let mut most = 0;
+        for part in 1..self.shares.len() {
+            if lag(part) > lag(most) {
+                most = part;
+            }
+        }
+        self.dealt[most] += 1;
+        most
+    }
+}

@@ -1,0 +1,140 @@
+//! IDX files under MNIST's names: images and labels, for training and for testing.
+//!
+//! Source: the format as described with the MNIST database: a big-endian magic number (two zero
+//! bytes, the element type, the number of dimensions), the dimensions, the elements.
+
+use std::path::{Path, PathBuf};
+
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::ingest::{Draft, DraftColumn, check_size};
+use super::source::Source;
+use crate::error::DatasetError;
+
+/// Unsigned bytes in three dimensions.
+const IMAGES: u32 = 0x0000_0803;
+/// Unsigned bytes in one dimension.
+const LABELS: u32 = 0x0000_0801;
+const CLASSES: usize = 10;
+
+/// The parts: name, images, labels.
+const PARTS: [(&str, &str, &str); 2] = [
+    ("train", "train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("test", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+];
+
+/// Whether the folder has one of the files.
+pub(super) fn is_there(folder: &Path) -> bool {
+    PARTS.iter().any(|(_, images, labels)| find(folder, images).is_some() || find(folder, labels).is_some())
+}
+
+/// The file of this name, plain or compressed.
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let candidates = [folder.join(name), folder.join(format!("{name}.gz"))];
+    candidates.into_iter().find(|path| path.is_file())
+}
+
+/// Reads the four files: fields `image` and `label`, parts `train` and `test`.
+pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+    let mut parts = Vec::new();
+    for (part, images, labels) in PARTS {
+        let images = Images::read(&needed(folder, images)?)?;
+        let labels = read_labels(&needed(folder, labels)?, &images)?;
+        parts.push((part, images, labels));
+    }
+    let (_, first, _) = &parts[0];
+    if let Some((_, other, _)) = parts.iter().find(|(_, images, _)| images.item != first.item) {
+        return Err(DatasetError::ItemMismatch {
+            file: other.file.clone(),
+            found: Box::new(other.item.clone()),
+            other: first.file.clone(),
+            expected: Box::new(first.item.clone()),
+        });
+    }
+    let item = first.item.clone();
+    let (mut splits, mut items) = (Vec::new(), 0);
+    let (mut pixels, mut classes) = (Vec::new(), Vec::new());
+    for (part, images, labels) in parts {
+        splits.push((part.to_owned(), items, items + images.count));
+        items += images.count;
+        pixels.extend_from_slice(&images.pixels);
+        classes.extend_from_slice(&labels);
+    }
+    let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
+    let names = (0..CLASSES).map(|class| class.to_string()).collect();
+    let label = Descriptor::new(DType::U8, Shape::scalar());
+    let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, names, classes)];
+    Ok(Draft { columns, splits, items, description })
+}
+
+fn needed(folder: &Path, name: &str) -> Result<PathBuf, DatasetError> {
+    find(folder, name).ok_or_else(|| DatasetError::MissingFile {
+        file: format!("{name}[.gz]"),
+        needed_by: "a dataset of IDX files".to_owned(),
+    })
+}
+
+struct Images {
+    file: String,
+    item: Descriptor,
+    count: u64,
+    pixels: Vec<u8>,
+}
+
+impl Images {
+    fn read(path: &Path) -> Result<Images, DatasetError> {
+        let mut source = Source::open(path)?;
+        let [count, height, width] = header(&mut source, IMAGES, "unsigned bytes, 3 dimensions")?;
+        let file = source.name.clone();
+        if count == 0 || height == 0 || width == 0 {
+            return Err(DatasetError::Empty { file });
+        }
+        let size = height.checked_mul(width).and_then(|n| n.checked_mul(count));
+        let size = check_size(&file, size)?;
+        let pixels = source.take(size, size + 16)?;
+        source.end()?;
+        let too_large = |_| DatasetError::TooLarge { what: file.clone(), max: 1 << 31, unit: "pixels an image" };
+        let shape = Shape::new([height as usize, width as usize]).map_err(too_large)?;
+        Ok(Images { item: Descriptor::new(DType::U8, shape), file, count, pixels })
+    }
+}
+
+fn read_labels(path: &Path, images: &Images) -> Result<Vec<u8>, DatasetError> {
+    let mut source = Source::open(path)?;
+    let [count] = header(&mut source, LABELS, "unsigned bytes, 1 dimension")?;
+    let file = source.name.clone();
+    if count != images.count {
+        let (other, expected) = (images.file.clone(), images.count);
+        return Err(DatasetError::CountMismatch { file, found: count, other, expected });
+    }
+    let labels = source.take(count, count + 8)?;
+    source.end()?;
+    match labels.iter().position(|label| usize::from(*label) >= CLASSES) {
+        None => Ok(labels),
+        Some(at) => Err(DatasetError::LabelOutOfRange {
+            file,
+            offset: 8 + at as u64,
+            label: labels[at].into(),
+            classes: CLASSES,
+        }),
+    }
+}
+
+/// The dimensions, after a magic number that must be `expected`.
+fn header<const N: usize>(source: &mut Source, expected: u32, format: &'static str) -> Result<[u64; N], DatasetError> {
+    let total = 4 + 4 * N as u64;
+    let mut number = || {
+        let bytes = source.take(4, total)?;
+        Ok::<_, DatasetError>(bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
+    };
+    let found = number()?;
+    if found != expected {
+        let file = source.name.clone();
+        return Err(DatasetError::BadMagic { file, found, expected, format });
+    }
+    let mut dims = [0; N];
+    for dim in &mut dims {
+        *dim = u64::from(number()?);
+    }
+    Ok(dims)
+}

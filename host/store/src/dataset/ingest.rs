@@ -1,0 +1,74 @@
+//! A folder of files, as columns in memory.
+
+use std::path::Path;
+
+use saggar_tensor::Descriptor;
+
+use super::describe::Description;
+use super::manifest::{Column, FORMAT, Manifest, Range, file_name};
+use super::{csv, describe, idx};
+use crate::clock::Millis;
+use crate::digest::Digest;
+use crate::error::DatasetError;
+use crate::limits::DATASET_BYTES_MAX;
+
+/// A column as read.
+pub(super) struct DraftColumn {
+    pub(super) name: String,
+    pub(super) item: Descriptor,
+    pub(super) classes: Vec<String>,
+    pub(super) data: Vec<u8>,
+}
+
+/// A dataset as read: columns of the same number of items, splits that cover them in order.
+pub(super) struct Draft {
+    pub(super) columns: Vec<DraftColumn>,
+    pub(super) splits: Vec<Range>,
+    pub(super) items: u64,
+    pub(super) description: String,
+}
+
+impl Draft {
+    pub(super) fn manifest(&self, source: Option<Digest>, created_ms: Millis) -> Manifest {
+        let column = |it: &DraftColumn| Column {
+            name: it.name.clone(),
+            item: it.item.clone(),
+            classes: it.classes.clone(),
+            file: file_name(&it.name),
+            bytes: it.data.len() as u64,
+            sha256: Digest::of(&it.data),
+        };
+        Manifest {
+            format: FORMAT,
+            items: self.items,
+            columns: self.columns.iter().map(column).collect(),
+            splits: self.splits.clone(),
+            description: self.description.clone(),
+            created_ms,
+            source,
+        }
+    }
+}
+
+/// Reads a folder: as its `dataset.json` says, or by the names of its files.
+pub(super) fn read_folder(folder: &Path) -> Result<Draft, DatasetError> {
+    match describe::read(folder)? {
+        Some(Description::Csv(description)) => csv::read(folder, &description),
+        Some(Description::Idx(description)) => idx::read(folder, description.description),
+        None if idx::is_there(folder) => idx::read(folder, String::new()),
+        None => {
+            let folder = folder.file_name().unwrap_or(folder.as_os_str());
+            let folder = folder.to_string_lossy().into_owned();
+            Err(DatasetError::UnknownFormat { folder })
+        }
+    }
+}
+
+/// Refuses columns that would not fit into memory.
+pub(super) fn check_size(what: &str, bytes: Option<u64>) -> Result<u64, DatasetError> {
+    bytes.filter(|bytes| *bytes <= DATASET_BYTES_MAX).ok_or_else(|| DatasetError::TooLarge {
+        what: what.to_owned(),
+        max: DATASET_BYTES_MAX,
+        unit: "bytes",
+    })
+}

@@ -1,0 +1,142 @@
+//! What a dataset version's `manifest.json` says.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use saggar_tensor::Descriptor;
+use serde::{Deserialize, Serialize};
+
+use super::{Field, Split};
+use crate::clock::Millis;
+use crate::digest::{Digest, Hasher};
+use crate::error::{DatasetError, Problem, StoreError};
+use crate::limits::MANIFEST_BYTES_MAX;
+
+pub(super) const MANIFEST_FILE: &str = "manifest.json";
+pub(super) const FORMAT: u64 = 1;
+
+/// A field and where its column lies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Column {
+    pub(super) name: String,
+    #[serde(with = "crate::tensor_text")]
+    pub(super) item: Descriptor,
+    pub(super) classes: Vec<String>,
+    pub(super) file: String,
+    pub(super) bytes: u64,
+    pub(super) sha256: Digest,
+}
+
+/// A split's name, first item, and the item after its last.
+pub(super) type Range = (String, u64, u64);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest {
+    pub(super) format: u64,
+    pub(super) items: u64,
+    pub(super) columns: Vec<Column>,
+    pub(super) splits: Vec<Range>,
+    pub(super) description: String,
+    pub(super) created_ms: Millis,
+    /// Identifier of the upload that it came from.
+    pub(super) source: Option<Digest>,
+}
+
+impl Manifest {
+    /// Digest over what the dataset is, not over when it came.
+    pub(super) fn digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        hasher.update_u64(self.items);
+        hasher.update_u64(self.columns.len() as u64);
+        for column in &self.columns {
+            hasher.update_field(column.name.as_bytes());
+            hasher.update_field(column.item.to_string().as_bytes());
+            hasher.update_u64(column.classes.len() as u64);
+            column.classes.iter().for_each(|class| hasher.update_field(class.as_bytes()));
+            hasher.update(column.sha256.bytes());
+        }
+        for (name, start, end) in &self.splits {
+            hasher.update_field(name.as_bytes());
+            hasher.update_u64(*start);
+            hasher.update_u64(*end);
+        }
+        hasher.finish()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("strings and numbers can always be written")
+    }
+
+    /// Reads and checks a version's manifest: after this, files are plain names, and columns and
+    /// splits agree with the number of items.
+    pub(super) fn read(dir: &Path) -> Result<Manifest, DatasetError> {
+        let file = dir.join(MANIFEST_FILE);
+        let damaged = |problem| DatasetError::Damaged { file: file.clone(), problem };
+        if !dir.is_dir() {
+            let name = dir.display().to_string();
+            return Err(DatasetError::NotFound { kind: "dataset", name });
+        }
+        let text = match fs::metadata(&file) {
+            Ok(meta) if meta.len() <= MANIFEST_BYTES_MAX => fs::read(&file),
+            Ok(meta) => {
+                let reason = format!("it has {} bytes", meta.len());
+                return Err(damaged(Problem::Unreadable { reason }));
+            }
+            Err(error) => Err(error),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(Problem::Missing));
+            }
+            Err(error) => return Err(StoreError::io(&file)(error).into()),
+        };
+        let unreadable = |reason: String| damaged(Problem::Unreadable { reason });
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+        if manifest.format != FORMAT {
+            let (found, expected) = (manifest.format, FORMAT);
+            return Err(damaged(Problem::OtherFormat { found, expected }));
+        }
+        manifest.check().map_err(unreadable)?;
+        Ok(manifest)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for column in &self.columns {
+            let expected = (column.item.bytes() as u64).checked_mul(self.items);
+            if expected != Some(column.bytes) {
+                return Err(format!("column {} does not hold {} items", column.name, self.items));
+            }
+            if column.file != file_name(&column.name) {
+                return Err(format!("column {} lies in `{}`", column.name, column.file));
+            }
+        }
+        match self.splits.iter().find(|(_, start, end)| start > end || *end > self.items) {
+            Some((name, start, end)) => Err(format!("split {name} is {start}..{end} of {} items", self.items)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn fields(&self) -> Vec<Field> {
+        let field = |column: &Column| Field {
+            name: column.name.clone(),
+            item: column.item.clone(),
+            classes: column.classes.clone(),
+        };
+        self.columns.iter().map(field).collect()
+    }
+
+    pub(super) fn splits(&self) -> Vec<Split> {
+        let split = |(name, start, end): &Range| Split { name: name.clone(), items: *start..*end };
+        self.splits.iter().map(split).collect()
+    }
+}
+
+/// The file of a column. Fields' names are checked at ingest, so this is no path.
+pub(super) fn file_name(field: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    format!("{}.bin", field.replace(|c| !plain(c), "_"))
+}

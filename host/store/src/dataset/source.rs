@@ -1,0 +1,68 @@
+//! A file of the user's, plain or compressed, read with an eye on where we are.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{DatasetError, StoreError};
+
+/// An open file: decompressed, and with the number of bytes read so far.
+pub(super) struct Source {
+    /// Its name, for messages.
+    pub(super) name: String,
+    reader: Box<dyn Read>,
+    offset: u64,
+}
+
+impl Source {
+    /// Opens a file; one that is called `.gz` is decompressed.
+    pub(super) fn open(path: &Path) -> Result<Source, DatasetError> {
+        let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let reader: Box<dyn Read> =
+            if name.ends_with(".gz") { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
+        Ok(Source { name, reader, offset: 0 })
+    }
+
+    /// The next `bytes` bytes, of `total` that the file must have.
+    pub(super) fn take(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
+        // Grows with what is there, not with what a header claims.
+        let mut taken = Vec::new();
+        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
+        read.map_err(|error| self.unreadable(&error))?;
+        if taken.len() as u64 == bytes {
+            return Ok(taken);
+        }
+        let (file, found) = (self.name.clone(), self.offset);
+        Err(DatasetError::Truncated { file, found, expected: total })
+    }
+
+    /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.
+    pub(super) fn end(&mut self) -> Result<(), DatasetError> {
+        let expected = self.offset;
+        match self.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(DatasetError::TooLong { file: self.name.clone(), expected }),
+            Err(error) => Err(self.unreadable(&error)),
+        }
+    }
+
+    /// The error of a read, with the place.
+    pub(super) fn unreadable(&self, error: &io::Error) -> DatasetError {
+        let reason = match error.kind() {
+            ErrorKind::UnexpectedEof => "the compressed file ends early".to_owned(),
+            _ => error.to_string(),
+        };
+        DatasetError::Unreadable { file: self.name.clone(), offset: self.offset, reason }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.reader.read(buffer)?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+}

@@ -1,0 +1,325 @@
+//! Datasets that come in chunks: content-addressed, so an upload that was cut off goes on where it
+//! was, and one that was made before costs nothing.
+//!
+//! ```text
+//! uploads/<id>/plan.json        what was announced; <id> follows from it
+//! uploads/<id>/chunks/<digest>  what came so far, verified
+//! ```
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DatasetInfo, Datasets, check_name};
+use crate::clock::Millis;
+use crate::digest::{Digest, Hasher};
+use crate::durable;
+use crate::error::{DatasetError, StoreError};
+use crate::limits::{
+    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
+    UPLOAD_PATH_PARTS_MAX,
+};
+
+/// Bytes on the disk for each byte of an upload: its chunks, its files, its columns.
+const ROOM: u64 = 3;
+
+/// A file to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UploadFile {
+    /// Its path in the folder: relative, with `/`.
+    pub path: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The digest of its content.
+    pub sha256: Digest,
+    /// Digests of its chunks, in order; each chunk has at most [`CHUNK_BYTES_MAX`] bytes.
+    pub chunks: Vec<Digest>,
+}
+
+/// The answer to [`Uploads::begin`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Begun {
+    /// Names the upload from now on.
+    pub id: Digest,
+    /// Chunks to send, each once. Then commit.
+    pub missing: Vec<Digest>,
+    /// The version that the same content has already: there is nothing to do.
+    pub version: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    name: String,
+    files: Vec<UploadFile>,
+}
+
+/// Uploads on the way into [`Datasets`]. One process at a time: the server.
+#[derive(Debug)]
+pub struct Uploads {
+    dir: PathBuf,
+    datasets: Datasets,
+    free_bytes: fn(&Path) -> io::Result<u64>,
+    /// Two commits of one upload must not take each other's files away.
+    turn: Mutex<()>,
+}
+
+impl Uploads {
+    /// Uploads kept under `dir` until they are in `datasets`.
+    pub fn new(dir: impl Into<PathBuf>, datasets: Datasets) -> Uploads {
+        let turn = Mutex::default();
+        Uploads { dir: dir.into(), datasets, free_bytes: durable::free_bytes, turn }
+    }
+
+    /// Another way of asking how many bytes are free: for tests.
+    #[must_use]
+    pub fn with_free_bytes(mut self, free_bytes: fn(&Path) -> io::Result<u64>) -> Uploads {
+        self.free_bytes = free_bytes;
+        self
+    }
+
+    /// Announces an upload, or goes on with one: the same announcement has the same identifier.
+    ///
+    /// # Errors
+    /// `BadName`; `BadPath`; `TooLarge`; `WrongSize` where there are too few or too many chunks;
+    /// `DiskFull`; `Store`.
+    pub fn begin(&self, name: &str, files: Vec<UploadFile>) -> Result<Begun, DatasetError> {
+        check_name(name)?;
+        let total = check_files(&files)?;
+        let plan = Plan { name: name.to_owned(), files };
+        let id = plan.id();
+        if let Some(version) = self.datasets.version_from(name, &id)? {
+            return Ok(Begun { id, missing: Vec::new(), version: Some(version) });
+        }
+        let free = (self.free_bytes)(&self.dir).map_err(StoreError::io(&self.dir))?;
+        let needed = total * ROOM + DISK_RESERVE_BYTES;
+        if free < needed {
+            return Err(DatasetError::DiskFull { needed, free });
+        }
+        let dir = self.upload(&id);
+        let chunks = dir.join("chunks");
+        durable::create_directories(&chunks).map_err(StoreError::io(&chunks))?;
+        let path = dir.join("plan.json");
+        let text = serde_json::to_vec(&plan).map_err(io::Error::from);
+        text.and_then(|text| durable::replace(&path, &text)).map_err(StoreError::io(&path))?;
+        Ok(Begun { id, missing: missing(&dir, &plan), version: None })
+    }
+
+    /// Takes a chunk. Sending it again is fine.
+    ///
+    /// # Errors
+    /// `TooLarge`; `WrongDigest`; `NotFound` where the upload is unknown or has no such chunk;
+    /// `Store`.
+    pub fn put_chunk(&self, id: &Digest, sha256: &Digest, bytes: &[u8]) -> Result<(), DatasetError> {
+        if bytes.len() > CHUNK_BYTES_MAX {
+            let (what, max) = (format!("chunk {sha256}"), CHUNK_BYTES_MAX as u64);
+            return Err(DatasetError::TooLarge { what, max, unit: "bytes" });
+        }
+        let found = Digest::of(bytes);
+        if found != *sha256 {
+            let what = "chunk".to_owned();
+            return Err(DatasetError::WrongDigest { what, expected: *sha256, found });
+        }
+        let plan = self.plan(id)?;
+        if !plan.files.iter().any(|file| file.chunks.contains(sha256)) {
+            return Err(DatasetError::NotFound { kind: "chunk", name: sha256.hex() });
+        }
+        let path = self.upload(id).join("chunks").join(sha256.hex());
+        Ok(durable::replace(&path, bytes).map_err(StoreError::io(&path))?)
+    }
+
+    /// The chunks that an upload still needs.
+    ///
+    /// # Errors
+    /// `NotFound`; `Store`.
+    pub fn missing(&self, id: &Digest) -> Result<Vec<Digest>, DatasetError> {
+        Ok(missing(&self.upload(id), &self.plan(id)?))
+    }
+
+    /// Puts the files together, takes them in, and forgets the upload; also where the files turn
+    /// out to be no dataset. Committing again gives the same version. May take long.
+    ///
+    /// # Errors
+    /// `NotFound`; `ChunksMissing`; `WrongSize`, `WrongDigest` for a file; everything that
+    /// [`Datasets::ingest`] finds; `Store`, after which committing again is possible.
+    pub fn commit(&self, name: &str, id: &Digest, now_ms: Millis) -> Result<DatasetInfo, DatasetError> {
+        check_name(name)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(version) = self.datasets.version_from(name, id)? {
+            self.forget(id);
+            return self.datasets.info(name, version);
+        }
+        let plan = self.plan(id)?;
+        let dir = self.upload(id);
+        if plan.name != name {
+            return Err(DatasetError::NotFound { kind: "upload", name: format!("{name}/{id}") });
+        }
+        let missing = missing(&dir, &plan).len();
+        if missing > 0 {
+            return Err(DatasetError::ChunksMissing { id: id.hex(), missing });
+        }
+        let files = dir.join("files");
+        let taken = assemble(&dir.join("chunks"), &files, &plan)
+            .and_then(|()| self.datasets.ingest_from(name, &files, Some(*id), now_ms));
+        match &taken {
+            // The chunks are good; the disk was not. They stay for another try.
+            Err(DatasetError::Store(_)) => drop(fs::remove_dir_all(&files)),
+            Ok(_) | Err(_) => self.forget(id),
+        }
+        taken
+    }
+
+    /// Forgets an upload and what came of it.
+    pub fn forget(&self, id: &Digest) {
+        // The plan goes first: without it the rest is nothing, and `sweep` finds it.
+        let dir = self.upload(id);
+        let _ = fs::remove_file(dir.join("plan.json"));
+        let _ = fs::remove_dir_all(dir);
+    }
+
+    /// Forgets uploads that were announced before a time. Returns how many.
+    ///
+    /// # Errors
+    /// `Store` where the directory cannot be listed.
+    pub fn sweep(&self, before_ms: Millis) -> Result<usize, DatasetError> {
+        let mut swept = 0;
+        for entry in fs::read_dir(&self.dir).map_err(StoreError::io(&self.dir))? {
+            let entry = entry.map_err(StoreError::io(&self.dir))?;
+            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let begun = fs::metadata(entry.path().join("plan.json")).and_then(|it| it.modified());
+            let since = begun.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            if since.is_none_or(|since| since.as_millis() < u128::from(before_ms)) {
+                self.forget(&id);
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    fn upload(&self, id: &Digest) -> PathBuf {
+        self.dir.join(id.hex())
+    }
+
+    fn plan(&self, id: &Digest) -> Result<Plan, DatasetError> {
+        let path = self.upload(id).join("plan.json");
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(DatasetError::NotFound { kind: "upload", name: id.hex() });
+            }
+            Err(error) => return Err(StoreError::io(&path)(error).into()),
+        };
+        let plan: Result<Plan, _> = serde_json::from_slice(&text);
+        // A plan that is not the one announced is none: the identifier is its digest.
+        let plan = plan.ok().filter(|plan| plan.id() == *id);
+        plan.ok_or_else(|| DatasetError::NotFound { kind: "upload", name: id.hex() })
+    }
+}
+
+impl Plan {
+    fn id(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        hasher.update_field(self.name.as_bytes());
+        let mut files: Vec<_> = self.files.iter().collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        for file in files {
+            hasher.update_field(file.path.as_bytes());
+            hasher.update_u64(file.size);
+            hasher.update(file.sha256.bytes());
+            hasher.update_u64(file.chunks.len() as u64);
+            file.chunks.iter().for_each(|chunk| hasher.update(chunk.bytes()));
+        }
+        hasher.finish()
+    }
+}
+
+fn missing(dir: &Path, plan: &Plan) -> Vec<Digest> {
+    let chunks = dir.join("chunks");
+    let mut seen = HashSet::new();
+    let all = plan.files.iter().flat_map(|file| &file.chunks).copied();
+    all.filter(|chunk| seen.insert(*chunk) && !chunks.join(chunk.hex()).is_file()).collect()
+}
+
+/// Whether this names a file in a folder, on every system, and nothing outside of it.
+pub(super) fn is_path(path: &str) -> bool {
+    let part = |part: &str| {
+        !part.is_empty() && !part.starts_with('.') && !part.chars().any(|c| c.is_control() || r#"\:*?"<>|"#.contains(c))
+    };
+    path.len() <= UPLOAD_PATH_BYTES_MAX && path.split('/').all(part) && path.split('/').count() <= UPLOAD_PATH_PARTS_MAX
+}
+
+/// Bytes of all files, if they can be files of one folder.
+fn check_files(files: &[UploadFile]) -> Result<u64, DatasetError> {
+    let too_large = |max, unit| DatasetError::TooLarge { what: "the upload".to_owned(), max, unit };
+    if files.len() > UPLOAD_FILES_MAX {
+        return Err(too_large(UPLOAD_FILES_MAX as u64, "files"));
+    }
+    let bad = |path: &str| DatasetError::BadPath { path: path.to_owned() };
+    let mut paths = HashSet::new();
+    let mut total = 0u64;
+    for file in files {
+        if !is_path(&file.path) || !paths.insert(file.path.as_str()) {
+            return Err(bad(&file.path));
+        }
+        let sum = total.checked_add(file.size).filter(|sum| *sum <= UPLOAD_BYTES_MAX);
+        total = sum.ok_or_else(|| too_large(UPLOAD_BYTES_MAX, "bytes"))?;
+        let chunks = file.chunks.len() as u64;
+        let most = chunks.saturating_mul(CHUNK_BYTES_MAX as u64);
+        if most < file.size || chunks > file.size {
+            let (path, expected) = (file.path.clone(), file.size);
+            let found = if most < file.size { most } else { chunks };
+            return Err(DatasetError::WrongSize { path, expected, found });
+        }
+    }
+    for path in &paths {
+        let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+        if folders.any(|folder| paths.contains(folder)) {
+            return Err(bad(path));
+        }
+    }
+    Ok(total)
+}
+
+/// Writes the files from their chunks, checking each. What an earlier try left is taken away.
+fn assemble(chunks: &Path, files: &Path, plan: &Plan) -> Result<(), DatasetError> {
+    match fs::remove_dir_all(files) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(StoreError::io(files)(error).into());
+        }
+        Ok(()) | Err(_) => {}
+    }
+    fs::create_dir(files).map_err(StoreError::io(files))?;
+    for announced in &plan.files {
+        let path = files.join(&announced.path);
+        let parent = path.parent().unwrap_or(files);
+        fs::create_dir_all(parent).map_err(StoreError::io(parent))?;
+        // Nothing is synced here: these files only live until the columns are written.
+        let mut file = File::create_new(&path).map_err(StoreError::io(&path))?;
+        let (mut hasher, mut found) = (Hasher::new(), 0);
+        for chunk in &announced.chunks {
+            let source = chunks.join(chunk.hex());
+            let bytes = fs::read(&source).map_err(StoreError::io(&source))?;
+            hasher.update(&bytes);
+            found += bytes.len() as u64;
+            file.write_all(&bytes).map_err(StoreError::io(&path))?;
+        }
+        let (path, expected) = (announced.path.clone(), announced.size);
+        if found != expected {
+            return Err(DatasetError::WrongSize { path, expected, found });
+        }
+        let (expected, found) = (announced.sha256, hasher.finish());
+        if found != expected {
+            let what = format!("file {path}");
+            return Err(DatasetError::WrongDigest { what, expected, found });
+        }
+    }
+    Ok(())
+}

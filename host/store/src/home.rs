@@ -1,0 +1,147 @@
+//! The state directory: where everything lies, and who may serve from it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::durable;
+use crate::error::StoreError;
+
+/// The state directory of one installation.
+///
+/// ```text
+/// saggar.db     job records          objects/   checkpoints, blobs
+/// server.lock   held by the server   models/    <name>/<version>/
+/// jobs/         <job>/ logs, output  datasets/  <name>/<version>/
+/// uploads/      datasets on the way  cache/     may be deleted at any time
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// Opens the directory, making what is missing. Takes no lock: workers and clients do this.
+    ///
+    /// # Errors
+    /// `Io` where a directory cannot be made.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Home, StoreError> {
+        let home = Home { root: std::path::absolute(root.into()).map_err(StoreError::io("."))? };
+        for directory in [home.objects(), home.models(), home.jobs(), home.cache(), home.datasets(), home.uploads()] {
+            durable::create_directories(&directory).map_err(StoreError::io(&directory))?;
+        }
+        Ok(home)
+    }
+
+    /// Takes the server's lock, for as long as the guard lives. The operating system gives it up
+    /// with the process, however that ends.
+    ///
+    /// # Errors
+    /// `HomeInUse` where another process holds it; `Io`.
+    pub fn lock(&self) -> Result<HomeLock, StoreError> {
+        let path = self.root.join("server.lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(StoreError::io(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = file.take(32).read_to_string(&mut holder);
+                let home = self.root.clone();
+                return Err(StoreError::HomeInUse { home, process: holder.trim().to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(StoreError::io(&path)(error)),
+        }
+        let write = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        write(&mut file).map_err(StoreError::io(&path))?;
+        Ok(HomeLock { _file: file })
+    }
+
+    /// The directory itself, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Root of the object store.
+    pub fn objects(&self) -> PathBuf {
+        self.root.join("objects")
+    }
+
+    /// Model versions: `<name>/<version>/`.
+    pub fn models(&self) -> PathBuf {
+        self.root.join("models")
+    }
+
+    /// A directory for each job: logs and outputs.
+    pub fn jobs(&self) -> PathBuf {
+        self.root.join("jobs")
+    }
+
+    /// The directory of one job.
+    pub fn job(&self, id: &str) -> PathBuf {
+        self.jobs().join(id)
+    }
+
+    /// What can be made again: compiled components, pipelines.
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// Dataset versions: `<name>/<version>/`.
+    pub fn datasets(&self) -> PathBuf {
+        self.root.join("datasets")
+    }
+
+    /// Uploads that are not committed yet.
+    pub fn uploads(&self) -> PathBuf {
+        self.root.join("uploads")
+    }
+
+    /// The job records.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("saggar.db")
+    }
+}
+
+/// Proof that this process is the one server of its home.
+#[derive(Debug)]
+pub struct HomeLock {
+    _file: File,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_server_is_refused_and_a_worker_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::open(directory.path().join("a/b")).unwrap();
+        let lock = home.lock().unwrap();
+        let worker = Home::open(home.root()).unwrap();
+        assert!(worker.objects().is_dir());
+        let refusal = worker.lock().unwrap_err();
+        assert!(matches!(&refusal, StoreError::HomeInUse { home, process }
+            if *home == *worker.root() && *process == std::process::id().to_string()));
+        drop(lock);
+        worker.lock().unwrap();
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_made_names_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let error = Home::open(file.join("home")).unwrap_err().to_string();
+        assert!(error.contains("file"), "{error}");
+    }
+}

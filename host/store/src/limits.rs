@@ -1,0 +1,63 @@
+//! Every maximum of this crate, by name.
+
+/// Bytes of one part of a checkpoint: what is written, synced and verified in one piece.
+pub const PART_BYTES_MAX: usize = 64 << 20;
+
+/// Variables from this size on get parts of their own, so that an unchanged one is not stored again.
+pub const OWN_PART_BYTES_MIN: usize = 1 << 20;
+
+/// Small variables share parts of up to this size, so that 100,000 of them are not 100,000 files.
+pub const SHARED_PART_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a manifest, of any kind. 100,000 variables take about 25 MB.
+pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a model version's or a dataset's name.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Bytes of a chunk of an upload.
+pub const CHUNK_BYTES_MAX: usize = 4 << 20;
+
+/// Files in an upload, and in a folder that is taken in as a dataset.
+pub const UPLOAD_FILES_MAX: usize = 10_000;
+
+/// Bytes of all files of an upload together.
+pub const UPLOAD_BYTES_MAX: u64 = 64 << 30;
+
+/// Bytes of an uploaded file's path, and its depth in folders.
+pub const UPLOAD_PATH_BYTES_MAX: usize = 255;
+/// Folders in an uploaded file's path, the file's own name included.
+pub const UPLOAD_PATH_PARTS_MAX: usize = 8;
+
+/// Disk space that an upload must leave free.
+pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
+
+/// Bytes of a dataset's columns together. They are kept in memory while a job reads them.
+pub const DATASET_BYTES_MAX: u64 = 16 << 30;
+
+/// Bytes of one line of a CSV file.
+pub const CSV_LINE_BYTES_MAX: usize = 16 << 20;
+
+/// Fields of a dataset, splits of a dataset, and classes of a field.
+pub const DATASET_NAMES_MAX: usize = 65_536;
+
+/// Milliseconds that a write to the records waits for another process's write.
+pub const RECORDS_BUSY_MS: u32 = 30_000;
+
+/// Jobs in one answer of `Records::list`.
+pub const JOBS_LISTED_MAX: u32 = 1_000;
+
+/// Points in one answer of `Records::series`.
+pub const POINTS_LISTED_MAX: u32 = 100_000;
+
+/// Events in one answer of `Records::events`.
+pub const EVENTS_LISTED_MAX: u32 = 10_000;
+
+/// Bytes of a job's specification.
+pub const SPEC_BYTES_MAX: usize = 1 << 20;
+
+/// Names of metric series in one job.
+pub const SERIES_MAX: u32 = 256;
+
+const _: () = assert!(OWN_PART_BYTES_MIN <= SHARED_PART_BYTES_MAX);
+const _: () = assert!(SHARED_PART_BYTES_MAX <= PART_BYTES_MAX);

@@ -1,0 +1,354 @@
+//! The model registry: one directory for each immutable version.
+//!
+//! ```text
+//! models/<name>/<version>/plugin.wasm  weights.safetensors  manifest.json
+//! ```
+//! A version may also be copied here by hand; until all files are there and as the manifest says,
+//! it is [`FoundState::Incomplete`], and that is no error.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
+use crate::clock::Millis;
+use crate::digest::Digest;
+use crate::durable;
+use crate::error::{ModelError, Problem, StoreError};
+use crate::versions::{self, Versions};
+
+#[cfg(test)]
+mod tests;
+mod weights;
+
+/// The plugin's file name in a version.
+pub const PLUGIN_FILE: &str = "plugin.wasm";
+/// The weights' file name in a version.
+pub const WEIGHTS_FILE: &str = "weights.safetensors";
+/// The manifest's file name in a version; copied last.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The version of the manifest's format.
+const FORMAT: u64 = 1;
+/// A manifest has a line for each file and each statistic: far less than this.
+const MANIFEST_BYTES_MAX: u64 = 16 << 20;
+
+/// A file of a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its name, without folders.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: Digest,
+}
+
+/// What `manifest.json` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The version of this format.
+    pub format: u64,
+    /// The files beside it.
+    pub files: Vec<FileEntry>,
+    /// Digest of the plugin's component.
+    pub plugin: Digest,
+    /// Digest of the weights: [`digest_of_variables`] over parameters and statistics.
+    pub weights: Digest,
+    /// Given to the plugin's `predictor.load`.
+    pub config: String,
+    /// Names of the variables that are statistics; the others are parameters.
+    pub statistics: Vec<String>,
+    /// When it was published.
+    pub created_ms: Millis,
+    /// The job that published it; empty where none did.
+    pub source_job: String,
+}
+
+/// What is published.
+#[derive(Clone, Debug)]
+pub struct Publication<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    /// The plugin's component.
+    pub plugin: &'a [u8],
+    /// The weights. Variables for training only are left out.
+    pub variables: &'a [SavedVariable],
+    /// Given to the plugin's `predictor.load`.
+    pub config: &'a str,
+    /// The job's identifier; empty where none did it.
+    pub source_job: &'a str,
+    /// The time now.
+    pub created_ms: Millis,
+}
+
+/// A published version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its number.
+    pub version: u64,
+    /// Whether it was made now; otherwise the same was published before.
+    pub is_new: bool,
+    /// Its directory.
+    pub dir: PathBuf,
+}
+
+/// A version's directory, as a glance shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The model.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Whether it is all there.
+    pub state: FoundState,
+}
+
+/// Whether a version is all there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundState {
+    /// Every file has its size. Digests are for [`verify`] to check.
+    Complete,
+    /// Something is missing; the reason says what.
+    Incomplete(String),
+}
+
+/// A version whose files were all checked against its manifest.
+#[derive(Clone, Debug)]
+pub struct VersionFiles {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Its manifest.
+    pub manifest: Manifest,
+}
+
+/// The models under one directory.
+#[derive(Clone, Debug)]
+pub struct Models {
+    versions: Versions,
+}
+
+impl Models {
+    /// The models under `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Models {
+        Models { versions: Versions::new(dir) }
+    }
+
+    /// Makes a version, unless the same job published the same plugin, weights and config before.
+    /// Durable when it returns; two processes never make one number or one publication twice.
+    ///
+    /// # Errors
+    /// `BadName`; `Weights` where a name or shape cannot be stored; `Store`.
+    pub fn publish(&self, it: &Publication<'_>) -> Result<Published, ModelError> {
+        if !versions::is_name(it.model) {
+            return Err(ModelError::BadName { name: it.model.to_owned() });
+        }
+        let mut kept: Vec<_> = it.variables.iter().filter(|it| it.kind != VariableKind::Training).collect();
+        kept.sort_by(|a, b| a.name.cmp(&b.name));
+        let weights = weights::encode(&kept)?;
+        let statistics = kept.iter().filter(|it| it.kind == VariableKind::Statistic);
+        let file = |name: &str, bytes: &[u8]| FileEntry {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            sha256: Digest::of(bytes),
+        };
+        let manifest = Manifest {
+            format: FORMAT,
+            files: vec![file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)],
+            plugin: Digest::of(it.plugin),
+            weights: digest_of_variables(kept.iter().copied()),
+            config: it.config.to_owned(),
+            statistics: statistics.map(|it| it.name.clone()).collect(),
+            created_ms: it.created_ms,
+            source_job: it.source_job.to_owned(),
+        };
+        let text =
+            serde_json::to_vec_pretty(&manifest).map_err(|error| ModelError::Weights { reason: error.to_string() })?;
+        let same = |versions: &[u64]| {
+            let find = |version: &&u64| self.is_same(it.model, **version, &manifest);
+            Ok::<_, ModelError>(versions.iter().rev().find(find).copied())
+        };
+        let fill = |dir: &Path| {
+            let files = [(PLUGIN_FILE, it.plugin), (WEIGHTS_FILE, &weights), (MANIFEST_FILE, &text)];
+            for (name, bytes) in files {
+                let path = dir.join(name);
+                durable::write_new(&path, bytes).map_err(StoreError::io(&path))?;
+            }
+            Ok(())
+        };
+        let placed = self.versions.publish(it.model, same, fill)?;
+        let dir = self.versions.directory(it.model, placed.version);
+        Ok(Published { version: placed.version, is_new: placed.is_new, dir })
+    }
+
+    /// Whether a version is this publication, and whole.
+    fn is_same(&self, model: &str, version: u64, wanted: &Manifest) -> bool {
+        let dir = self.versions.directory(model, version);
+        let key = |it: &Manifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
+        read_manifest(&dir).is_ok_and(|found| key(&found) == key(wanted)) && verify(&dir).is_ok()
+    }
+
+    /// The versions of all models, by name and number. Cheap: it looks at sizes, not at contents.
+    ///
+    /// # Errors
+    /// `Store` where a directory cannot be listed.
+    pub fn scan(&self) -> Result<Vec<Found>, ModelError> {
+        let mut found = Vec::new();
+        for name in self.versions.names()? {
+            for version in self.versions.versions(&name)? {
+                let dir = self.versions.directory(&name, version);
+                let state = match glance(&dir) {
+                    Ok(_) => FoundState::Complete,
+                    Err(error) => FoundState::Incomplete(error.to_string()),
+                };
+                found.push(Found { name: name.clone(), version, dir, state });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The directory of a version, whether or not it exists.
+    ///
+    /// # Errors
+    /// `BadName`.
+    pub fn dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
+        if !versions::is_name(model) {
+            return Err(ModelError::BadName { name: model.to_owned() });
+        }
+        Ok(self.versions.directory(model, version))
+    }
+}
+
+/// The versions of all models under a directory; see [`Models::scan`].
+///
+/// # Errors
+/// As there.
+pub fn scan(models_dir: &Path) -> Result<Vec<Found>, ModelError> {
+    Models::new(models_dir).scan()
+}
+
+/// Checks a version's directory: manifest, sizes, digests, and the header of the weights.
+///
+/// # Errors
+/// `NotFound`; `Incomplete` naming the first file that is not right; `Store`.
+pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
+    let manifest = glance(dir)?;
+    for file in manifest.files.iter().filter(|file| file.name != WEIGHTS_FILE) {
+        let path = dir.join(&file.name);
+        let (found, _) = Digest::of_file(&path).map_err(StoreError::io(&path))?;
+        if found != file.sha256 {
+            let problem = Problem::WrongDigest { expected: file.sha256, found };
+            return Err(ModelError::Incomplete { file: path, problem });
+        }
+    }
+    let files = VersionFiles { dir: dir.to_owned(), manifest };
+    files.load_weights()?;
+    Ok(files)
+}
+
+impl VersionFiles {
+    /// Where the plugin's component lies.
+    pub fn plugin(&self) -> PathBuf {
+        self.dir.join(PLUGIN_FILE)
+    }
+
+    /// Where the weights lie.
+    pub fn weights(&self) -> PathBuf {
+        self.dir.join(WEIGHTS_FILE)
+    }
+
+    /// The plugin's component: bytes that were checked after they were read.
+    ///
+    /// # Errors
+    /// `Incomplete`; `Store`.
+    pub fn load_plugin(&self) -> Result<Vec<u8>, ModelError> {
+        self.read(PLUGIN_FILE)
+    }
+
+    /// The weights, sorted by name: bytes that were checked after they were read.
+    ///
+    /// # Errors
+    /// `Incomplete` where the file is damaged or no safetensors file; `Store`.
+    pub fn load_weights(&self) -> Result<Vec<SavedVariable>, ModelError> {
+        let bytes = Bytes::from(self.read(WEIGHTS_FILE)?);
+        let refuse = |reason| ModelError::Incomplete { file: self.weights(), problem: Problem::Unreadable { reason } };
+        let variables = weights::decode(&bytes, &self.manifest.statistics).map_err(refuse)?;
+        let found = digest_of_variables(&variables);
+        if found == self.manifest.weights {
+            return Ok(variables);
+        }
+        let expected = self.manifest.weights;
+        Err(refuse(format!("its weights have digest {found}, manifest.json says {expected}")))
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, ModelError> {
+        let path = self.dir.join(name);
+        let bytes = fs::read(&path).map_err(StoreError::io(&path))?;
+        let problem = match self.manifest.files.iter().find(|file| file.name == name) {
+            None => Problem::Missing,
+            Some(file) => {
+                let found = Digest::of(&bytes);
+                if found == file.sha256 {
+                    return Ok(bytes);
+                }
+                Problem::WrongDigest { expected: file.sha256, found }
+            }
+        };
+        Err(ModelError::Incomplete { file: path, problem })
+    }
+}
+
+/// A version's manifest, if the files beside it have the sizes that it says.
+fn glance(dir: &Path) -> Result<Manifest, ModelError> {
+    let manifest = read_manifest(dir)?;
+    for file in &manifest.files {
+        let path = dir.join(&file.name);
+        let problem = match fs::metadata(&path) {
+            Ok(meta) if meta.is_file() && meta.len() == file.bytes => continue,
+            Ok(meta) => Problem::WrongSize { expected: file.bytes, found: meta.len() },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Problem::Missing,
+            Err(error) => return Err(StoreError::io(&path)(error).into()),
+        };
+        return Err(ModelError::Incomplete { file: path, problem });
+    }
+    Ok(manifest)
+}
+
+fn read_manifest(dir: &Path) -> Result<Manifest, ModelError> {
+    if !dir.is_dir() {
+        return Err(ModelError::NotFound { dir: dir.to_owned() });
+    }
+    let file = dir.join(MANIFEST_FILE);
+    let incomplete = |problem| ModelError::Incomplete { file: file.clone(), problem };
+    let unreadable = |reason: String| incomplete(Problem::Unreadable { reason });
+    let size = match fs::metadata(&file) {
+        Ok(meta) => meta.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(incomplete(Problem::Missing));
+        }
+        Err(error) => return Err(StoreError::io(&file)(error).into()),
+    };
+    if size > MANIFEST_BYTES_MAX {
+        return Err(unreadable(format!("it has {size} bytes")));
+    }
+    let text = fs::read(&file).map_err(StoreError::io(&file))?;
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+    if manifest.format != FORMAT {
+        let found = manifest.format;
+        return Err(incomplete(Problem::OtherFormat { found, expected: FORMAT }));
+    }
+    let mut names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+    names.sort_unstable();
+    if names != [PLUGIN_FILE, WEIGHTS_FILE] {
+        let reason = format!("it lists {names:?}, expected {PLUGIN_FILE} and {WEIGHTS_FILE}");
+        return Err(unreadable(reason));
+    }
+    Ok(manifest)
+}

@@ -1,0 +1,65 @@
+//! Weights as safetensors files.
+
+use bytes::Bytes;
+use safetensors::tensor::{Dtype, TensorView};
+use safetensors::{SafeTensors, serialize};
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use crate::checkpoint::{SavedVariable, VariableKind};
+use crate::error::ModelError;
+
+/// The file's bytes. The same variables give the same bytes.
+pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError> {
+    let refuse = |name: &str, reason: String| ModelError::Weights { reason: format!("variable {name}: {reason}") };
+    if let Some(pair) = variables.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(refuse(&pair[0].name, "its name is used twice".to_owned()));
+    }
+    let mut views = Vec::with_capacity(variables.len());
+    for variable in variables {
+        if variable.name == "__metadata__" {
+            return Err(refuse(&variable.name, "the format keeps this name for itself".to_owned()));
+        }
+        let dims = variable.descriptor.shape.dims().to_vec();
+        let view = TensorView::new(dtype(variable.descriptor.dtype), dims, &variable.bytes)
+            .map_err(|error| refuse(&variable.name, error.to_string()))?;
+        views.push((variable.name.as_str(), view));
+    }
+    serialize(views, None).map_err(|error| ModelError::Weights { reason: error.to_string() })
+}
+
+/// The variables of a file, sorted by name, sharing its bytes; or what is wrong with it.
+pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, String> {
+    let tensors = SafeTensors::deserialize(file).map_err(|error| error.to_string())?;
+    let mut variables = Vec::with_capacity(tensors.len());
+    for (name, view) in tensors.iter() {
+        let dtype =
+            dtype_of(view.dtype()).ok_or_else(|| format!("{name} has data type {:?}, unknown here", view.dtype()))?;
+        let shape = Shape::new(view.shape()).map_err(|error| format!("{name}: {error}"))?;
+        let is_statistic = statistics.iter().any(|statistic| statistic == name);
+        variables.push(SavedVariable {
+            name: name.to_owned(),
+            kind: if is_statistic { VariableKind::Statistic } else { VariableKind::Parameter },
+            descriptor: Descriptor::new(dtype, shape),
+            bytes: file.slice_ref(view.data()),
+        });
+    }
+    variables.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(variables)
+}
+
+fn dtype(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::I64 => Dtype::I64,
+        DType::U64 => Dtype::U64,
+        DType::I32 => Dtype::I32,
+        DType::U32 => Dtype::U32,
+        DType::I8 => Dtype::I8,
+        DType::U8 => Dtype::U8,
+    }
+}
+
+fn dtype_of(found: Dtype) -> Option<DType> {
+    DType::ALL.into_iter().find(|ours| dtype(*ours) == found)
+}

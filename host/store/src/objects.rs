@@ -1,0 +1,273 @@
+//! The object store: named bytes, created once and never changed.
+//!
+//! Over [`object_store`]: local files today, each synced with its directory before a put returns.
+//! A synchronous caller waits with `tokio::runtime::Handle::block_on`.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+
+use crate::clock::Millis;
+use crate::digest::Digest;
+use crate::durable;
+use crate::error::StoreError;
+
+/// An object as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its whole name, with `/` between the parts.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was written, by the store's clock.
+    pub written_ms: Millis,
+}
+
+/// What a create-only put found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The name was free; the object is there now.
+    Created,
+    /// The name was taken; nothing was changed.
+    Taken,
+}
+
+/// An object store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    /// Where the files lie, if they are files of this machine.
+    root: Option<PathBuf>,
+}
+
+impl Objects {
+    /// The store of local files under `root`, which must exist.
+    ///
+    /// # Errors
+    /// `Object` where `root` is no directory.
+    pub fn local(root: &FsPath) -> Result<Objects, StoreError> {
+        let store =
+            LocalFileSystem::new_with_prefix(root).map_err(StoreError::object(root.display()))?.with_fsync(true);
+        Ok(Objects { store: Arc::new(store), root: Some(root.to_owned()) })
+    }
+
+    /// A store of another kind: memory, a cloud's, or one that fails when a test wants it to.
+    pub fn over(store: Arc<dyn ObjectStore>) -> Objects {
+        Objects { store, root: None }
+    }
+
+    /// Writes an object unless its name is taken. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Object`. The object may or may not be there then.
+    pub async fn create(&self, name: &str, payload: PutPayload) -> Result<Put, StoreError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store.put_opts(&self.path(name)?, payload, options).await {
+            Ok(_) => Ok(Put::Created),
+            Err(Error::AlreadyExists { .. }) => Ok(Put::Taken),
+            Err(error) => Err(StoreError::object(name)(error)),
+        }
+    }
+
+    /// Makes sure that the object `name` holds exactly these bytes, whose digest is `digest`.
+    ///
+    /// The name must follow from the content. Content already there is verified and synced, for an
+    /// earlier process may have died between the two; damaged content is replaced.
+    ///
+    /// # Errors
+    /// `Object`, `Io`.
+    pub async fn ensure(&self, name: &str, digest: &Digest, payload: PutPayload) -> Result<(), StoreError> {
+        if self.create(name, payload.clone()).await? == Put::Created {
+            return Ok(());
+        }
+        match self.get_verified(name, digest).await {
+            Ok(_) => self.sync(name),
+            Err(StoreError::Damaged { .. } | StoreError::NotFound { .. }) => {
+                tracing::warn!(object = name, "damaged object replaced");
+                let put = self.store.put(&self.path(name)?, payload).await;
+                put.map(drop).map_err(StoreError::object(name))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores bytes under the name of their content, `blobs/sha256/ab/<digest>`.
+    ///
+    /// # Errors
+    /// `Object`, `Io`.
+    pub async fn put_blob(&self, bytes: Bytes) -> Result<Digest, StoreError> {
+        let digest = Digest::of(&bytes);
+        self.ensure(&blob_name(&digest), &digest, bytes.into()).await?;
+        Ok(digest)
+    }
+
+    /// The blob of this digest, verified.
+    ///
+    /// # Errors
+    /// `NotFound`, `Damaged`, `Object`.
+    pub async fn get_blob(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+        self.get_verified(&blob_name(digest), digest).await
+    }
+
+    /// An object's bytes, unverified.
+    ///
+    /// # Errors
+    /// `NotFound`, `Object`.
+    pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
+        let got = self.store.get(&self.path(name)?).await.map_err(StoreError::object(name))?;
+        got.bytes().await.map_err(StoreError::object(name))
+    }
+
+    /// An object's bytes, if they are those of `digest`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged` where the content is another; `Object`.
+    pub async fn get_verified(&self, name: &str, digest: &Digest) -> Result<Bytes, StoreError> {
+        let bytes = self.get(name).await?;
+        // Digests of large objects take long enough to starve the executor's other tasks.
+        let (bytes, found) = if bytes.len() < 1 << 16 {
+            let found = Digest::of(&bytes);
+            (bytes, found)
+        } else {
+            tokio::task::spawn_blocking(move || {
+                let found = Digest::of(&bytes);
+                (bytes, found)
+            })
+            .await
+            .map_err(|_| StoreError::Interrupted { name: name.to_owned() })?
+        };
+        if found == *digest {
+            return Ok(bytes);
+        }
+        let size = bytes.len() as u64;
+        Err(StoreError::Damaged { name: name.to_owned(), expected: *digest, found, size })
+    }
+
+    /// The size of an object, or none where there is none.
+    ///
+    /// # Errors
+    /// `Object`.
+    pub async fn size(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        match self.store.head(&self.path(name)?).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(StoreError::object(name)(error)),
+        }
+    }
+
+    /// The objects whose names begin with the folder `prefix`, sorted by name.
+    ///
+    /// # Errors
+    /// `Object`.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
+        let listing = self.store.list(Some(&self.path(prefix)?)).map_ok(info);
+        let mut found: Vec<_> = listing.try_collect().await.map_err(StoreError::object(prefix))?;
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// The objects directly in the folder `prefix`, sorted by name.
+    ///
+    /// # Errors
+    /// `Object`.
+    pub async fn list_flat(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
+        let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
+        let objects = listing.map_err(StoreError::object(prefix))?.objects;
+        let mut found: Vec<_> = objects.into_iter().map(info).collect();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// Deletes an object. One that is gone already is fine; a deleted one may come back after a
+    /// power loss, so nothing may depend on its absence.
+    ///
+    /// # Errors
+    /// `Object`.
+    pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        match self.store.delete(&self.path(name)?).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(StoreError::object(name)(error)),
+        }
+    }
+
+    /// Makes an object that is there already durable, with the folders on the way to it.
+    pub(crate) fn sync(&self, name: &str) -> Result<(), StoreError> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let mut path = root.join(name);
+        let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(StoreError::io(&path))?;
+        while path.pop() && path.starts_with(root) {
+            durable::sync_directory(&path).map_err(StoreError::io(&path))?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> Result<Path, StoreError> {
+        Path::parse(name).map_err(|_| StoreError::BadName { name: name.to_owned() })
+    }
+}
+
+fn info(meta: ObjectMeta) -> ObjectInfo {
+    ObjectInfo {
+        name: meta.location.to_string(),
+        size: meta.size,
+        written_ms: u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0),
+    }
+}
+
+fn blob_name(digest: &Digest) -> String {
+    let hex = digest.hex();
+    format!("blobs/sha256/{}/{hex}", &hex[..2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local() -> (tempfile::TempDir, Objects) {
+        let directory = tempfile::tempdir().unwrap();
+        let objects = Objects::local(directory.path()).unwrap();
+        (directory, objects)
+    }
+
+    #[tokio::test]
+    async fn create_keeps_the_first() {
+        let (_directory, objects) = local();
+        assert_eq!(objects.create("a/b", "one".into()).await.unwrap(), Put::Created);
+        assert_eq!(objects.create("a/b", "two".into()).await.unwrap(), Put::Taken);
+        assert_eq!(objects.get("a/b").await.unwrap(), "one");
+        assert_eq!(objects.size("a/b").await.unwrap(), Some(3));
+        let names: Vec<_> = objects.list("a").await.unwrap().into_iter().map(|o| o.name).collect();
+        assert_eq!(names, ["a/b"]);
+        objects.delete("a/b").await.unwrap();
+        objects.delete("a/b").await.unwrap();
+        assert_eq!(objects.size("a/b").await.unwrap(), None);
+        assert!(matches!(objects.get("a/b").await, Err(StoreError::NotFound { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_blob_is_refused_and_healed_by_its_content() {
+        let (directory, objects) = local();
+        let digest = objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
+        let path = directory.path().join(blob_name(&digest));
+        std::fs::write(&path, "contend").unwrap();
+        let error = objects.get_blob(&digest).await.unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { size: 7, .. }), "{error}");
+        objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
+        assert_eq!(objects.get_blob(&digest).await.unwrap(), "content");
+    }
+
+    #[tokio::test]
+    async fn names_cannot_leave_the_store() {
+        let (_directory, objects) = local();
+        for name in ["../x", "a/../x", "a//b", "a/./b"] {
+            let put = objects.create(name, "x".into()).await;
+            assert!(matches!(put, Err(StoreError::BadName { .. })), "{name}: {put:?}");
+        }
+    }
+}

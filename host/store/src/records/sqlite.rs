@@ -1,0 +1,230 @@
+//! Job records in SQLite: one file, write-ahead log, every commit synced.
+//!
+//! Several processes and threads may have it open. Writes are `BEGIN IMMEDIATE` transactions, so a
+//! decision and the write that follows from it are one step.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::{Attempt, Claim, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Usage};
+use crate::clock::Millis;
+use crate::error::RecordError;
+use crate::limits::RECORDS_BUSY_MS;
+
+mod job;
+mod row;
+mod series;
+
+/// The schema's versions, oldest first. Each brings a database from the version before to its own.
+const SCHEMAS: [&str; 1] = [include_str!("sqlite/schema.sql")];
+
+/// The records in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteRecords {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+/// What a transaction's body can end with, before the database's name is added.
+enum Failure {
+    Sql(rusqlite::Error),
+    Record(RecordError),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sql(error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        Failure::Record(error)
+    }
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+impl SqliteRecords {
+    /// Opens the database, making it or bringing its schema up to date.
+    ///
+    /// # Errors
+    /// `NewerSchema`; `Database`.
+    pub fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
+        let connection = Connection::open(path).and_then(|connection| {
+            connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "foreign_keys", true)?;
+            Ok(connection)
+        });
+        let connection = connection.map_err(|source| RecordError::Database { path: path.to_owned(), source })?;
+        let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
+        records.write(|tx| records.migrate(tx))?;
+        Ok(records)
+    }
+
+    fn migrate(&self, tx: &Transaction<'_>) -> Outcome<()> {
+        let found: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let newest = SCHEMAS.len() as i64;
+        let done = usize::try_from(found).ok().filter(|done| *done <= SCHEMAS.len());
+        let Some(done) = done else {
+            let path = self.path.clone();
+            return Err(RecordError::NewerSchema { path, found, newest }.into());
+        };
+        for schema in &SCHEMAS[done..] {
+            tx.execute_batch(schema)?;
+        }
+        Ok(tx.pragma_update(None, "user_version", newest)?)
+    }
+
+    /// The connection. A panic elsewhere left no transaction open: dropping one rolls it back.
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> Outcome<T>) -> Result<T, RecordError> {
+        self.transaction(TransactionBehavior::Immediate, body)
+    }
+
+    fn read<T>(&self, body: impl FnOnce(&Transaction<'_>) -> Outcome<T>) -> Result<T, RecordError> {
+        self.transaction(TransactionBehavior::Deferred, body)
+    }
+
+    fn transaction<T>(
+        &self,
+        behaviour: TransactionBehavior,
+        body: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
+    ) -> Result<T, RecordError> {
+        let mut connection = self.connection();
+        let run = || -> Outcome<T> {
+            let tx = connection.transaction_with_behavior(behaviour)?;
+            let value = body(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        };
+        run().map_err(|failure| match failure {
+            Failure::Sql(source) => RecordError::Database { path: self.path.clone(), source },
+            Failure::Record(error) => error,
+        })
+    }
+}
+
+impl Records for SqliteRecords {
+    fn submit(&self, job: &NewJob, now_ms: Millis) -> Result<Job, RecordError> {
+        job::check(job)?;
+        self.write(|tx| job::submit(tx, job, now_ms))
+    }
+
+    fn get(&self, name_or_id: &str) -> Result<Job, RecordError> {
+        self.read(|tx| job::get(tx, name_or_id))
+    }
+
+    fn list(&self, filter: &JobFilter) -> Result<Vec<Job>, RecordError> {
+        self.read(|tx| job::list(tx, filter))
+    }
+
+    fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError> {
+        self.read(job::count_by_state)
+    }
+
+    fn claim_next(&self, now_ms: Millis) -> Result<Option<Claim>, RecordError> {
+        // A look without the write lock first: an idle server asks often.
+        if self.read(|tx| job::next(tx, now_ms))?.is_none() {
+            return Ok(None);
+        }
+        self.write(|tx| job::claim_next(tx, now_ms))
+    }
+
+    fn take_over(&self, id: &str, now_ms: Millis) -> Result<Lease, RecordError> {
+        self.write(|tx| job::take_over(tx, id, now_ms))
+    }
+
+    fn jobs_left_running(&self) -> Result<Vec<Job>, RecordError> {
+        self.read(job::active)
+    }
+
+    fn set_state(&self, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Result<(), RecordError> {
+        self.write(|tx| job::set_state(tx, lease, state, reason, now_ms))
+    }
+
+    fn set_device(&self, lease: &Lease, device: &str) -> Result<(), RecordError> {
+        self.write(|tx| job::set_device(tx, lease, device))
+    }
+
+    fn progress(
+        &self,
+        lease: &Lease,
+        step: u64,
+        steps_target: u64,
+        usage: &Usage,
+    ) -> Result<Option<Reason>, RecordError> {
+        self.write(|tx| job::progress(tx, lease, step, steps_target, usage))
+    }
+
+    fn record_metrics(&self, lease: &Lease, points: &[MetricPoint]) -> Result<(), RecordError> {
+        self.write(|tx| series::record(tx, lease, points))
+    }
+
+    fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: Millis) -> Result<(), RecordError> {
+        self.write(|tx| {
+            job::get(tx, id)?;
+            series::event(tx, id, kind, text, now_ms)
+        })
+    }
+
+    fn finish_attempt(
+        &self,
+        lease: &Lease,
+        state: JobState,
+        reason: &Reason,
+        usage: &Usage,
+        now_ms: Millis,
+    ) -> Result<(), RecordError> {
+        self.write(|tx| job::finish_attempt(tx, lease, state, reason, usage, now_ms))
+    }
+
+    fn finish_job(&self, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Result<Job, RecordError> {
+        self.write(|tx| job::finish(tx, lease, state, reason, now_ms))
+    }
+
+    fn requeue(
+        &self,
+        lease: &Lease,
+        reason: &Reason,
+        not_before_ms: Millis,
+        now_ms: Millis,
+    ) -> Result<Job, RecordError> {
+        self.write(|tx| job::requeue(tx, lease, reason, not_before_ms, now_ms))
+    }
+
+    fn request_stop(&self, id: &str, reason: &Reason, now_ms: Millis) -> Result<Job, RecordError> {
+        self.write(|tx| job::request_stop(tx, id, reason, now_ms))
+    }
+
+    fn attempts(&self, id: &str) -> Result<Vec<Attempt>, RecordError> {
+        self.read(|tx| {
+            job::get(tx, id)?;
+            row::attempts(tx, id)
+        })
+    }
+
+    fn series_names(&self, id: &str) -> Result<Vec<String>, RecordError> {
+        self.read(|tx| series::names(tx, id))
+    }
+
+    fn series(&self, id: &str, name: &str, from_step: u64, limit: u32) -> Result<Vec<MetricPoint>, RecordError> {
+        self.read(|tx| series::points(tx, id, name, from_step, limit))
+    }
+
+    fn latest_metrics(&self, id: &str) -> Result<Vec<MetricPoint>, RecordError> {
+        self.read(|tx| series::latest(tx, id))
+    }
+
+    fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError> {
+        self.read(|tx| series::events(tx, id, after, limit))
+    }
+}

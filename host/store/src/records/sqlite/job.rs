@@ -1,0 +1,338 @@
+//! The transactions on jobs and attempts.
+
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::row::{self, JOB, int};
+use super::{Outcome, series};
+use crate::clock::Millis;
+use crate::error::RecordError;
+use crate::limits::{JOBS_LISTED_MAX, SPEC_BYTES_MAX};
+use crate::records::{Claim, Job, JobFilter, JobState, Lease, NewJob, Reason, Usage, id};
+use crate::versions;
+
+/// Refuses a job that could not be named or read back.
+pub(super) fn check(job: &NewJob) -> Result<(), RecordError> {
+    let invalid = |field, value: &str, expected| {
+        let value = value.chars().take(80).collect();
+        Err(RecordError::Invalid { field, value, expected })
+    };
+    if !versions::is_name(&job.project) {
+        return invalid("project", &job.project, versions::NAME_RULE);
+    }
+    if job.task.is_empty() || job.task.len() > 255 {
+        return invalid("task", &job.task, "must have 1 to 255 bytes");
+    }
+    if job.spec.len() > SPEC_BYTES_MAX {
+        return invalid("spec", &job.spec, "must have at most 1 MiB");
+    }
+    if serde_json::from_str::<serde_json::Map<_, _>>(&job.spec).is_err() {
+        return invalid("spec", &job.spec, "must be a JSON object");
+    }
+    match &job.idempotency_key {
+        Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
+        Some(_) | None => Ok(()),
+    }
+}
+
+pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outcome<Job> {
+    if let Some(key) = &new.idempotency_key {
+        let sql = format!("SELECT {JOB} FROM jobs WHERE idempotency_key = ?1");
+        let known = tx.prepare_cached(&sql)?.query_row([key], row::job).optional()?;
+        if let Some(job) = known {
+            return Ok(job);
+        }
+    }
+    let number: i64 = tx.query_row(
+        "INSERT INTO projects (name, last_number) VALUES (?1, 1) \
+         ON CONFLICT (name) DO UPDATE SET last_number = last_number + 1 RETURNING last_number",
+        [&new.project],
+        |row| row.get(0),
+    )?;
+    let id = id::new(now_ms);
+    tx.execute(
+        "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
+         steps_target, idempotency_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        params![
+            id,
+            format!("{}-{number}", new.project),
+            new.project,
+            number,
+            new.task,
+            new.spec,
+            new.priority,
+            JobState::Queued,
+            int(now_ms),
+            int(new.steps_target),
+            new.idempotency_key,
+        ],
+    )?;
+    series::event(tx, &id, "SUBMITTED", "", now_ms)?;
+    get(tx, &id)
+}
+
+pub(super) fn get(tx: &Transaction<'_>, name_or_id: &str) -> Outcome<Job> {
+    let sql = format!("SELECT {JOB} FROM jobs WHERE id = ?1 OR name = ?1");
+    let job = tx.prepare_cached(&sql)?.query_row([name_or_id], row::job).optional()?;
+    Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
+}
+
+pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> Outcome<Vec<Job>> {
+    let states: Vec<_> = filter.states.iter().map(|state| state.name()).collect();
+    let limit = match filter.limit {
+        0 => JOBS_LISTED_MAX,
+        limit => limit.min(JOBS_LISTED_MAX),
+    };
+    let sql = format!(
+        "SELECT {JOB} FROM jobs WHERE (?1 IS NULL OR project = ?1) \
+         AND (?2 = '' OR instr(?2, ',' || state || ',') > 0) AND cursor < ?3 \
+         ORDER BY cursor DESC LIMIT ?4"
+    );
+    let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
+    let before = filter.before.map_or(i64::MAX, int);
+    let mut statement = tx.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![filter.project, wanted, before, limit], row::job)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn count_by_state(tx: &Transaction<'_>) -> Outcome<Vec<(JobState, u64)>> {
+    let mut statement = tx.prepare_cached("SELECT count(*), state FROM jobs GROUP BY state")?;
+    let rows = statement.query_map([], |row| Ok((row.get(1)?, row::count(row)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn active(tx: &Transaction<'_>) -> Outcome<Vec<Job>> {
+    let sql = format!("SELECT {JOB} FROM jobs WHERE state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor");
+    let mut statement = tx.prepare_cached(&sql)?;
+    let rows = statement.query_map([], row::job)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The identifier of the job whose turn it is.
+pub(super) fn next(tx: &Transaction<'_>, now_ms: Millis) -> Outcome<Option<String>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT id FROM jobs WHERE state = 'QUEUED' AND not_before_ms <= ?1 \
+         ORDER BY priority DESC, cursor LIMIT 1",
+    )?;
+    Ok(statement.query_row([int(now_ms)], |row| row.get(0)).optional()?)
+}
+
+pub(super) fn claim_next(tx: &Transaction<'_>, now_ms: Millis) -> Outcome<Option<Claim>> {
+    let Some(id) = next(tx, now_ms)? else { return Ok(None) };
+    let sql = format!(
+        "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
+         reason_code = '', reason_sentence = '' WHERE id = ?1 RETURNING {JOB}"
+    );
+    let job = tx.query_row(&sql, [&id], row::job)?;
+    tx.execute(
+        "INSERT INTO attempts (job, number, state, started_ms) VALUES (?1, ?2, 'STARTING', ?3)",
+        params![id, job.attempts, int(now_ms)],
+    )?;
+    series::event(tx, &id, "CLAIMED", &format!("attempt {}", job.attempts), now_ms)?;
+    let lease = Lease { job: id, attempt: job.attempts, epoch: job.epoch };
+    Ok(Some(Claim { job, lease }))
+}
+
+pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: Millis) -> Outcome<Lease> {
+    let job = get(tx, id)?;
+    if job.state.is_final() {
+        return Err(RecordError::Finished { job: job.name, state: job.state }.into());
+    }
+    if !job.state.is_active() {
+        let (field, expected) = ("job", "must be active; claim a queued one");
+        return Err(RecordError::Invalid { field, value: job.name, expected }.into());
+    }
+    tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", [&job.id])?;
+    series::event(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
+    Ok(Lease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
+}
+
+/// The job of a lease that still holds.
+pub(super) fn leased(tx: &Transaction<'_>, lease: &Lease) -> Outcome<Job> {
+    let job = get(tx, &lease.job)?;
+    if job.epoch != lease.epoch || job.attempts != lease.attempt {
+        let (epoch, newest) = (lease.epoch, job.epoch);
+        return Err(RecordError::Fenced { job: job.name, epoch, newest }.into());
+    }
+    if job.state.is_final() {
+        return Err(RecordError::Finished { job: job.name, state: job.state }.into());
+    }
+    Ok(job)
+}
+
+pub(super) fn set_state(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    state: JobState,
+    reason: &Reason,
+    now_ms: Millis,
+) -> Outcome<()> {
+    let job = leased(tx, lease)?;
+    if !state.is_active() {
+        let expected = "must be STARTING, RUNNING or STOPPING";
+        let value = state.name().to_owned();
+        return Err(RecordError::Invalid { field: "state", value, expected }.into());
+    }
+    // A stop asked for while the worker was starting must not be overwritten by "running".
+    let kept = if job.state == JobState::Stopping { JobState::Stopping } else { state };
+    let started = (state == JobState::Running).then(|| int(now_ms));
+    tx.execute(
+        "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, \
+         started_ms = coalesce(started_ms, ?5) WHERE id = ?1",
+        params![lease.job, kept, reason.code, reason.sentence, started],
+    )?;
+    tx.execute(
+        "UPDATE attempts SET state = ?3 WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
+        params![lease.job, lease.attempt, kept],
+    )?;
+    if kept != job.state {
+        series::event(tx, &lease.job, kept.name(), &reason.sentence, now_ms)?;
+    }
+    Ok(())
+}
+
+pub(super) fn set_device(tx: &Transaction<'_>, lease: &Lease, device: &str) -> Outcome<()> {
+    leased(tx, lease)?;
+    tx.execute(
+        "UPDATE attempts SET device = ?3 WHERE job = ?1 AND number = ?2",
+        params![lease.job, lease.attempt, device],
+    )?;
+    Ok(())
+}
+
+pub(super) fn progress(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    step: u64,
+    steps_target: u64,
+    usage: &Usage,
+) -> Outcome<Option<Reason>> {
+    let job = leased(tx, lease)?;
+    tx.execute(
+        "UPDATE jobs SET step = ?2, steps_target = ?3 WHERE id = ?1",
+        params![lease.job, int(step), int(steps_target)],
+    )?;
+    record_usage(tx, lease, usage)?;
+    Ok(job.stop)
+}
+
+fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<()> {
+    // Not a number would be NULL to SQLite, which the table refuses.
+    let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
+    tx.prepare_cached(
+        "UPDATE attempts SET first_step = ?3, last_step = ?4, wall_seconds = ?5, \
+         gpu_seconds = ?6, peak_bytes = ?7, samples = ?8 \
+         WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
+    )?
+    .execute(params![
+        lease.job,
+        lease.attempt,
+        int(usage.first_step),
+        int(usage.last_step),
+        seconds(usage.wall_seconds),
+        seconds(usage.gpu_seconds),
+        int(usage.peak_bytes),
+        int(usage.samples),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn finish_attempt(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    state: JobState,
+    reason: &Reason,
+    usage: &Usage,
+    now_ms: Millis,
+) -> Outcome<()> {
+    leased(tx, lease)?;
+    if state.is_active() {
+        let expected = "must be final, or QUEUED where the attempt was preempted";
+        let value = state.name().to_owned();
+        return Err(RecordError::Invalid { field: "state", value, expected }.into());
+    }
+    record_usage(tx, lease, usage)?;
+    close_attempt(tx, lease, state, reason, now_ms)
+}
+
+/// Ends the attempt if it is open.
+fn close_attempt(tx: &Transaction<'_>, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Outcome<()> {
+    let closed = tx.execute(
+        "UPDATE attempts SET state = ?3, reason_code = ?4, reason_sentence = ?5, ended_ms = ?6 \
+         WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
+        params![lease.job, lease.attempt, state, reason.code, reason.sentence, int(now_ms)],
+    )?;
+    if closed > 0 {
+        let text = format!("attempt {}: {} {}", lease.attempt, reason.code, reason.sentence);
+        series::event(tx, &lease.job, "ATTEMPT_ENDED", text.trim_end(), now_ms)?;
+    }
+    Ok(())
+}
+
+pub(super) fn finish(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    state: JobState,
+    reason: &Reason,
+    now_ms: Millis,
+) -> Outcome<Job> {
+    leased(tx, lease)?;
+    if !state.is_final() {
+        let expected = "must be SUCCEEDED, FAILED, CANCELLED or TIMED_OUT";
+        let value = state.name().to_owned();
+        return Err(RecordError::Invalid { field: "state", value, expected }.into());
+    }
+    close_attempt(tx, lease, state, reason, now_ms)?;
+    end(tx, &lease.job, state, reason, now_ms)
+}
+
+fn end(tx: &Transaction<'_>, id: &str, state: JobState, reason: &Reason, now_ms: Millis) -> Outcome<Job> {
+    tx.execute(
+        "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
+         WHERE id = ?1",
+        params![id, state, reason.code, reason.sentence, int(now_ms)],
+    )?;
+    series::event(tx, id, state.name(), &reason.sentence, now_ms)?;
+    get(tx, id)
+}
+
+pub(super) fn requeue(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    reason: &Reason,
+    not_before_ms: Millis,
+    now_ms: Millis,
+) -> Outcome<Job> {
+    let job = leased(tx, lease)?;
+    close_attempt(tx, lease, JobState::Queued, reason, now_ms)?;
+    if let Some(stop) = &job.stop {
+        return end(tx, &lease.job, JobState::Cancelled, stop, now_ms);
+    }
+    tx.execute(
+        "UPDATE jobs SET state = 'QUEUED', epoch = epoch + 1, reason_code = ?2, \
+         reason_sentence = ?3, not_before_ms = ?4 WHERE id = ?1",
+        params![lease.job, reason.code, reason.sentence, int(not_before_ms)],
+    )?;
+    series::event(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
+    get(tx, &lease.job)
+}
+
+pub(super) fn request_stop(tx: &Transaction<'_>, id: &str, reason: &Reason, now_ms: Millis) -> Outcome<Job> {
+    let job = get(tx, id)?;
+    if job.state.is_final() {
+        return Err(RecordError::Finished { job: job.name, state: job.state }.into());
+    }
+    if job.stop.is_some() {
+        return Ok(job);
+    }
+    tx.execute(
+        "UPDATE jobs SET stop_code = ?2, stop_sentence = ?3 WHERE id = ?1",
+        params![job.id, reason.code, reason.sentence],
+    )?;
+    if !job.state.is_active() {
+        return end(tx, &job.id, JobState::Cancelled, reason, now_ms);
+    }
+    tx.execute("UPDATE jobs SET state = 'STOPPING' WHERE id = ?1", [&job.id])?;
+    tx.execute("UPDATE attempts SET state = 'STOPPING' WHERE job = ?1 AND ended_ms IS NULL", [&job.id])?;
+    series::event(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
+    get(tx, &job.id)
+}

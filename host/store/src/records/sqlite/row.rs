@@ -1,0 +1,118 @@
+//! Rows as values. SQLite's integers are `i64`: larger numbers are kept as its maximum.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Row, Transaction};
+
+use super::Outcome;
+use crate::records::{Attempt, Event, Job, JobState, MetricPoint, Reason, Usage};
+
+/// Columns of [`job`], in its order.
+pub(super) const JOB: &str = "cursor, id, name, project, number, task, spec, priority, state, \
+    reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
+    not_before_ms, step, steps_target, epoch, attempts";
+
+/// A number as SQLite can hold it.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+impl ToSql for JobState {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(self.name().into()))
+    }
+}
+
+impl FromSql for JobState {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<JobState> {
+        value.as_str()?.parse().map_err(FromSqlError::other)
+    }
+}
+
+/// A job from a row of [`JOB`].
+pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    let number = |at: usize| row.get(at).map(unsigned);
+    let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(unsigned));
+    let stop: Option<String> = row.get(11)?;
+    Ok(Job {
+        cursor: number(0)?,
+        id: row.get(1)?,
+        name: row.get(2)?,
+        project: row.get(3)?,
+        number: number(4)?,
+        task: row.get(5)?,
+        spec: row.get(6)?,
+        priority: row.get(7)?,
+        state: row.get(8)?,
+        reason: Reason { code: row.get(9)?, sentence: row.get(10)? },
+        stop: match stop {
+            Some(code) => Some(Reason { code, sentence: row.get(12)? }),
+            None => None,
+        },
+        created_ms: number(13)?,
+        started_ms: time(14)?,
+        finished_ms: time(15)?,
+        not_before_ms: number(16)?,
+        step: number(17)?,
+        steps_target: number(18)?,
+        epoch: number(19)?,
+        attempts: row.get(20)?,
+    })
+}
+
+/// The attempts at a job, first one first.
+pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
+         first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples \
+         FROM attempts WHERE job = ?1 ORDER BY number",
+    )?;
+    let rows = statement.query_map([id], |row| {
+        Ok(Attempt {
+            number: row.get(0)?,
+            state: row.get(1)?,
+            reason: Reason { code: row.get(2)?, sentence: row.get(3)? },
+            device: row.get(4)?,
+            started_ms: row.get(5).map(unsigned)?,
+            ended_ms: row.get::<_, Option<i64>>(6)?.map(unsigned),
+            usage: Usage {
+                first_step: row.get(7).map(unsigned)?,
+                last_step: row.get(8).map(unsigned)?,
+                wall_seconds: row.get(9)?,
+                gpu_seconds: row.get(10)?,
+                peak_bytes: row.get(11).map(unsigned)?,
+                samples: row.get(12).map(unsigned)?,
+            },
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A point from `name, step, value, at_ms`.
+pub(super) fn point(row: &Row<'_>) -> rusqlite::Result<MetricPoint> {
+    Ok(MetricPoint {
+        name: row.get(0)?,
+        step: row.get(1).map(unsigned)?,
+        value: row.get::<_, Option<f64>>(2)?.unwrap_or(f64::NAN),
+        at_ms: row.get(3).map(unsigned)?,
+    })
+}
+
+/// An event from `sequence, job, at_ms, kind, text`.
+pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    Ok(Event {
+        sequence: row.get(0).map(unsigned)?,
+        job: row.get(1)?,
+        at_ms: row.get(2).map(unsigned)?,
+        kind: row.get(3)?,
+        text: row.get(4)?,
+    })
+}
+
+/// A count from a row's first column.
+pub(super) fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
+    row.get(0).map(unsigned)
+}

@@ -1,0 +1,27 @@
+//! Descriptors as they stand in our manifests.
+
+use saggar_tensor::{DType, Descriptor, Shape};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A descriptor in JSON: `{"dtype": "float32", "shape": [2, 3]}`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    dtype: String,
+    shape: Vec<usize>,
+}
+
+/// For `#[serde(with)]` on a [`Descriptor`].
+pub(crate) fn serialize<S: Serializer>(it: &Descriptor, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = Text { dtype: it.dtype.name().to_owned(), shape: it.shape.dims().to_vec() };
+    text.serialize(serializer)
+}
+
+/// For `#[serde(with)]` on a [`Descriptor`].
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Descriptor, D::Error> {
+    let text = Text::deserialize(from)?;
+    let dtype = DType::from_name(&text.dtype)
+        .ok_or_else(|| de::Error::custom(format!("no data type is called `{}`", text.dtype)))?;
+    let shape = Shape::new(text.shape).map_err(de::Error::custom)?;
+    Ok(Descriptor::new(dtype, shape))
+}

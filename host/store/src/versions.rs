@@ -1,0 +1,256 @@
+//! Directories of immutable versions: `<root>/<name>/<number>/`.
+//!
+//! A version is built under a hidden name, synced, renamed into place and synced again, while a
+//! lock on the name is held: what has a number is complete, and two processes never share one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::durable;
+use crate::error::StoreError;
+use crate::limits::NAME_BYTES_MAX;
+
+/// What [`is_name`] asks for, in words.
+pub(crate) const NAME_RULE: &str = "must have 1 to 63 lower-case letters, digits, `.`, `_` or \
+    `-`, beginning with a letter or digit";
+
+/// Whether this may name a model, dataset or project: a directory on every system, never a path.
+pub(crate) fn is_name(name: &str) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= NAME_BYTES_MAX
+        && name.bytes().next().is_some_and(alphanumeric)
+        && name.bytes().all(|byte| alphanumeric(byte) || b"._-".contains(&byte))
+}
+
+/// The version that a directory's name stands for: a decimal number from 1, written one way only.
+pub(crate) fn version_of(name: &str) -> Option<u64> {
+    let version = name.parse::<u64>().ok()?;
+    (version > 0 && version.to_string() == name).then_some(version)
+}
+
+/// A root of named, numbered versions.
+#[derive(Clone, Debug)]
+pub(crate) struct Versions {
+    root: PathBuf,
+}
+
+/// A version that [`Versions::publish`] made or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) version: u64,
+    /// Whether it was made now.
+    pub(crate) is_new: bool,
+}
+
+impl Versions {
+    pub(crate) fn new(root: impl Into<PathBuf>) -> Versions {
+        Versions { root: root.into() }
+    }
+
+    pub(crate) fn directory(&self, name: &str, version: u64) -> PathBuf {
+        self.root.join(name).join(version.to_string())
+    }
+
+    /// Every name with a directory, sorted.
+    pub(crate) fn names(&self) -> Result<Vec<String>, StoreError> {
+        let mut names = entries(&self.root)?;
+        names.retain(|name| is_name(name) && self.root.join(name).is_dir());
+        names.sort();
+        Ok(names)
+    }
+
+    /// The versions of a name, lowest first; none where there is no such name.
+    pub(crate) fn versions(&self, name: &str) -> Result<Vec<u64>, StoreError> {
+        let directory = self.root.join(name);
+        let mut versions: Vec<u64> = entries(&directory)?
+            .iter()
+            .filter(|entry| directory.join(entry).is_dir())
+            .filter_map(|entry| version_of(entry))
+            .collect();
+        versions.sort_unstable();
+        Ok(versions)
+    }
+
+    /// Makes the next version of `name`, unless `find` finds it among the versions there are.
+    ///
+    /// `fill` writes and syncs files into an empty directory. Where it fails nothing stays behind.
+    /// A number is not used again, even where its directory was deleted.
+    pub(crate) fn publish<E: From<StoreError>>(
+        &self,
+        name: &str,
+        find: impl FnOnce(&[u64]) -> Result<Option<u64>, E>,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<Placed, E> {
+        let mut lock = NameLock::take(&self.root, name)?;
+        let directory = self.root.join(name);
+        // With the lock held, whatever is half-made was left by a process that died.
+        for stale in entries(&directory)?.iter().filter(|entry| entry.starts_with(".tmp-")) {
+            let stale = directory.join(stale);
+            fs::remove_dir_all(&stale).map_err(StoreError::io(&stale))?;
+        }
+        let versions = self.versions(name)?;
+        if let Some(version) = find(&versions)? {
+            // Whoever made it may have died before its name was on the disk.
+            durable::sync_directory(&directory).map_err(StoreError::io(&directory))?;
+            return Ok(Placed { version, is_new: false });
+        }
+        durable::create_directories(&directory).map_err(StoreError::io(&directory))?;
+        let staging = directory.join(format!(".tmp-{}", durable::unique()));
+        let placed = self.place(&mut lock, name, &versions, &staging, fill);
+        if placed.is_err() {
+            let _ = fs::remove_dir_all(&staging);
+            // Removes the name too, where this would have been its first version.
+            let _ = fs::remove_dir(&directory);
+        }
+        placed
+    }
+
+    fn place<E: From<StoreError>>(
+        &self,
+        lock: &mut NameLock,
+        name: &str,
+        versions: &[u64],
+        staging: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<Placed, E> {
+        fs::create_dir(staging).map_err(StoreError::io(staging))?;
+        fill(staging)?;
+        durable::sync_directory(staging).map_err(StoreError::io(staging))?;
+        let last = versions.last().copied().unwrap_or(0).max(lock.last);
+        let version = last.saturating_add(1);
+        lock.record(version)?;
+        let target = self.directory(name, version);
+        fs::rename(staging, &target).map_err(StoreError::io(&target))?;
+        let directory = self.root.join(name);
+        durable::sync_directory(&directory).map_err(StoreError::io(&directory))?;
+        Ok(Placed { version, is_new: true })
+    }
+}
+
+/// The names in a directory; none where there is no directory.
+fn entries(directory: &Path) -> Result<Vec<String>, StoreError> {
+    let listing = match fs::read_dir(directory) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io(directory)(error)),
+    };
+    let name = |entry: io::Result<fs::DirEntry>| match entry {
+        Ok(entry) => entry.file_name().into_string().ok().map(Ok),
+        Err(error) => Some(Err(StoreError::io(directory)(error))),
+    };
+    listing.filter_map(name).collect()
+}
+
+/// The right to make versions of a name, and the highest number given out so far. The file stays,
+/// beside the names, so that everybody locks the same one.
+struct NameLock {
+    file: File,
+    path: PathBuf,
+    last: u64,
+}
+
+impl NameLock {
+    fn take(root: &Path, name: &str) -> Result<NameLock, StoreError> {
+        let locks = root.join(".locks");
+        durable::create_directories(&locks).map_err(StoreError::io(&locks))?;
+        let path = locks.join(name);
+        let open = || {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+            file.lock()?;
+            let mut text = String::new();
+            // Bytes that are no text, after a crash, mean that the number is not known.
+            let _ = Read::take(&file, 32).read_to_string(&mut text);
+            Ok((file, text.trim().parse().unwrap_or(0)))
+        };
+        let (file, last) = open().map_err(StoreError::io(&path))?;
+        Ok(NameLock { file, path, last })
+    }
+
+    fn record(&mut self, version: u64) -> Result<(), StoreError> {
+        let write = |file: &mut File| {
+            file.rewind()?;
+            // The number only grows, so no digit of the old one can remain.
+            write!(file, "{version}")?;
+            file.sync_all()
+        };
+        self.last = version;
+        write(&mut self.file).map_err(StoreError::io(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publish(versions: &Versions, name: &str) -> Result<Placed, StoreError> {
+        versions.publish(
+            name,
+            |_| Ok(None),
+            |directory| {
+                let path = directory.join("file");
+                durable::write_new(&path, b"x").map_err(StoreError::io(&path))
+            },
+        )
+    }
+
+    #[test]
+    fn names() {
+        for good in ["a", "0", "face-net_2.1", &"a".repeat(63)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", ".", "..", ".a", "-a", "A", "a/b", "a\\b", "a b", "é", &"a".repeat(64)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+        assert_eq!(version_of("12"), Some(12));
+        for bad in ["", "0", "01", "+1", "-1", "1.0", "99999999999999999999"] {
+            assert_eq!(version_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let versions = Versions::new(directory.path());
+        assert_eq!(publish(&versions, "m").unwrap().version, 1);
+        assert_eq!(publish(&versions, "m").unwrap().version, 2);
+        fs::remove_dir_all(versions.directory("m", 2)).unwrap();
+        assert_eq!(publish(&versions, "m").unwrap().version, 3);
+        fs::create_dir(versions.directory("m", 9)).unwrap();
+        assert_eq!(publish(&versions, "m").unwrap().version, 10);
+        assert_eq!(versions.versions("m").unwrap(), [1, 3, 9, 10]);
+        assert_eq!(versions.names().unwrap(), ["m"]);
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing_and_a_crash_is_swept() {
+        let directory = tempfile::tempdir().unwrap();
+        let versions = Versions::new(directory.path());
+        let fail = versions.publish(
+            "m",
+            |_| Ok(None),
+            |staging| {
+                fs::write(staging.join("half"), "x").unwrap();
+                Err(StoreError::NotFound { name: "x".to_owned() })
+            },
+        );
+        assert!(matches!(fail, Err(StoreError::NotFound { .. })));
+        assert!(!directory.path().join("m").exists());
+        fs::create_dir_all(directory.path().join("m/.tmp-dead")).unwrap();
+        assert_eq!(publish(&versions, "m").unwrap().version, 1);
+        assert_eq!(entries(&directory.path().join("m")).unwrap(), ["1"]);
+    }
+
+    #[test]
+    fn threads_get_numbers_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let versions = Versions::new(directory.path());
+        let mut got: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| publish(&versions, "m").unwrap().version)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        got.sort_unstable();
+        assert_eq!(got, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}
