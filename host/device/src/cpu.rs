@@ -1,0 +1,147 @@
+//! The native device: programs run as Rust loops and a packed matrix product on the host's cores.
+//!
+//! Results do not depend on the number of threads, bit for bit: work is cut by shape alone, and every sum has one fixed
+//! order. Element-wise functions are computed without the platform's library and without fused multiply-add, so they
+//! agree between processors too; matrix products use the widest instructions there are, so their last bits belong to
+//! the processor's class, which [`DeviceInfo::driver`] names.
+
+mod contract;
+mod convolution;
+mod element;
+mod evaluate;
+mod executable;
+mod floats;
+mod gemm;
+mod half;
+mod index;
+mod lanes;
+mod map;
+mod math;
+mod operate;
+mod patch;
+mod plan;
+mod pool;
+mod random;
+mod reduce;
+mod region;
+mod routine;
+mod simd;
+mod storage;
+mod threads;
+
+use std::sync::Arc;
+
+use saggar_compile::program::Program;
+use saggar_compile::target::Target;
+use saggar_tensor::Descriptor;
+
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
+use crate::error::DeviceError;
+use crate::meter::Meter;
+use executable::CpuExecutable;
+use storage::{HostMemory, memory};
+use threads::Threads;
+
+/// The host's processor as a device, with a pool of `threads` threads; none takes one for each core.
+///
+/// # Errors
+/// `Unsupported` where the system starts no threads.
+pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
+    let threads = Threads::new(threads)?;
+    Ok(Arc::new(Cpu { info: info(threads.count()), threads: Arc::new(threads) }))
+}
+
+/// What [`open`] would give with one thread for each core, without starting any.
+pub fn describe() -> DeviceInfo {
+    info(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+#[derive(Debug)]
+struct Cpu {
+    info: DeviceInfo,
+    threads: Arc<Threads>,
+}
+
+impl Backend for Cpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> Target {
+        Target::cpu()
+    }
+
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
+        let memory = HostMemory::zeros(descriptor, meter)?;
+        Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
+    }
+
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+        let memory = memory(buffer, "write")?;
+        if memory.bytes() != bytes.len() {
+            return Err(DeviceError::Mismatch {
+                port: "write".to_owned(),
+                expected: format!("{} bytes", memory.bytes()),
+                actual: format!("{} bytes", bytes.len()),
+            });
+        }
+        bytemuck::cast_slice_mut::<u64, u8>(&mut memory.write())[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+        let memory = memory(buffer, "read")?;
+        Ok(bytemuck::cast_slice::<u64, u8>(&memory.read())[..memory.bytes()].to_vec())
+    }
+
+    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
+        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), meter)?))
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        // A dispatch returns when it is done.
+        Ok(())
+    }
+}
+
+fn info(threads: usize) -> DeviceInfo {
+    DeviceInfo {
+        name: "cpu".to_owned(),
+        adapter: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        vendor: vendor(),
+        driver: format!("{}, {threads} threads", instructions()),
+        backend: "cpu".to_owned(),
+        software: false,
+        exact_seconds: false,
+    }
+}
+
+/// The processor's own name, where the system tells it in `/proc/cpuinfo`.
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn vendor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let id = text.lines().find(|line| line.starts_with("vendor_id")).and_then(|line| line.split_once(':'));
+    id.map_or("unknown", |(_, id)| id.trim()).to_owned()
+}
+
+/// The widest instructions that matrix products use here.
+#[cfg(target_arch = "x86_64")]
+fn instructions() -> &'static str {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        "x86-64 avx512"
+    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        "x86-64 avx2"
+    } else {
+        "x86-64 sse2"
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn instructions() -> &'static str {
+    std::env::consts::ARCH
+}

@@ -1,0 +1,213 @@
+//! Matrix products: cut by shape into tasks of rows, or of columns where there are few rows.
+
+use saggar_compile::program::Body;
+use saggar_tensor::DType;
+
+use super::evaluate::{Input, with_scratch};
+use super::floats::floats;
+use super::gemm::{Matrix, multiply};
+use super::lanes::elements_mut;
+use super::map::{Accumulation, Chunk, Finish};
+use super::plan::{Planner, Refusal};
+use super::region::Piece;
+use super::threads::Threads;
+
+/// Multiply-adds of one task: about 40 microseconds of a core, so that waking a thread is worth it.
+const TASK_MULTIPLY_ADDS: usize = 2 << 20;
+/// More tasks than this give no better balance.
+const TASKS_MAX: usize = 64;
+/// Fewer rows than this in a task waste the packing of the other operand.
+const TASK_ROWS_MIN: usize = 48;
+/// Widths of column tasks are multiples of this.
+const COLUMNS_STEP: usize = 16;
+
+/// `batch` matrix products with an epilogue.
+#[derive(Debug)]
+pub(super) struct MatMul {
+    sizes: [usize; 4],
+    a: usize,
+    b: usize,
+    dtype: DType,
+    transposes: [bool; 2],
+    batch_strides: [usize; 2],
+    /// Elements of each row task.
+    counts: Vec<usize>,
+    /// Width of column tasks; 0 where tasks are rows.
+    width: usize,
+    finish: Finish,
+}
+
+impl MatMul {
+    /// Prepares a `Body::MatMul`.
+    pub(super) fn new(planner: &Planner<'_>, body: &Body) -> Result<MatMul, Refusal> {
+        let Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } = body
+        else {
+            unreachable!("the caller has matched the body");
+        };
+        let dtype = planner.float(*a)?;
+        let [batch, m, n, k] = *sizes;
+        let finish = Finish::epilogue(planner, &[batch, m, n], epilogue)?;
+        let work = (batch * m * n).saturating_mul(k);
+        let tasks = (work / TASK_MULTIPLY_ADDS).clamp(1, TASKS_MAX);
+        let wanted = tasks.div_ceil(batch.max(1));
+        let rows = m.div_ceil(wanted).next_multiple_of(8);
+        let columns = wanted > 1 && rows < TASK_ROWS_MIN && n > m;
+        let width = if columns { n.div_ceil(wanted).next_multiple_of(COLUMNS_STEP) } else { 0 };
+        let counts = if columns || rows >= m {
+            let batches = if columns { 1 } else { batch.div_ceil(tasks).max(1) };
+            (0..batch).step_by(batches).map(|at| batches.min(batch - at) * m * n).collect()
+        } else {
+            let rows = rows.max(TASK_ROWS_MIN);
+            let one = (0..m).step_by(rows).map(|at| rows.min(m - at) * n);
+            std::iter::repeat_n(one, batch).flatten().collect()
+        };
+        Ok(MatMul {
+            sizes: *sizes,
+            a: planner.operand(*a)?,
+            b: planner.operand(*b)?,
+            dtype,
+            transposes: [*transpose_a, *transpose_b],
+            batch_strides: [*batch_stride_a, *batch_stride_b],
+            counts,
+            width,
+            finish,
+        })
+    }
+
+    /// What is accumulated outside the stores, and column tiles.
+    pub(super) fn workspace_bytes(&self) -> usize {
+        let [batch, m, n, _] = self.sizes;
+        let apart = usize::from(self.finish.accumulation == Accumulation::Workspace);
+        4 * batch * m * n * (apart + usize::from(self.width > 0))
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+        let [batch, m, n, k] = self.sizes;
+        let elements = batch * m * n;
+        if elements == 0 {
+            return;
+        }
+        let stores = self.finish.take(&mut pieces);
+        let inputs = self.finish.inputs(&pieces);
+        let (a, b) = (floats(self.dtype, pieces[self.a].read()), floats(self.dtype, pieces[self.b].read()));
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let (tiles, workspace) = workspace.split_at_mut(if self.width > 0 { elements } else { 0 });
+        let operands = Operands { product: self, a: &a, b: &b };
+        if self.width > 0 {
+            self.columns(threads, operands, tiles);
+        }
+        let chunks = self.finish.chunks(stores, self.counts.iter().copied());
+        let tasks = with_windows(chunks, workspace, self.finish.accumulation);
+        let operations = elements.saturating_mul(k + self.finish.operations());
+        threads.each(operations, tasks, |(chunk, window)| {
+            finish_chunk(&self.finish, &inputs, chunk, window, |out, first| {
+                if self.width > 0 {
+                    self.gather_tiles(tiles, out, first);
+                } else {
+                    operands.rows(out, first);
+                }
+            });
+        });
+    }
+
+    /// Computes tiles of `width` columns, each dense, one after the other.
+    fn columns(&self, threads: &Threads, operands: Operands<'_>, tiles: &mut [f32]) {
+        let [batch, m, n, k] = self.sizes;
+        let mut tasks = Vec::new();
+        let mut rest = tiles;
+        for index in 0..batch {
+            for column in (0..n).step_by(self.width) {
+                let width = self.width.min(n - column);
+                let (tile, tail) = rest.split_at_mut(m * width);
+                rest = tail;
+                tasks.push((tile, index, column, width));
+            }
+        }
+        threads.each(batch * m * n * k, tasks, |(tile, index, column, width)| {
+            let (a, b) = operands.batch(index);
+            multiply(tile, [m, width, k], a, b.right_of(column), false);
+        });
+    }
+
+    /// Puts tiles together for whole batches from element `first` on.
+    fn gather_tiles(&self, tiles: &[f32], out: &mut [f32], first: usize) {
+        let [_, m, n, _] = self.sizes;
+        for (index, batch) in out.chunks_mut(m * n).enumerate() {
+            let tiles = &tiles[first + index * m * n..][..m * n];
+            for (row, out) in batch.chunks_mut(n).enumerate() {
+                for (tile, out) in out.chunks_mut(self.width).enumerate() {
+                    let start = tile * self.width * m + row * out.len();
+                    out.copy_from_slice(&tiles[start..][..out.len()]);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    product: &'a MatMul,
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl<'a> Operands<'a> {
+    fn batch(&self, index: usize) -> (Matrix<'a>, Matrix<'a>) {
+        let [_, m, n, k] = self.product.sizes;
+        let a = self.a.get(index * self.product.batch_strides[0]..).unwrap_or(&[]);
+        let b = self.b.get(index * self.product.batch_strides[1]..).unwrap_or(&[]);
+        let [transpose_a, transpose_b] = self.product.transposes;
+        (Matrix::new(a, k, m, transpose_a), Matrix::new(b, n, k, transpose_b))
+    }
+
+    /// Computes whole rows of the result from element `first` on.
+    fn rows(&self, out: &mut [f32], first: usize) {
+        let [_, m, n, k] = self.product.sizes;
+        let mut row = first / n;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let (index, top) = (row / m, row % m);
+            let rows = (m - top).min(rest.len() / n);
+            let (now, later) = rest.split_at_mut(rows * n);
+            let (a, b) = self.batch(index);
+            multiply(now, [rows, n, k], a.below(top), b, false);
+            rest = later;
+            row += rows;
+        }
+    }
+}
+
+/// Adds to each chunk the part of the workspace in which it accumulates; nothing where that is a store.
+pub(super) fn with_windows<'a>(
+    chunks: Vec<Chunk<'a>>,
+    mut workspace: &'a mut [f32],
+    accumulation: Accumulation,
+) -> Vec<(Chunk<'a>, &'a mut [f32])> {
+    let window = |chunk: Chunk<'a>| {
+        let count = match accumulation {
+            Accumulation::Workspace => chunk.count,
+            Accumulation::Store(_) | Accumulation::None => 0,
+        };
+        let (mine, rest) = std::mem::take(&mut workspace).split_at_mut(count);
+        workspace = rest;
+        (chunk, mine)
+    };
+    chunks.into_iter().map(window).collect()
+}
+
+/// Computes a chunk's results with `compute`, given where they go and the first one's index, and finishes them while
+/// they are in the cache.
+pub(super) fn finish_chunk(
+    finish: &Finish,
+    inputs: &[Input<'_>],
+    mut chunk: Chunk<'_>,
+    window: &mut [f32],
+    compute: impl FnOnce(&mut [f32], usize),
+) {
+    match finish.accumulation {
+        Accumulation::Store(store) => compute(elements_mut(chunk.stores[store]), chunk.first),
+        Accumulation::Workspace | Accumulation::None => compute(window, chunk.first),
+    }
+    with_scratch(|scratch| finish.run(scratch, inputs, &mut chunk, bytemuck::cast_slice(window)));
+}

@@ -1,0 +1,207 @@
+//! A loaded program: prepared kernels, and scratch memory for each dispatch that runs at the same time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use saggar_compile::program::Program;
+use saggar_tensor::Port;
+
+use super::plan::Prepared;
+use super::region::Block;
+use super::storage::{Given, Guard, HostMemory, lock, memory, zeroed};
+use super::threads::Threads;
+use crate::backend::{Buffer, Executable};
+use crate::error::DeviceError;
+use crate::meter::{Charge, Meter};
+
+/// Scratch memories kept for later dispatches; more than this run at once only in bursts.
+const IDLE_ARENAS_MAX: usize = 64;
+
+/// Scratch memory of one dispatch.
+#[derive(Debug)]
+struct Arena {
+    slabs: Vec<Vec<u64>>,
+    workspace: Vec<u64>,
+    _charge: Charge,
+}
+
+/// A program on the CPU.
+#[derive(Debug)]
+pub(super) struct CpuExecutable {
+    program: Arc<Program>,
+    kernels: Vec<Prepared>,
+    constants: Vec<Vec<u64>>,
+    workspace_bytes: usize,
+    written: Vec<bool>,
+    threads: Arc<Threads>,
+    meter: Meter,
+    idle: Mutex<Vec<Arena>>,
+    _charge: Charge,
+}
+
+impl CpuExecutable {
+    /// Prepares every kernel, copies constants, and allocates scratch memory for one dispatch.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `Unsupported` where a kernel cannot be run.
+    pub(super) fn new(
+        program: Arc<Program>,
+        threads: Arc<Threads>,
+        meter: &Meter,
+    ) -> Result<CpuExecutable, DeviceError> {
+        let mut kernels = Vec::with_capacity(program.kernels.len());
+        for kernel in &program.kernels {
+            let prepared = Prepared::new(&program, kernel).map_err(|refusal| DeviceError::Unsupported {
+                device: "cpu".to_owned(),
+                kernel: kernel.label.clone(),
+                reason: refusal.to_string(),
+            })?;
+            kernels.push(prepared);
+        }
+        let bytes: usize = program.constants.iter().map(|(_, bytes)| bytes.len()).sum();
+        let charge = meter.charge(bytes as u64)?;
+        let constants = program.constants.iter().map(|(_, bytes)| words(bytes)).collect();
+        let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
+        let mut written = vec![false; program.variables.len()];
+        for &variable in &program.written_variables {
+            written[variable as usize] = true;
+        }
+        let executable = CpuExecutable {
+            program,
+            kernels,
+            constants,
+            workspace_bytes,
+            written,
+            threads,
+            meter: meter.clone(),
+            idle: Mutex::new(Vec::new()),
+            _charge: charge,
+        };
+        let arena = executable.arena()?;
+        executable.put_back(arena);
+        Ok(executable)
+    }
+
+    fn arena(&self) -> Result<Arena, DeviceError> {
+        if let Some(arena) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(arena);
+        }
+        let slabs: usize = self.program.slabs.iter().map(|slab| slab.bytes).sum();
+        let charge = self.meter.charge((slabs + self.workspace_bytes) as u64)?;
+        Ok(Arena {
+            slabs: self.program.slabs.iter().map(|slab| zeroed(slab.bytes)).collect(),
+            workspace: zeroed(self.workspace_bytes),
+            _charge: charge,
+        })
+    }
+
+    fn put_back(&self, arena: Arena) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_ARENAS_MAX {
+            idle.push(arena);
+        }
+    }
+
+    fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64]) {
+        for kernel in &self.kernels {
+            let pieces = kernel.regions.cut(blocks);
+            kernel.run(&self.threads, pieces, workspace);
+        }
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn program(&self) -> &Program {
+        &self.program
+    }
+
+    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        let program = &*self.program;
+        let mut given = check("inputs", &program.inputs, inputs)?;
+        given.extend(check("variables", &program.variables, variables)?);
+        for (given, &written) in given[program.inputs.len()..].iter_mut().zip(&self.written) {
+            given.written = written;
+        }
+        let mut charges = Vec::with_capacity(program.outputs.len());
+        for port in &program.outputs {
+            charges.push(self.meter.charge(port.descriptor.bytes() as u64)?);
+        }
+        let mut arena = self.arena()?;
+        let mut outputs: Vec<Vec<u64>> = program.outputs.iter().map(|port| zeroed(port.descriptor.bytes())).collect();
+
+        let (mut guards, holder) = lock(&given)?;
+        let started = Instant::now();
+        let mut blocks = given_blocks(&mut guards, &holder);
+        blocks.extend(self.constants.iter().map(|words| Block::Read(bytemuck::cast_slice(words))));
+        blocks.extend(outputs.iter_mut().map(|words| writable(words)));
+        blocks.extend(arena.slabs.iter_mut().map(|words| writable(words)));
+        let workspace = &mut arena.workspace;
+        self.threads.enter(|| self.run(&mut blocks, workspace));
+        drop(blocks);
+        drop(guards);
+
+        self.meter.add_busy(started.elapsed());
+        self.meter.add_work(self.kernels.len() as u64, 1);
+        self.put_back(arena);
+        let buffer = |((port, words), charge): ((&Port, Vec<u64>), Charge)| {
+            let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
+            Buffer::new(port.descriptor.clone(), Arc::new(memory))
+        };
+        Ok(program.outputs.iter().zip(outputs).zip(charges).map(buffer).collect())
+    }
+}
+
+fn writable(words: &mut [u64]) -> Block<'_> {
+    Block::Write(bytemuck::cast_slice_mut(words))
+}
+
+/// Bytes in words of their own.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut words = zeroed(bytes.len());
+    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+/// The blocks of inputs and variables.
+fn given_blocks<'a>(guards: &'a mut [Guard<'_>], holder: &[usize]) -> Vec<Block<'a>> {
+    enum Held<'a> {
+        Shared(&'a [u8]),
+        Alone(Option<&'a mut [u8]>),
+    }
+    let mut held: Vec<Held<'a>> = guards
+        .iter_mut()
+        .map(|guard| match guard {
+            Guard::Read(words) => Held::Shared(bytemuck::cast_slice(words)),
+            Guard::Write(words) => Held::Alone(Some(bytemuck::cast_slice_mut(words))),
+        })
+        .collect();
+    holder
+        .iter()
+        .map(|&guard| match &mut held[guard] {
+            Held::Shared(bytes) => Block::Read(bytes),
+            Held::Alone(bytes) => Block::Write(bytes.take().expect("written memory is given once")),
+        })
+        .collect()
+}
+
+/// Checks tensors against their ports.
+fn check<'a>(kind: &str, ports: &'a [Port], buffers: &'a [Buffer]) -> Result<Vec<Given<'a>>, DeviceError> {
+    if ports.len() != buffers.len() {
+        return Err(DeviceError::Mismatch {
+            port: kind.to_owned(),
+            expected: format!("{} tensors", ports.len()),
+            actual: format!("{} tensors", buffers.len()),
+        });
+    }
+    let check = |(port, buffer): (&'a Port, &'a Buffer)| {
+        if *buffer.descriptor() != port.descriptor {
+            return Err(DeviceError::Mismatch {
+                port: port.name.clone(),
+                expected: port.descriptor.to_string(),
+                actual: buffer.descriptor().to_string(),
+            });
+        }
+        Ok(Given { port: &port.name, memory: memory(buffer, &port.name)?, written: false })
+    };
+    ports.iter().zip(buffers).map(check).collect()
+}

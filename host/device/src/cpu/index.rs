@@ -1,0 +1,162 @@
+//! Gather and its adjoint.
+
+use saggar_compile::program::ValueId;
+use saggar_tensor::DType;
+use saggar_tensor::op::ReduceKind;
+
+use super::element::{Element, with_element};
+use super::floats::{floats, write_floats};
+use super::lanes::{accumulate, elements, elements_mut};
+use super::plan::{Planner, Refusal};
+use super::region::Piece;
+use super::threads::Threads;
+
+/// Elements that one task writes, about.
+const TASK_ELEMENTS: usize = 1 << 14;
+/// Ranges of a scattered axis that tasks share; each task reads all indices.
+const RANGES_MAX: usize = 8;
+
+/// Indices as positions below `size`: negative ones count from the end, and what is still outside is clamped.
+fn positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
+    fn clamp<T: Copy + Into<i128>>(bytes: &[T], size: i128) -> Vec<usize> {
+        let position = |&index: &T| {
+            let index: i128 = index.into();
+            let index = if index < 0 { index + size } else { index };
+            index.clamp(0, (size - 1).max(0)) as usize
+        };
+        bytes.iter().map(position).collect()
+    }
+    let size = size as i128;
+    match dtype {
+        DType::I64 => clamp(elements::<i64>(bytes), size),
+        DType::U64 => clamp(elements::<u64>(bytes), size),
+        DType::I32 => clamp(elements::<i32>(bytes), size),
+        DType::U32 => clamp(elements::<u32>(bytes), size),
+        DType::I8 => clamp(elements::<i8>(bytes), size),
+        DType::U8 => clamp(bytes, size),
+        DType::F32 | DType::F16 => unreachable!("`index_type` refuses indices that are not integers"),
+    }
+}
+
+fn index_type(planner: &Planner<'_>, indices: ValueId) -> Result<DType, Refusal> {
+    let dtype = planner.dtype(indices);
+    if dtype.is_float() { Err(Refusal::Type(dtype)) } else { Ok(dtype) }
+}
+
+/// Chosen rows.
+#[derive(Debug)]
+pub(super) struct Gather {
+    dims: [usize; 3],
+    index_type: DType,
+    element_bytes: usize,
+    input: usize,
+    indices: usize,
+    output: usize,
+}
+
+impl Gather {
+    /// Prepares a `Body::Gather` of `[input, indices, output]`.
+    pub(super) fn new(
+        planner: &Planner<'_>,
+        dims: [usize; 3],
+        [input, indices, output]: [ValueId; 3],
+    ) -> Result<Gather, Refusal> {
+        Ok(Gather {
+            dims,
+            index_type: index_type(planner, indices)?,
+            element_bytes: planner.dtype(input).bytes(),
+            input: planner.operand(input)?,
+            indices: planner.operand(indices)?,
+            output: planner.region(output),
+        })
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+        let [_, size, after] = self.dims;
+        let output = pieces[self.output].take();
+        let x = pieces[self.input].read();
+        let positions = positions(self.index_type, pieces[self.indices].read(), size);
+        let row = after * self.element_bytes;
+        if row == 0 || positions.is_empty() {
+            return;
+        }
+        let together = (TASK_ELEMENTS / after).max(1);
+        let operations = output.len() / self.element_bytes;
+        let tasks: Vec<_> = output.chunks_mut(together * row).enumerate().collect();
+        threads.each(operations, tasks, |(task, out)| {
+            for (index, out) in out.chunks_mut(row).enumerate() {
+                let index = task * together + index;
+                let (before, chosen) = (index / positions.len(), positions[index % positions.len()]);
+                out.copy_from_slice(&x[(before * size + chosen) * row..][..row]);
+            }
+        });
+    }
+}
+
+/// Sums of updates at their indices, in the order of the indices.
+#[derive(Debug)]
+pub(super) struct ScatterAdd {
+    dims: [usize; 3],
+    index_type: DType,
+    dtype: DType,
+    indices: usize,
+    updates: usize,
+    output: usize,
+}
+
+impl ScatterAdd {
+    /// Prepares a `Body::ScatterAdd` of `[indices, updates, output]`.
+    pub(super) fn new(
+        planner: &Planner<'_>,
+        dims: [usize; 3],
+        [indices, updates, output]: [ValueId; 3],
+    ) -> Result<ScatterAdd, Refusal> {
+        Ok(ScatterAdd {
+            dims,
+            index_type: index_type(planner, indices)?,
+            dtype: planner.dtype(updates),
+            indices: planner.operand(indices)?,
+            updates: planner.operand(updates)?,
+            output: planner.region(output),
+        })
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+        let output = pieces[self.output].take();
+        let updates = pieces[self.updates].read();
+        let positions = positions(self.index_type, pieces[self.indices].read(), self.dims[1]);
+        if self.dtype.is_float() {
+            let updates = floats(self.dtype, updates);
+            write_floats(self.dtype, output, |out| self.scatter(threads, &positions, &updates, out));
+        } else {
+            with_element!(self.dtype, T => {
+                self.scatter::<T>(threads, &positions, elements(updates), elements_mut(output));
+            });
+        }
+    }
+
+    fn scatter<T: Element>(&self, threads: &Threads, positions: &[usize], updates: &[T], out: &mut [T]) {
+        let [before, size, after] = self.dims;
+        if out.is_empty() {
+            return;
+        }
+        let ranges = RANGES_MAX.div_ceil(before).min(size);
+        let range = size.div_ceil(ranges);
+        let mut tasks = Vec::new();
+        for (block, out) in out.chunks_mut(size * after).enumerate() {
+            tasks.extend(out.chunks_mut(range * after).enumerate().map(|(part, out)| (block, part * range, out)));
+        }
+        threads.each(updates.len() + before * size * after, tasks, |(block, low, out)| {
+            out.fill(T::from_index(0));
+            let high = low + out.len() / after;
+            for (index, &position) in positions.iter().enumerate() {
+                if (low..high).contains(&position) {
+                    let update = &updates[(block * positions.len() + index) * after..][..after];
+                    accumulate(ReduceKind::Sum, &mut out[(position - low) * after..][..after], update);
+                }
+            }
+        });
+    }
+}

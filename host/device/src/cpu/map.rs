@@ -1,0 +1,238 @@
+//! Element-wise kernels, and the element-wise ends of all others.
+
+use saggar_compile::expr::{Expr, Instruction};
+use saggar_compile::program::{Epilogue, Store, ValueId};
+use saggar_tensor::DType;
+
+use super::element::with_element;
+use super::evaluate::{BLOCK, Frame, Input, Scratch, store, with_scratch};
+use super::plan::{Planner, Refusal};
+use super::region::Piece;
+use super::routine::{Binding, Request, Routine};
+use super::threads::Threads;
+
+/// Elements of one task of a large map: large enough to make a thread's start-up small, small enough to share work.
+const TASK_ELEMENTS: usize = 16 * BLOCK;
+
+/// Where a kernel's results are before they are finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accumulation {
+    /// There are none: a plain map.
+    None,
+    /// In the memory of a store, of type `float32`; finished in place.
+    Store(usize),
+    /// In memory of their own, in the register type.
+    Workspace,
+}
+
+/// Where an operand of the routine comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operand {
+    Region(usize),
+    Own(usize),
+    Accumulated,
+}
+
+/// The element-wise end of a kernel: a routine and the values it is stored to.
+#[derive(Debug)]
+pub(super) struct Finish {
+    /// None where what is accumulated is the result as it is.
+    routine: Option<Routine>,
+    operands: Vec<Operand>,
+    /// Region and type of each store.
+    stores: Vec<(usize, DType)>,
+    /// Where results of the kernel's body go.
+    pub(super) accumulation: Accumulation,
+    /// Elements of the iteration space.
+    pub(super) elements: usize,
+}
+
+/// The part of a kernel's stores that one task writes.
+#[derive(Debug)]
+pub(super) struct Chunk<'a> {
+    /// Iteration index of the first element.
+    pub(super) first: usize,
+    /// Number of elements.
+    pub(super) count: usize,
+    /// For each store, its bytes.
+    pub(super) stores: Vec<&'a mut [u8]>,
+}
+
+impl Finish {
+    /// A map over `dims`.
+    pub(super) fn map(planner: &Planner<'_>, dims: &[usize], expr: &Expr, stores: &[Store]) -> Result<Finish, Refusal> {
+        Finish::new(planner, dims, expr, stores, false)
+    }
+
+    /// What follows a fold, contraction or convolution.
+    pub(super) fn epilogue(planner: &Planner<'_>, dims: &[usize], epilogue: &Epilogue) -> Result<Finish, Refusal> {
+        Finish::new(planner, dims, &epilogue.expr, &epilogue.stores, true)
+    }
+
+    fn new(
+        planner: &Planner<'_>,
+        dims: &[usize],
+        expr: &Expr,
+        stores: &[Store],
+        accumulates: bool,
+    ) -> Result<Finish, Refusal> {
+        let regions: Vec<(usize, DType)> =
+            stores.iter().map(|s| (planner.region(s.value), planner.dtype(s.value))).collect();
+        let accumulation = if accumulates { place(planner, expr, &regions) } else { Accumulation::None };
+        let mut operands = Vec::new();
+        let accumulated = match accumulation {
+            Accumulation::None => None,
+            Accumulation::Store(store) => Some((Operand::Own(store), Binding::Own)),
+            Accumulation::Workspace => Some((Operand::Accumulated, Binding::Shared)),
+        };
+        let accumulated = accumulated.map(|(operand, binding)| {
+            operands.push(operand);
+            (0, binding)
+        });
+        let mut bind = |value: ValueId| {
+            let region = planner.region(value);
+            let own = regions.iter().position(|&(store, _)| store == region);
+            let (operand, binding) = match own {
+                Some(store) => (Operand::Own(store), Binding::Own),
+                None => (Operand::Region(region), Binding::Shared),
+            };
+            let known = operands.iter().position(|&other| other == operand);
+            let index = known.unwrap_or_else(|| {
+                operands.push(operand);
+                operands.len() - 1
+            });
+            (index, binding)
+        };
+        let results: Vec<_> = stores.iter().map(|store| store.register).collect();
+        let routine = Routine::new(&Request { expr, dims, results: &results, accumulated }, &mut bind);
+        let routine = routine.ok_or(Refusal::Layout)?;
+        let plain = match accumulation {
+            Accumulation::Store(_) => stores.len() == 1 && is_accumulated(expr, &stores[0]),
+            Accumulation::None | Accumulation::Workspace => false,
+        };
+        let elements = dims.iter().product();
+        Ok(Finish { routine: (!plain).then_some(routine), operands, stores: regions, accumulation, elements })
+    }
+
+    /// The memory this kernel writes, taken out of its pieces.
+    pub(super) fn take<'a>(&self, pieces: &mut [Piece<'a>]) -> Vec<&'a mut [u8]> {
+        self.stores.iter().map(|&(region, _)| pieces[region].take()).collect()
+    }
+
+    /// The operands, once the stores are taken.
+    pub(super) fn inputs<'a>(&self, pieces: &[Piece<'a>]) -> Vec<Input<'a>> {
+        let input = |operand: &Operand| match *operand {
+            Operand::Region(region) => Input::Memory(pieces[region].read()),
+            Operand::Own(store) => Input::Own(store),
+            Operand::Accumulated => Input::Accumulated,
+        };
+        self.operands.iter().map(input).collect()
+    }
+
+    /// Cuts stores into consecutive chunks of these numbers of elements.
+    pub(super) fn chunks<'a>(
+        &self,
+        mut stores: Vec<&'a mut [u8]>,
+        counts: impl Iterator<Item = usize>,
+    ) -> Vec<Chunk<'a>> {
+        let mut first = 0;
+        counts
+            .map(|count| {
+                let cut = |(store, &(_, dtype)): (&mut &'a mut [u8], &(usize, DType))| {
+                    let (head, tail) = std::mem::take(store).split_at_mut(count * dtype.bytes());
+                    *store = tail;
+                    head
+                };
+                let stores = stores.iter_mut().zip(&self.stores).map(cut).collect();
+                first += count;
+                Chunk { first: first - count, count, stores }
+            })
+            .collect()
+    }
+
+    /// Operations for one element.
+    pub(super) fn operations(&self) -> usize {
+        self.routine.as_ref().map_or(0, Routine::operations)
+    }
+
+    /// Copies what was accumulated elsewhere to the store where this expects it, if that is a store.
+    pub(super) fn seed(&self, pieces: &mut [Piece<'_>], accumulated: &[u8]) {
+        match self.accumulation {
+            Accumulation::Store(store) => pieces[self.stores[store].0].write(accumulated),
+            Accumulation::None | Accumulation::Workspace => {}
+        }
+    }
+
+    /// Finishes one chunk. `accumulated` holds its elements where [`Accumulation::Workspace`] says so.
+    pub(super) fn run(&self, scratch: &mut Scratch, inputs: &[Input<'_>], chunk: &mut Chunk<'_>, accumulated: &[u8]) {
+        let Some(routine) = &self.routine else { return };
+        if chunk.count == 0 {
+            return;
+        }
+        let first = chunk.first;
+        routine.begin(scratch, Frame { inputs, own: &chunk.stores, accumulated, first });
+        for start in (first..first + chunk.count).step_by(BLOCK) {
+            let len = BLOCK.min(first + chunk.count - start);
+            routine.block(scratch, Frame { inputs, own: &chunk.stores, accumulated, first }, start, len);
+            for index in 0..self.stores.len() {
+                // The store leaves the frame while it is written; dense registers never lie in a store.
+                let memory = std::mem::take(&mut chunk.stores[index]);
+                let frame = Frame { inputs, own: &chunk.stores, accumulated, first };
+                let dtype = routine.dtypes[index];
+                with_element!(dtype, T => {
+                    let register = routine.result::<T>(index, scratch, frame, start, len);
+                    store(dtype, register, memory, start - first, len);
+                });
+                chunk.stores[index] = memory;
+            }
+        }
+    }
+
+    /// Finishes everything, on all threads where that is worth it.
+    pub(super) fn run_all(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, accumulated: &[u8], bytes: usize) {
+        let stores = self.take(&mut pieces);
+        let inputs = self.inputs(&pieces);
+        let counts = (0..self.elements).step_by(TASK_ELEMENTS).map(|at| TASK_ELEMENTS.min(self.elements - at));
+        let chunks = self.chunks(stores, counts);
+        let operations = self.elements.saturating_mul(self.operations());
+        threads.each(operations, chunks, |mut chunk| {
+            let mine = accumulated.get(chunk.first * bytes..).unwrap_or(&[]);
+            with_scratch(|scratch| self.run(scratch, &inputs, &mut chunk, mine));
+        });
+    }
+}
+
+fn is_accumulated(expr: &Expr, store: &Store) -> bool {
+    match expr.instructions[store.register.0 as usize].0 {
+        Instruction::Accumulated => true,
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => false,
+    }
+}
+
+/// Chooses where a kernel accumulates: in the first `float32` store that its epilogue does not also load, if what is
+/// accumulated is `float32` too.
+fn place(planner: &Planner<'_>, expr: &Expr, stores: &[(usize, DType)]) -> Accumulation {
+    let mut float = true;
+    let mut loaded = Vec::new();
+    for (instruction, dtype) in &expr.instructions {
+        match instruction {
+            Instruction::Load { value, .. } | Instruction::Random { key: value, .. } => {
+                loaded.push(planner.region(*value));
+            }
+            Instruction::Accumulated => float = *dtype == DType::F32,
+            Instruction::Immediate(_)
+            | Instruction::Index(_)
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => {}
+        }
+    }
+    let fits = |&(region, dtype): &(usize, DType)| float && dtype == DType::F32 && !loaded.contains(&region);
+    stores.iter().position(fits).map_or(Accumulation::Workspace, Accumulation::Store)
+}

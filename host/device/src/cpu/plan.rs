@@ -1,0 +1,238 @@
+//! From a program's kernel to one that is ready to run on slices of memory.
+
+use saggar_compile::expr::{Expr, Instruction};
+use saggar_compile::program::{Body, Epilogue, Kernel, Program, Store, ValueId};
+use saggar_tensor::DType;
+
+use super::contract::MatMul;
+use super::convolution::{Conv2d, FilterGrad, InputGrad};
+use super::index::{Gather, ScatterAdd};
+use super::map::Finish;
+use super::pool::{MaxGrad, Pool, SumGrad};
+use super::reduce::{ArgFold, Fold};
+use super::region::{Overlap, Piece, Regions};
+use super::threads::Threads;
+
+/// Why a kernel cannot be run: the compiler broke a promise that [`saggar_compile::program`] makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal {
+    /// A written value shares part of its memory with another one.
+    Overlap,
+    /// A written value is also read, but not element by element.
+    ReadWhileWritten,
+    /// Too many dimensions, or a view of a written value that is not the identity.
+    Layout,
+    /// A data type this kernel is not defined for.
+    Type(DType),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Overlap => f.write_str("a written value shares part of its memory with another one"),
+            Refusal::ReadWhileWritten => f.write_str("a written value is also read out of order"),
+            Refusal::Layout => f.write_str("too many dimensions, or a written value is not read in order"),
+            Refusal::Type(dtype) => write!(f, "not defined for {dtype}"),
+        }
+    }
+}
+
+impl From<Overlap> for Refusal {
+    fn from(_: Overlap) -> Refusal {
+        Refusal::Overlap
+    }
+}
+
+/// What a kernel's preparation can ask about its values.
+pub(super) struct Planner<'a> {
+    program: &'a Program,
+    regions: &'a Regions,
+}
+
+impl Planner<'_> {
+    /// The region of a value.
+    pub(super) fn region(&self, value: ValueId) -> usize {
+        self.regions.of(value)
+    }
+
+    /// The region of a value that is read as a whole.
+    ///
+    /// # Errors
+    /// `ReadWhileWritten` where the kernel writes it too.
+    pub(super) fn operand(&self, value: ValueId) -> Result<usize, Refusal> {
+        let region = self.regions.of(value);
+        if self.regions.is_written(region) { Err(Refusal::ReadWhileWritten) } else { Ok(region) }
+    }
+
+    /// The type of a value.
+    pub(super) fn dtype(&self, value: ValueId) -> DType {
+        self.program.values[value.index()].descriptor.dtype
+    }
+
+    /// The dimensions of a value.
+    pub(super) fn dims(&self, value: ValueId) -> &[usize] {
+        self.program.values[value.index()].descriptor.shape.dims()
+    }
+
+    /// The type of a value that must be a float.
+    ///
+    /// # Errors
+    /// `Type` where it is not.
+    pub(super) fn float(&self, value: ValueId) -> Result<DType, Refusal> {
+        let dtype = self.dtype(value);
+        if dtype.is_float() { Ok(dtype) } else { Err(Refusal::Type(dtype)) }
+    }
+}
+
+/// A kernel ready to run.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// The memory it touches.
+    pub(super) regions: Regions,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Map(Finish),
+    Fold(Fold),
+    ArgFold(ArgFold),
+    MatMul(MatMul),
+    Conv2d(Conv2d),
+    InputGrad(InputGrad),
+    FilterGrad(FilterGrad),
+    Pool(Pool),
+    MaxGrad(MaxGrad),
+    SumGrad(SumGrad),
+    Gather(Gather),
+    ScatterAdd(ScatterAdd),
+}
+
+impl Prepared {
+    /// Prepares `kernel`.
+    ///
+    /// # Errors
+    /// `Refusal` where it cannot be run as it is.
+    pub(super) fn new(program: &Program, kernel: &Kernel) -> Result<Prepared, Refusal> {
+        let (reads, writes) = touched(&kernel.body);
+        let regions = Regions::new(program, &reads, &writes)?;
+        let planner = Planner { program, regions: &regions };
+        let work = prepare(&planner, &kernel.body)?;
+        Ok(Prepared { regions, work })
+    }
+
+    /// Bytes of workspace it needs.
+    pub(super) fn workspace_bytes(&self) -> usize {
+        match &self.work {
+            Work::Fold(fold) => fold.workspace_bytes(),
+            Work::MatMul(product) => product.workspace_bytes(),
+            Work::Conv2d(conv) => conv.workspace_bytes(),
+            Work::FilterGrad(grad) => grad.workspace_bytes(),
+            Work::Map(_)
+            | Work::ArgFold(_)
+            | Work::InputGrad(_)
+            | Work::Pool(_)
+            | Work::MaxGrad(_)
+            | Work::SumGrad(_)
+            | Work::Gather(_)
+            | Work::ScatterAdd(_) => 0,
+        }
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+        match &self.work {
+            Work::Map(map) => map.run_all(threads, pieces, &[], 0),
+            Work::Fold(fold) => fold.run(threads, pieces, workspace),
+            Work::ArgFold(fold) => fold.run(threads, pieces),
+            Work::MatMul(product) => product.run(threads, pieces, workspace),
+            Work::Conv2d(conv) => conv.run(threads, pieces, workspace),
+            Work::InputGrad(grad) => grad.run(threads, pieces),
+            Work::FilterGrad(grad) => grad.run(threads, pieces, workspace),
+            Work::Pool(pool) => pool.run(threads, pieces),
+            Work::MaxGrad(grad) => grad.run(threads, pieces),
+            Work::SumGrad(grad) => grad.run(threads, pieces),
+            Work::Gather(gather) => gather.run(threads, pieces),
+            Work::ScatterAdd(scatter) => scatter.run(threads, pieces),
+        }
+    }
+}
+
+fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
+    Ok(match body {
+        Body::Map { dims, expr, stores } => Work::Map(Finish::map(planner, dims, expr, stores)?),
+        Body::Fold { kind, outer, inner, prologue, epilogue } => {
+            Work::Fold(Fold::new(planner, *kind, [outer, inner], prologue, epilogue)?)
+        }
+        Body::ArgFold { largest, dims, input, output } => {
+            Work::ArgFold(ArgFold::new(planner, *largest, *dims, *input, *output)?)
+        }
+        Body::MatMul { .. } => Work::MatMul(MatMul::new(planner, body)?),
+        Body::Conv2d { conv, input, filter, result, epilogue } => {
+            Work::Conv2d(Conv2d::new(planner, conv, [*input, *filter], result, epilogue)?)
+        }
+        Body::Conv2dInputGrad { conv, gradient, filter, output } => {
+            Work::InputGrad(InputGrad::new(planner, conv, [*gradient, *filter, *output])?)
+        }
+        Body::Conv2dFilterGrad { conv, input, gradient, output } => {
+            Work::FilterGrad(FilterGrad::new(planner, conv, [*input, *gradient, *output])?)
+        }
+        Body::Pool2d { kind, pool, input, output } => Work::Pool(Pool::new(planner, *kind, *pool, [*input, *output])?),
+        Body::MaxPool2dGrad { pool, input, gradient, output } => {
+            Work::MaxGrad(MaxGrad::new(planner, *pool, [*input, *gradient, *output])?)
+        }
+        Body::SumPool2dGrad { pool, gradient, output } => {
+            Work::SumGrad(SumGrad::new(planner, *pool, [*gradient, *output])?)
+        }
+        Body::Gather { dims, input, indices, output } => {
+            Work::Gather(Gather::new(planner, *dims, [*input, *indices, *output])?)
+        }
+        Body::ScatterAdd { dims, indices, updates, output } => {
+            Work::ScatterAdd(ScatterAdd::new(planner, *dims, [*indices, *updates, *output])?)
+        }
+    })
+}
+
+/// Values that a kernel reads, and values that it writes.
+fn touched(body: &Body) -> (Vec<ValueId>, Vec<ValueId>) {
+    let stored = |stores: &[Store]| stores.iter().map(|store| store.value).collect::<Vec<_>>();
+    let with = |mut reads: Vec<ValueId>, epilogue: &Epilogue| {
+        loads(&epilogue.expr, &mut reads);
+        (reads, stored(&epilogue.stores))
+    };
+    match body {
+        Body::Map { dims: _, expr, stores } => {
+            let mut reads = Vec::new();
+            loads(expr, &mut reads);
+            (reads, stored(stores))
+        }
+        Body::Fold { kind: _, outer: _, inner: _, prologue, epilogue } => {
+            let mut reads = Vec::new();
+            loads(prologue, &mut reads);
+            with(reads, epilogue)
+        }
+        Body::MatMul { a, b, epilogue, .. } => with(vec![*a, *b], epilogue),
+        Body::Conv2d { input, filter, epilogue, .. } => with(vec![*input, *filter], epilogue),
+        Body::ArgFold { input, output, .. } | Body::Pool2d { input, output, .. } => (vec![*input], vec![*output]),
+        Body::Conv2dInputGrad { gradient, filter, output, .. } => (vec![*gradient, *filter], vec![*output]),
+        Body::Conv2dFilterGrad { input, gradient, output, .. }
+        | Body::MaxPool2dGrad { input, gradient, output, .. } => (vec![*input, *gradient], vec![*output]),
+        Body::SumPool2dGrad { gradient, output, .. } => (vec![*gradient], vec![*output]),
+        Body::Gather { input, indices, output, .. } => (vec![*input, *indices], vec![*output]),
+        Body::ScatterAdd { indices, updates, output, .. } => (vec![*indices, *updates], vec![*output]),
+    }
+}
+
+fn loads(expr: &Expr, reads: &mut Vec<ValueId>) {
+    for (instruction, _) in &expr.instructions {
+        match instruction {
+            Instruction::Load { value, .. } | Instruction::Random { key: value, .. } => reads.push(*value),
+            Instruction::Immediate(_)
+            | Instruction::Index(_)
+            | Instruction::Accumulated
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => {}
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Folds: a prologue in blocks, one fixed tree of sums, an epilogue.
+//!
+//! A fold along memory ("rows") combines blocks of one result; a fold across memory ("columns") adds whole rows to
+//! accumulators. Either way the folded dimension is cut into segments by its size alone, and segments' partial results
+//! are combined in order.
+
+use saggar_compile::expr::{Expr, Instruction, Register, View};
+use saggar_compile::program::{Epilogue, ValueId};
+use saggar_tensor::DType;
+use saggar_tensor::op::ReduceKind;
+
+use super::element::{Element, register_bytes, with_element};
+use super::evaluate::{BLOCK, Frame, Input, Scratch, buffer, with_scratch};
+use super::lanes::{self, accumulate, copy, elements_mut, fold};
+use super::map::Finish;
+use super::plan::{Planner, Refusal};
+use super::region::Piece;
+use super::routine::{Binding, Request, Routine};
+use super::threads::Threads;
+
+/// Folded elements of one segment of a row.
+const SEGMENT_ELEMENTS: usize = 16 * BLOCK;
+/// Fewest rows of one segment of columns: fewer would leave more partial results than elements.
+const SEGMENT_ROWS_MIN: usize = 64;
+/// Elements that one task reads, about.
+const TASK_ELEMENTS: usize = 16 * BLOCK;
+
+/// A fold with prologue and epilogue.
+#[derive(Debug)]
+pub(super) struct Fold {
+    kind: ReduceKind,
+    dtype: DType,
+    results: usize,
+    folded: usize,
+    /// Whether results, not folded elements, are adjacent in the prologue's iteration.
+    columns: bool,
+    /// Folded elements of one segment.
+    segment: usize,
+    prologue: Routine,
+    /// Regions of the prologue's operands.
+    operands: Vec<usize>,
+    finish: Finish,
+}
+
+impl Fold {
+    /// Prepares a `Body::Fold` over `[outer, inner]`.
+    pub(super) fn new(
+        planner: &Planner<'_>,
+        kind: ReduceKind,
+        [outer, inner]: [&[usize]; 2],
+        prologue: &Expr,
+        epilogue: &Epilogue,
+    ) -> Result<Fold, Refusal> {
+        let results: usize = outer.iter().product();
+        let folded: usize = inner.iter().product();
+        let last = prologue.instructions.len() - 1;
+        let dtype = prologue.instructions[last].1;
+        let columns = prefers_columns(prologue, outer, inner);
+        let turned = columns.then(|| turn(prologue, outer.len()));
+        let dims: Vec<usize> = if columns { [inner, outer].concat() } else { [outer, inner].concat() };
+        let segment = if columns { (TASK_ELEMENTS / results.max(1)).max(SEGMENT_ROWS_MIN) } else { SEGMENT_ELEMENTS };
+        let mut operands = Vec::new();
+        let mut refused = None;
+        let mut bind = |value: ValueId| {
+            let region = planner.operand(value).unwrap_or_else(|refusal| {
+                refused = Some(refusal);
+                0
+            });
+            operands.push(region);
+            (operands.len() - 1, Binding::Shared)
+        };
+        let request = Request {
+            expr: turned.as_ref().unwrap_or(prologue),
+            dims: &dims,
+            results: &[Register(last as u32)],
+            accumulated: None,
+        };
+        let prologue = Routine::new(&request, &mut bind).ok_or(Refusal::Layout)?;
+        match refused {
+            Some(refusal) => Err(refusal),
+            None => Ok(Fold {
+                kind,
+                dtype,
+                results,
+                folded,
+                columns,
+                segment,
+                prologue,
+                operands,
+                finish: Finish::epilogue(planner, outer, epilogue)?,
+            }),
+        }
+    }
+
+    fn segments(&self) -> usize {
+        self.folded.div_ceil(self.segment).max(1)
+    }
+
+    /// Results, and partial results where there are several segments.
+    pub(super) fn workspace_bytes(&self) -> usize {
+        let partials = if self.segments() > 1 { self.segments() } else { 0 };
+        // Rounded, so that what follows the results in the workspace is aligned.
+        (self.results * register_bytes(self.dtype)).next_multiple_of(8) * (1 + partials)
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+        if self.results == 0 {
+            return;
+        }
+        let inputs: Vec<Input<'_>> = self
+            .operands
+            .iter()
+            .map(|&region| {
+                Input::Memory(match &pieces[region] {
+                    Piece::Read(bytes) => bytes,
+                    Piece::Write(_) => unreachable!("`Fold::new` refuses to read what it writes"),
+                })
+            })
+            .collect();
+        with_element!(self.dtype, T => self.fold::<T>(threads, &inputs, workspace));
+        drop(inputs);
+        let bytes = bytemuck::cast_slice(workspace);
+        // Where results could be finished in place they are copied there first: they are few.
+        let accumulated = &bytes[..self.results * register_bytes(self.dtype)];
+        self.finish.seed(&mut pieces, accumulated);
+        self.finish.run_all(threads, pieces, accumulated, register_bytes(self.dtype));
+    }
+
+    fn fold<T: Element>(&self, threads: &Threads, inputs: &[Input<'_>], workspace: &mut [u64]) {
+        let words = (self.results * size_of::<T>()).div_ceil(8);
+        let (results, partials) = workspace.split_at_mut(words);
+        let results = &mut elements_mut::<T>(bytemuck::cast_slice_mut(results))[..self.results];
+        if self.folded == 0 {
+            results.fill(T::identity(self.kind));
+            return;
+        }
+        let segments = self.segments();
+        if segments == 1 {
+            return self.partials(threads, inputs, results);
+        }
+        let partials = elements_mut::<T>(bytemuck::cast_slice_mut(partials));
+        let partials = &mut partials[..self.results * segments];
+        self.partials(threads, inputs, partials);
+        if self.columns {
+            results.fill(T::identity(self.kind));
+            for partial in partials.chunks(self.results) {
+                accumulate(self.kind, results, partial);
+            }
+        } else {
+            for (result, partials) in results.iter_mut().zip(partials.chunks(segments)) {
+                *result = fold(self.kind, partials);
+            }
+        }
+    }
+
+    /// Folds every segment: `[result, segment]` for rows, `[segment, result]` for columns.
+    fn partials<T: Element>(&self, threads: &Threads, inputs: &[Input<'_>], out: &mut [T]) {
+        let operations = (self.results * self.folded).saturating_mul(self.prologue.operations());
+        let frame = Frame { inputs, own: &[], accumulated: &[], first: 0 };
+        if self.columns {
+            let mut tasks = Vec::new();
+            let width = self.results.min(BLOCK);
+            for (segment, out) in out.chunks_mut(self.results).enumerate() {
+                let tiles = out.chunks_mut(width).enumerate();
+                tasks.extend(tiles.map(|(tile, out)| (segment * self.segment, tile * width, out)));
+            }
+            threads.each(operations, tasks, |(row, column, out)| {
+                let rows = self.segment.min(self.folded - row);
+                with_scratch(|scratch| self.fold_columns(scratch, frame, [row, rows, column], out));
+            });
+        } else {
+            let together = (TASK_ELEMENTS / self.folded.min(self.segment)).max(1);
+            let tasks: Vec<_> = out.chunks_mut(together).enumerate().collect();
+            threads.each(operations, tasks, |(task, out)| {
+                with_scratch(|scratch| self.fold_rows(scratch, frame, task * together, out));
+            });
+        }
+    }
+
+    /// Folds segments `first..` of rows, one for each element of `out`.
+    fn fold_rows<T: Element>(&self, scratch: &mut Scratch, frame: Frame<'_>, first: usize, out: &mut [T]) {
+        self.prologue.begin(scratch, frame);
+        if self.folded <= BLOCK {
+            // Several whole rows in one block.
+            let rows = BLOCK / self.folded;
+            for (block, out) in out.chunks_mut(rows).enumerate() {
+                let start = (first + block * rows) * self.folded;
+                self.with_block::<T>(scratch, frame, start, out.len() * self.folded, |values| {
+                    for (out, values) in out.iter_mut().zip(values.chunks(self.folded)) {
+                        *out = fold(self.kind, values);
+                    }
+                });
+            }
+            return;
+        }
+        let segments = self.segments();
+        for (index, out) in out.iter_mut().enumerate() {
+            let (row, segment) = ((first + index) / segments, (first + index) % segments);
+            let (low, high) = (segment * self.segment, self.folded.min((segment + 1) * self.segment));
+            let mut blocks = [T::identity(self.kind); SEGMENT_ELEMENTS / BLOCK];
+            let mut count = 0;
+            for at in (low..high).step_by(BLOCK) {
+                self.with_block::<T>(scratch, frame, row * self.folded + at, BLOCK.min(high - at), |values| {
+                    blocks[count] = fold(self.kind, values);
+                });
+                count += 1;
+            }
+            *out = fold(self.kind, &blocks[..count]);
+        }
+    }
+
+    /// Folds `rows` rows from `row` on, of the columns from `column` on, into `out`.
+    fn fold_columns<T: Element>(
+        &self,
+        scratch: &mut Scratch,
+        frame: Frame<'_>,
+        [row, rows, column]: [usize; 3],
+        out: &mut [T],
+    ) {
+        self.prologue.begin(scratch, frame);
+        out.fill(T::identity(self.kind));
+        // Only where all columns fit are rows adjacent, and several of them one block.
+        let together = if out.len() == self.results { BLOCK / self.results } else { 1 };
+        for at in (row..row + rows).step_by(together) {
+            let count = together.min(row + rows - at);
+            let len = if together == 1 { out.len() } else { count * self.results };
+            self.with_block::<T>(scratch, frame, at * self.results + column, len, |values| {
+                for values in values.chunks(out.len()) {
+                    accumulate(self.kind, out, values);
+                }
+            });
+        }
+    }
+
+    fn with_block<T: Element>(
+        &self,
+        scratch: &mut Scratch,
+        frame: Frame<'_>,
+        start: usize,
+        len: usize,
+        f: impl FnOnce(&[T]),
+    ) {
+        self.prologue.block(scratch, frame, start, len);
+        let mut spare = std::mem::take(&mut scratch.spare);
+        match self.prologue.result::<T>(0, scratch, frame, start, len) {
+            lanes::Source::Slice(values) => f(values),
+            lanes::Source::Scalar(value) => {
+                let block = buffer::<T>(&mut spare, len);
+                copy(lanes::Source::Scalar(value), block);
+                f(block);
+            }
+        }
+        scratch.spare = spare;
+    }
+}
+
+/// Whether more of the prologue's loads are adjacent along the last kept dimension than along the last folded one.
+fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
+    let last = |dims: &[usize], first: usize| dims.iter().rposition(|&size| size > 1).map(|dim| first + dim);
+    let (Some(kept), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
+        return false;
+    };
+    let mut balance = 0;
+    for (instruction, _) in &prologue.instructions {
+        match instruction {
+            Instruction::Load { view, .. } => {
+                balance += i32::from(view.strides[kept].abs() == 1) - i32::from(view.strides[folded].abs() == 1);
+            }
+            Instruction::Immediate(_)
+            | Instruction::Index(_)
+            | Instruction::Random { .. }
+            | Instruction::Accumulated
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => {}
+        }
+    }
+    balance > 0
+}
+
+/// The prologue over `inner ++ outer`.
+fn turn(prologue: &Expr, outer: usize) -> Expr {
+    let turn = |view: &View| {
+        let rank = view.strides.len();
+        let mut turned = view.clone();
+        turned.strides.rotate_left(outer);
+        for bound in &mut turned.bounds {
+            bound.dim = (bound.dim + rank - outer) % rank;
+        }
+        turned
+    };
+    let mut turned = prologue.clone();
+    for (instruction, _) in &mut turned.instructions {
+        match instruction {
+            Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => {
+                *view = turn(view);
+            }
+            Instruction::Immediate(_)
+            | Instruction::Accumulated
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => {}
+        }
+    }
+    turned
+}
+
+/// Index of the first largest or smallest element along the middle of three dimensions.
+#[derive(Debug)]
+pub(super) struct ArgFold {
+    largest: bool,
+    dims: [usize; 3],
+    dtype: DType,
+    input: usize,
+    output: usize,
+}
+
+impl ArgFold {
+    /// Prepares a `Body::ArgFold`.
+    pub(super) fn new(
+        planner: &Planner<'_>,
+        largest: bool,
+        dims: [usize; 3],
+        input: ValueId,
+        output: ValueId,
+    ) -> Result<ArgFold, Refusal> {
+        Ok(ArgFold {
+            largest,
+            dims,
+            dtype: planner.dtype(input),
+            input: planner.operand(input)?,
+            output: planner.region(output),
+        })
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+        let output = elements_mut::<i32>(pieces[self.output].take());
+        let bytes = pieces[self.input].read();
+        if output.is_empty() {
+            return;
+        }
+        if self.dtype.is_float() {
+            self.search(threads, &super::floats::floats(self.dtype, bytes), output);
+        } else {
+            with_element!(self.dtype, T => self.search::<T>(threads, lanes::elements(bytes), output));
+        }
+    }
+
+    fn search<T: Element>(&self, threads: &Threads, values: &[T], output: &mut [i32]) {
+        let [_, length, after] = self.dims;
+        let together = (TASK_ELEMENTS / (length * after)).max(1) * after;
+        let tasks: Vec<_> = output.chunks_mut(together).enumerate().collect();
+        threads.each(values.len(), tasks, |(task, out)| {
+            for (offset, out) in out.iter_mut().enumerate() {
+                let index = task * together + offset;
+                let start = index / after * length * after + index % after;
+                let (mut best, mut place) = (values[start], 0);
+                for (at, &value) in values[start..].iter().step_by(after).take(length).enumerate() {
+                    let beats = if self.largest { value > best } else { value < best };
+                    if beats {
+                        (best, place) = (value, at);
+                    }
+                }
+                *out = place as i32;
+            }
+        });
+    }
+}

@@ -1,0 +1,65 @@
+//! Wider vectors where the processor has them: the same loop compiled twice, chosen at run time.
+//!
+//! The work is ordinary safe Rust without fused multiply-add, so both versions give the same bits; the narrow one is
+//! the twin that tests compare with.
+
+/// A loop to run. `run` must be `#[inline(always)]`, as must all it calls per element, or the wide version is none.
+pub(super) trait Work {
+    /// What it computes.
+    type Output;
+
+    /// Does it.
+    fn run(self) -> Self::Output;
+}
+
+/// Runs `work` with 256-bit vectors where the processor has them.
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
+#[inline]
+pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the line above proves that this processor has AVX2, the only feature that `wide` adds.
+        unsafe { wide(work) }
+    } else {
+        work.run()
+    }
+}
+
+/// Runs `work`; this architecture's baseline has its vectors.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
+    work.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn wide<W: Work>(work: W) -> W::Output {
+    work.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sums<'a>(&'a [f32]);
+
+    impl Work for Sums<'_> {
+        type Output = (f32, Vec<u32>);
+
+        #[inline(always)]
+        fn run(self) -> (f32, Vec<u32>) {
+            let products: Vec<u32> = self.0.iter().map(|x| (x * 1.1 + 0.3).to_bits()).collect();
+            (self.0.iter().sum(), products)
+        }
+    }
+
+    #[test]
+    fn wide_and_narrow_agree_in_every_bit() {
+        let values: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.37).fract() - 0.5).collect();
+        let (sum, products) = dispatch(Sums(&values));
+        let (narrow_sum, narrow_products) = Sums(&values).run();
+        assert_eq!(sum.to_bits(), narrow_sum.to_bits());
+        assert_eq!(products, narrow_products);
+    }
+}

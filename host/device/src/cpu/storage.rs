@@ -1,0 +1,126 @@
+//! Host memory behind buffers, and how a dispatch locks it.
+
+use std::fmt;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use saggar_tensor::Descriptor;
+
+use crate::backend::{Buffer, Storage};
+use crate::error::DeviceError;
+use crate::meter::{Charge, Meter};
+
+/// Memory of one tensor, aligned for every data type.
+pub(super) struct HostMemory {
+    words: RwLock<Vec<u64>>,
+    bytes: usize,
+    _charge: Charge,
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Storage for HostMemory {}
+
+/// Zeroed words for `bytes`. Large ones come from the system untouched, so that a page costs only when it is used.
+pub(super) fn zeroed(bytes: usize) -> Vec<u64> {
+    vec![0; bytes.div_ceil(8)]
+}
+
+impl HostMemory {
+    /// Memory with these words, of which `bytes` bytes count.
+    pub(super) fn new(words: Vec<u64>, bytes: usize, charge: Charge) -> HostMemory {
+        HostMemory { words: RwLock::new(words), bytes, _charge: charge }
+    }
+
+    /// Zeros for a tensor.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn zeros(descriptor: &Descriptor, meter: &Meter) -> Result<HostMemory, DeviceError> {
+        let bytes = descriptor.bytes();
+        let charge = meter.charge(bytes as u64)?;
+        Ok(HostMemory::new(zeroed(bytes), bytes, charge))
+    }
+
+    /// Its size.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Waits until it may be read. A kernel that panicked left numbers, not invariants: poison is ignored.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Vec<u64>> {
+        self.words.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it may be written.
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Vec<u64>> {
+        self.words.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memory of a buffer.
+///
+/// # Errors
+/// `Mismatch` where the buffer is another device's.
+pub(super) fn memory<'a>(buffer: &'a Buffer, port: &str) -> Result<&'a HostMemory, DeviceError> {
+    buffer.storage::<HostMemory>().ok_or_else(|| DeviceError::Mismatch {
+        port: port.to_owned(),
+        expected: "a buffer of the cpu device".to_owned(),
+        actual: "a buffer of another device".to_owned(),
+    })
+}
+
+/// A lock held for a dispatch.
+pub(super) enum Guard<'a> {
+    /// Shared.
+    Read(RwLockReadGuard<'a, Vec<u64>>),
+    /// Alone.
+    Write(RwLockWriteGuard<'a, Vec<u64>>),
+}
+
+/// A tensor that a dispatch is given.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    /// The port's name.
+    pub(super) port: &'a str,
+    /// Its memory.
+    pub(super) memory: &'a HostMemory,
+    /// Whether the dispatch writes it.
+    pub(super) written: bool,
+}
+
+/// Locks each distinct memory once, in the order of their addresses, so that dispatches never wait for one another in
+/// a circle. Returns the guards and, for each given tensor, which guard holds it.
+///
+/// # Errors
+/// `Mismatch` where one buffer is given twice and written.
+pub(super) fn lock<'a>(given: &[Given<'a>]) -> Result<(Vec<Guard<'a>>, Vec<usize>), DeviceError> {
+    let address = |index: &usize| std::ptr::from_ref(given[*index].memory).addr();
+    let mut order: Vec<usize> = (0..given.len()).collect();
+    order.sort_by_key(address);
+    let mut holder = vec![0; given.len()];
+    let mut distinct: Vec<usize> = Vec::with_capacity(given.len());
+    for index in order {
+        match distinct.last() {
+            Some(&last) if address(&last) == address(&index) => {
+                if given[last].written || given[index].written {
+                    return Err(DeviceError::Mismatch {
+                        port: given[index].port.to_owned(),
+                        expected: "a buffer of its own, for the program writes it".to_owned(),
+                        actual: format!("the buffer of {}", given[last].port),
+                    });
+                }
+            }
+            Some(_) | None => distinct.push(index),
+        }
+        holder[index] = distinct.len() - 1;
+    }
+    let guard = |&index: &usize| match given[index].written {
+        true => Guard::Write(given[index].memory.write()),
+        false => Guard::Read(given[index].memory.read()),
+    };
+    Ok((distinct.iter().map(guard).collect(), holder))
+}

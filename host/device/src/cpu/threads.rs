@@ -1,0 +1,66 @@
+//! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
+//! write disjoint memory: so any number of threads gives the same bits.
+
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
+
+use crate::error::DeviceError;
+
+/// Work below this many operations (an element's instruction, a multiply-add) is not worth waking a thread for.
+pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
+
+/// A pool, or the caller alone.
+#[derive(Debug)]
+pub(super) struct Threads {
+    pool: Option<rayon::ThreadPool>,
+    count: usize,
+}
+
+impl Threads {
+    /// `count` threads; none is the processor's number of cores.
+    ///
+    /// # Errors
+    /// `Unsupported` where the system starts no threads.
+    pub(super) fn new(count: Option<usize>) -> Result<Threads, DeviceError> {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let count = count.unwrap_or_else(cores).clamp(1, THREADS_MAX);
+        if count == 1 {
+            return Ok(Threads { pool: None, count });
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(count)
+            .thread_name(|index| format!("saggar-cpu-{index}"))
+            .build()
+            .map_err(|error| DeviceError::Unsupported {
+                device: "cpu".to_owned(),
+                kernel: "threads".to_owned(),
+                reason: error.to_string(),
+            })?;
+        Ok(Threads { pool: Some(pool), count })
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Runs `f` where [`Threads::each`] need not wake the pool first.
+    pub(super) fn enter<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        match &self.pool {
+            Some(pool) => pool.install(f),
+            None => f(),
+        }
+    }
+
+    /// Runs `f` on every task: at once where `operations` (of all tasks together) are worth it, else in order.
+    pub(super) fn each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
+        match &self.pool {
+            Some(pool) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
+                pool.install(|| tasks.into_par_iter().with_max_len(1).for_each(f));
+            }
+            Some(_) | None => tasks.into_iter().for_each(f),
+        }
+    }
+}
+
+/// More threads than this only add waiting.
+const THREADS_MAX: usize = 256;
