@@ -12,9 +12,11 @@ mod label;
 pub mod limits;
 mod plan;
 pub mod program;
+pub mod reference;
 mod schedule;
 mod simplify;
 pub mod target;
+mod text;
 mod values;
 pub mod wgsl;
 
@@ -57,10 +59,14 @@ pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, Compil
 }
 
 fn outputs(graph: &Graph) -> Vec<Port> {
-    let port = |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
+    let port =
+        |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
     graph.outputs.iter().map(port).collect()
 }
 
 fn check_types(graph: &Graph, target: &Target) -> Result<(), CompileError> {
     (0..graph.nodes.len()).try_for_each(|at| plan::class(graph, NodeId(at as u32), target).map(drop))
 }
+
+#[cfg(test)]
+mod equivalence_tests;

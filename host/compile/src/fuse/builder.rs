@@ -1,0 +1,119 @@
+//! Expressions under construction: equal instructions become one.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use saggar_tensor::DType;
+use saggar_tensor::op::Scalar;
+
+use crate::expr::{Expr, Instruction, Register};
+
+/// An expression and where each of its instructions stands.
+#[derive(Default)]
+pub(super) struct Builder {
+    expr: Expr,
+    known: HashMap<Identity, Register>,
+}
+
+impl Builder {
+    /// The register of this instruction, which is added unless there is an equal one.
+    pub(super) fn push(&mut self, instruction: Instruction, dtype: DType) -> Register {
+        let next = Register(self.expr.instructions.len() as u32);
+        let register = *self.known.entry(Identity(instruction.clone(), dtype)).or_insert(next);
+        if register == next {
+            self.expr.instructions.push((instruction, dtype));
+        }
+        register
+    }
+
+    pub(super) fn instruction(&self, register: Register) -> &Instruction {
+        &self.expr.instructions[register.0 as usize].0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.expr.instructions.len()
+    }
+
+    /// What the registers in `wanted` need, renumbered in `wanted` too; the last of them ends up last.
+    pub(super) fn finish(self, wanted: &mut [Register]) -> Expr {
+        let mut needed = vec![false; self.expr.instructions.len()];
+        wanted.iter().for_each(|register| needed[register.0 as usize] = true);
+        for at in (0..needed.len()).rev() {
+            if needed[at] {
+                mark(at, &self.expr, &mut needed);
+            }
+        }
+        let mut renumbered = vec![Register(0); needed.len()];
+        let mut expr = Expr::default();
+        for (at, (mut instruction, dtype)) in self.expr.instructions.into_iter().enumerate() {
+            if needed[at] {
+                operands(&mut instruction).into_iter().for_each(|operand| *operand = renumbered[operand.0 as usize]);
+                renumbered[at] = Register(expr.instructions.len() as u32);
+                expr.instructions.push((instruction, dtype));
+            }
+        }
+        wanted.iter_mut().for_each(|register| *register = renumbered[register.0 as usize]);
+        expr
+    }
+}
+
+fn mark(at: usize, expr: &Expr, needed: &mut [bool]) {
+    let mut instruction = expr.instructions[at].0.clone();
+    operands(&mut instruction).into_iter().for_each(|operand| needed[operand.0 as usize] = true);
+}
+
+fn operands(instruction: &mut Instruction) -> Vec<&mut Register> {
+    match instruction {
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated => Vec::new(),
+        Instruction::Unary(_, a) => vec![a],
+        Instruction::Binary(_, a, b) => vec![a, b],
+        Instruction::Select(condition, a, b) => vec![condition, a, b],
+    }
+}
+
+/// An instruction compared by the bits of its numbers: 0 and -0 differ, a NaN equals itself.
+struct Identity(Instruction, DType);
+
+fn bits(scalar: Scalar) -> (u8, u128) {
+    match scalar {
+        Scalar::Float(value) => (0, u128::from(value.to_bits())),
+        Scalar::Int(value) => (1, value as u128),
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        let same = match (&self.0, &other.0) {
+            (Instruction::Immediate(a), Instruction::Immediate(b)) => bits(*a) == bits(*b),
+            (
+                Instruction::Load { value, view, fill },
+                Instruction::Load { value: other_value, view: other_view, fill: other_fill },
+            ) => value == other_value && view == other_view && fill.map(bits) == other_fill.map(bits),
+            (a, b) => a == b,
+        };
+        same && self.1 == other.1
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(&self.0).hash(state);
+        self.1.hash(state);
+        match &self.0 {
+            Instruction::Load { value, view, fill } => (value, view, fill.map(bits)).hash(state),
+            Instruction::Immediate(scalar) => bits(*scalar).hash(state),
+            Instruction::Index(view) => view.hash(state),
+            Instruction::Random { key, stream, distribution, view } => (key, stream, distribution, view).hash(state),
+            Instruction::Accumulated => {}
+            Instruction::Unary(unary, a) => (unary, a).hash(state),
+            Instruction::Binary(binary, a, b) => (binary, a, b).hash(state),
+            Instruction::Select(condition, a, b) => (condition, a, b).hash(state),
+        }
+    }
+}

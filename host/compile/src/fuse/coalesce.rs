@@ -1,0 +1,81 @@
+//! Fewer dimensions to iterate over: neighbours that every view walks through as one become one.
+
+use crate::expr::{Bound, Expr, Instruction, View};
+
+/// Neighbouring dimensions that become one; in each group the outermost comes first.
+pub(super) type Groups = Vec<Vec<usize>>;
+
+/// The sizes that `groups` of `dims` have.
+pub(super) fn sizes(dims: &[usize], groups: &Groups) -> Vec<usize> {
+    groups.iter().map(|group| group.iter().map(|&dim| dims[dim]).product()).collect()
+}
+
+/// The coarsest groups of `dims[from..to]` that every view allows; dimensions of size 1 are left out.
+pub(super) fn coarsest(exprs: &[&Expr], dims: &[usize], from: usize, to: usize) -> Groups {
+    let mut groups: Groups = Vec::new();
+    for dim in (from..to).filter(|&dim| dims[dim] != 1) {
+        let joins = groups.last().is_some_and(|group| {
+            let outer = *group.last().expect("a group is made with one dimension");
+            exprs.iter().all(|expr| views(expr).all(|view| continues(view, outer, dim, dims)))
+        });
+        match groups.last_mut() {
+            Some(group) if joins => group.push(dim),
+            Some(_) | None => groups.push(vec![dim]),
+        }
+    }
+    groups
+}
+
+/// Whether `view` walks through `outer` and the next larger-than-1 dimension `inner` as through one.
+fn continues(view: &View, outer: usize, inner: usize, dims: &[usize]) -> bool {
+    view.strides[outer] == view.strides[inner] * dims[inner] as i64
+        && !view.bounds.iter().any(|bound| bound.dim == inner)
+}
+
+/// Rewrites every view for iteration over `groups`.
+///
+/// False, with `expr` half rewritten, where some view does not allow it.
+pub(super) fn regroup(expr: &mut Expr, dims: &[usize], groups: &Groups) -> bool {
+    expr.instructions.iter_mut().all(|(instruction, _)| match instruction {
+        Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => {
+            regroup_view(view, dims, groups)
+        }
+        Instruction::Immediate(_)
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => true,
+    })
+}
+
+fn regroup_view(view: &mut View, dims: &[usize], groups: &Groups) -> bool {
+    let mut strides = Vec::with_capacity(groups.len());
+    let mut bounds = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let large: Vec<usize> = group.iter().copied().filter(|&dim| dims[dim] != 1).collect();
+        if !large.windows(2).all(|pair| continues(view, pair[0], pair[1], dims)) {
+            return false;
+        }
+        strides.push(large.last().map_or(0, |&dim| view.strides[dim]));
+        let inner: i64 = large.iter().skip(1).map(|&dim| dims[dim] as i64).product();
+        bounds.extend(view.bounds.iter().filter(|bound| large.first() == Some(&bound.dim)).map(|bound| Bound {
+            dim: at,
+            low: bound.low * inner,
+            high: bound.high * inner,
+        }));
+    }
+    view.strides = strides;
+    view.bounds = bounds;
+    true
+}
+
+fn views(expr: &Expr) -> impl Iterator<Item = &View> {
+    expr.instructions.iter().filter_map(|(instruction, _)| match instruction {
+        Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => Some(view),
+        Instruction::Immediate(_)
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => None,
+    })
+}

@@ -1,0 +1,103 @@
+//! Kernels while they are being merged: what each computes, reads and stores.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use saggar_tensor::{Graph, NodeId};
+
+use super::body::{Plan, body};
+use super::emit::Failure;
+use super::kind::{Kind, base, kind};
+use crate::expr::Expr;
+use crate::limits::EXPR_INSTRUCTIONS_MAX;
+use crate::program::Body;
+
+/// What stays the same while kernels are merged.
+pub(super) struct Context<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) stored: Vec<bool>,
+    /// The variable that a claimed node is assigned to.
+    pub(super) assigned: &'a BTreeMap<NodeId, u32>,
+    /// Outputs and assigned values.
+    pub(super) claimed: &'a BTreeSet<NodeId>,
+    /// Variables that cannot be written in place.
+    pub(super) pinned: &'a BTreeSet<u32>,
+    pub(super) values_max: usize,
+}
+
+/// One kernel.
+pub(super) struct Group {
+    pub(super) anchor: Option<NodeId>,
+    /// What it computes at its own position without reading it.
+    pub(super) local: BTreeSet<NodeId>,
+    /// What it stores of that.
+    pub(super) roots: BTreeSet<NodeId>,
+    /// What it reads.
+    pub(super) loads: BTreeSet<NodeId>,
+    pub(super) body: Body,
+}
+
+impl Group {
+    /// Whether element-wise work may join.
+    pub(super) fn is_open(&self, graph: &Graph) -> bool {
+        self.anchor.is_none_or(|anchor| kind(&graph.node(anchor).op) == Kind::Anchor)
+    }
+
+    /// Elements of each result.
+    pub(super) fn elements(&self, graph: &Graph) -> usize {
+        let first = self.anchor.or(self.roots.first().copied());
+        first.map_or(0, |node| graph.descriptor(node).shape.elements())
+    }
+}
+
+/// Builds the kernel that stores `roots`.
+///
+/// # Errors
+/// `Refused` where limits are exceeded or a result would be read before it is written.
+pub(super) fn group(
+    context: &Context<'_>,
+    anchor: Option<NodeId>,
+    local: BTreeSet<NodeId>,
+    roots: BTreeSet<NodeId>,
+) -> Result<Group, Failure> {
+    let plan = Plan { graph: context.graph, stored: &context.stored, anchor, local: &local, roots: &roots };
+    let body = body(plan)?;
+    let loads: BTreeSet<NodeId> = body.reads().iter().map(|value| base(context.graph, NodeId(value.0))).collect();
+    if !loads.is_disjoint(&local) || instructions(&body) > EXPR_INSTRUCTIONS_MAX {
+        return Err(Failure::Refused);
+    }
+    Ok(Group { anchor, local, roots, loads, body })
+}
+
+/// Distinct values that the kernel touches; a variable it updates in place is one.
+pub(super) fn touched(context: &Context<'_>, group: &Group) -> usize {
+    let in_place = group.roots.iter().filter(|root| {
+        context.assigned.get(root).is_some_and(|variable| {
+            !context.pinned.contains(variable)
+                && group.anchor.is_none()
+                && loads_variable(context.graph, group, *variable)
+        })
+    });
+    group.body.values() - in_place.count()
+}
+
+/// Whether the kernel reads the variable.
+pub(super) fn loads_variable(graph: &Graph, group: &Group, variable: u32) -> bool {
+    group.loads.iter().any(|load| super::kind::variable(graph, *load) == Some(variable))
+}
+
+fn instructions(body: &Body) -> usize {
+    let longest = |exprs: &[&Expr]| exprs.iter().map(|expr| expr.instructions.len()).max().unwrap_or(0);
+    match body {
+        Body::Map { expr, .. } => longest(&[expr]),
+        Body::Fold { prologue, epilogue, .. } => longest(&[prologue, &epilogue.expr]),
+        Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => longest(&[&epilogue.expr]),
+        Body::ArgFold { .. }
+        | Body::Conv2dInputGrad { .. }
+        | Body::Conv2dFilterGrad { .. }
+        | Body::Pool2d { .. }
+        | Body::MaxPool2dGrad { .. }
+        | Body::SumPool2dGrad { .. }
+        | Body::Gather { .. }
+        | Body::ScatterAdd { .. } => 0,
+    }
+}

@@ -1,0 +1,25 @@
+//! Named maxima of programs.
+
+/// Instructions one expression may have: a device keeps a block of elements for each.
+pub const EXPR_INSTRUCTIONS_MAX: usize = 160;
+/// Nodes that may be fused below one materialised node before more of them are materialised; also bounds recursion.
+pub const FUSED_NODES_MAX: usize = 96;
+/// The least `Target::kernel_values_max`: four operands of a concatenation and the result.
+pub const KERNEL_VALUES_MIN: usize = 5;
+/// Operands of a concatenation that one kernel joins; longer ones become trees.
+pub const CONCAT_OPERANDS_MAX: usize = 4;
+/// Work, in additions per element, that may be repeated instead of stored.
+pub const RECOMPUTE_COST_MAX: u32 = 8;
+/// Work, in additions per element, that a broadcast may repeat instead of reading it.
+pub const BROADCAST_COST_MAX: u32 = 3;
+/// Times one iteration space may be split in search of affine views.
+pub const SPLITS_MAX: usize = 16;
+/// Kernels visited while looking for a cycle before a merge is given up.
+pub const MERGE_VISITS_MAX: usize = 4096;
+/// Readers of one value that are considered as partners of one kernel.
+pub const MERGE_PARTNERS_MAX: usize = 16;
+/// Labels named in one kernel's label.
+pub const LABELS_MAX: usize = 3;
+
+const _: () = assert!(FUSED_NODES_MAX < EXPR_INSTRUCTIONS_MAX);
+const _: () = assert!(CONCAT_OPERANDS_MAX < KERNEL_VALUES_MIN);

@@ -1,0 +1,236 @@
+//! Where each value lies: the caller's tensors, variables, and slabs of scratch memory shared over time.
+
+use std::collections::BTreeMap;
+
+use saggar_tensor::op::{Op, Source};
+use saggar_tensor::{Descriptor, Graph, NodeId};
+
+use crate::error::CompileError;
+use crate::fuse::base;
+use crate::label::{label, op_name};
+use crate::program::{Body, Kernel, Place, Program, Slab, Value, ValueId};
+use crate::schedule::Schedule;
+use crate::target::{Class, Target};
+
+/// A scratch value and when it is needed.
+struct Lifetime {
+    node: NodeId,
+    class: Class,
+    bytes: usize,
+    /// The kernel that writes it and the last one that reads it.
+    from: usize,
+    to: usize,
+}
+
+/// A lifetime with its place.
+struct Placed {
+    offset: usize,
+    bytes: usize,
+    from: usize,
+    to: usize,
+}
+
+/// The program of scheduled kernels.
+///
+/// # Errors
+/// `Unsupported` and `ValueTooLarge`, naming the node.
+pub(crate) fn plan(graph: &Graph, schedule: Schedule, target: &Target) -> Result<Program, CompileError> {
+    let mut places = schedule.homes.clone();
+    let slabs = scratch(&lifetimes(graph, &schedule, target)?, target, &mut places);
+    let mut constants = Vec::new();
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let place = match &node.op {
+            Op::Source(Source::Input(input)) => Place::Input(*input),
+            Op::Source(Source::Variable(variable)) => Place::Variable(*variable),
+            Op::Source(Source::Constant(constant)) => {
+                constants.push((node.descriptor.clone(), graph.constants[*constant as usize].clone()));
+                Place::Constant(constants.len() as u32 - 1)
+            }
+            Op::Source(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Reduce(_)
+            | Op::Movement(_)
+            | Op::Contract(_)
+            | Op::Convolution(_)
+            | Op::Index(_) => continue,
+        };
+        places.insert(NodeId(at as u32), place);
+    }
+    let mut written: Vec<u32> = Vec::new();
+    let mut table = Table { graph, target, places, values: Vec::new(), known: BTreeMap::new(), error: None };
+    let mut kernels = Vec::with_capacity(schedule.drafts.len());
+    for draft in schedule.drafts {
+        let label = label(graph, &draft);
+        let mut body = draft.body;
+        table.resolve(&mut body);
+        written.extend(body.writes().iter().filter_map(|value| match table.values[value.index()].place {
+            Place::Variable(variable) => Some(variable),
+            Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Slab { .. } => None,
+        }));
+        kernels.push(Kernel { label, body });
+    }
+    if let Some(error) = table.error {
+        return Err(error);
+    }
+    written.sort_unstable();
+    written.dedup();
+    Ok(Program {
+        values: table.values,
+        slabs,
+        kernels,
+        inputs: graph.inputs.clone(),
+        variables: graph.variables.clone(),
+        written_variables: written,
+        constants,
+        outputs: Vec::new(),
+    })
+}
+
+/// Bytes of a value in the device's memory, padded.
+fn bytes(graph: &Graph, node: NodeId, target: &Target) -> Result<usize, CompileError> {
+    let descriptor = graph.descriptor(node);
+    let bytes = descriptor.shape.elements() * target.element_bytes(descriptor.dtype);
+    let bytes = bytes.next_multiple_of(target.alignment_bytes);
+    if bytes > target.slab_bytes_max {
+        let (op, label) = op_name(graph, node);
+        return Err(CompileError::ValueTooLarge { op, label, value_bytes: bytes, limit_bytes: target.slab_bytes_max });
+    }
+    Ok(bytes)
+}
+
+/// The class of a node's elements.
+pub(crate) fn class(graph: &Graph, node: NodeId, target: &Target) -> Result<Class, CompileError> {
+    let dtype = graph.descriptor(node).dtype;
+    target.class(dtype).ok_or_else(|| {
+        let (op, label) = op_name(graph, node);
+        CompileError::Unsupported { op, label, dtype }
+    })
+}
+
+fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<Lifetime>, CompileError> {
+    let mut lifetimes: BTreeMap<NodeId, Lifetime> = BTreeMap::new();
+    for (at, draft) in schedule.drafts.iter().enumerate() {
+        for &node in &draft.roots {
+            let (class, bytes) = (class(graph, node, target)?, bytes(graph, node, target)?);
+            if !schedule.homes.contains_key(&node) {
+                lifetimes.insert(node, Lifetime { node, class, bytes, from: at, to: at });
+            }
+        }
+        for load in &draft.loads {
+            if let Some(lifetime) = lifetimes.get_mut(load) {
+                lifetime.to = at;
+            }
+        }
+    }
+    Ok(lifetimes.into_values().collect())
+}
+
+/// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed.
+fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId, Place>) -> Vec<Slab> {
+    let mut slabs: Vec<(Slab, Vec<Placed>)> = Vec::new();
+    let mut order: Vec<&Lifetime> = lifetimes.iter().collect();
+    order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.node));
+    for lifetime in order {
+        let fits = |(slab, placed): &(Slab, Vec<Placed>)| {
+            let offset = (slab.class == lifetime.class).then(|| gap(placed, lifetime))?;
+            (offset + lifetime.bytes <= target.slab_bytes_max).then_some(offset)
+        };
+        let found = slabs.iter().enumerate().find_map(|(at, slab)| Some((at, fits(slab)?)));
+        let (at, offset) = found.unwrap_or_else(|| {
+            slabs.push((Slab { class: lifetime.class, bytes: 0 }, Vec::new()));
+            (slabs.len() - 1, 0)
+        });
+        let (slab, placed) = &mut slabs[at];
+        slab.bytes = slab.bytes.max(offset + lifetime.bytes);
+        let entry = Placed { offset, bytes: lifetime.bytes, from: lifetime.from, to: lifetime.to };
+        let position = placed.partition_point(|other| other.offset <= offset);
+        placed.insert(position, entry);
+        places.insert(lifetime.node, Place::Slab { slab: at as u32, offset_bytes: offset });
+    }
+    slabs.into_iter().map(|(slab, _)| slab).collect()
+}
+
+/// The offset of the tightest gap between values that live at the same time, or past them all.
+fn gap(placed: &[Placed], lifetime: &Lifetime) -> usize {
+    let mut best: Option<(usize, usize)> = None;
+    let mut end = 0;
+    for other in placed.iter().filter(|other| other.from <= lifetime.to && lifetime.from <= other.to) {
+        if other.offset >= end + lifetime.bytes {
+            let size = other.offset - end;
+            if best.is_none_or(|(smallest, _)| size < smallest) {
+                best = Some((size, end));
+            }
+        }
+        end = end.max(other.offset + other.bytes);
+    }
+    best.map_or(end, |(_, offset)| offset)
+}
+
+/// Values by place and shape.
+struct Table<'a> {
+    graph: &'a Graph,
+    target: &'a Target,
+    places: BTreeMap<NodeId, Place>,
+    values: Vec<Value>,
+    known: BTreeMap<(NodeId, Vec<usize>), ValueId>,
+    error: Option<CompileError>,
+}
+
+impl Table<'_> {
+    /// Replaces nodes by values.
+    fn resolve(&mut self, body: &mut Body) {
+        let shaped = is_shaped(body);
+        let mut nodes = BTreeMap::new();
+        for value in body.reads().into_iter().chain(body.writes()) {
+            nodes.insert(value, self.value(NodeId(value.0), shaped));
+        }
+        body.map_values(&mut |value| nodes[&value], &mut |value| nodes[&value]);
+    }
+
+    fn value(&mut self, node: NodeId, shaped: bool) -> ValueId {
+        let whole = base(self.graph, node);
+        let place = self.places[&whole];
+        let home = match place {
+            // The old and the new value of a variable are one.
+            Place::Variable(variable) => self.graph.variables[variable as usize].descriptor.clone(),
+            Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Slab { .. } => {
+                self.graph.descriptor(whole).clone()
+            }
+        };
+        let descriptor = if shaped { self.graph.descriptor(node).clone() } else { home };
+        let whole = match place {
+            Place::Variable(variable) => NodeId(u32::MAX - variable),
+            Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Slab { .. } => whole,
+        };
+        let key = (whole, descriptor.shape.to_vec());
+        if let Some(&value) = self.known.get(&key) {
+            return value;
+        }
+        let checked = class(self.graph, node, self.target).and(bytes(self.graph, node, self.target));
+        self.error = self.error.take().or(checked.err());
+        self.values.push(Value { descriptor: Descriptor::new(descriptor.dtype, descriptor.shape), place });
+        let value = ValueId(self.values.len() as u32 - 1);
+        self.known.insert(key, value);
+        value
+    }
+}
+
+/// Whether the kernel takes sizes from the shapes of its values.
+fn is_shaped(body: &Body) -> bool {
+    match body {
+        Body::Conv2d { .. }
+        | Body::Conv2dInputGrad { .. }
+        | Body::Conv2dFilterGrad { .. }
+        | Body::Pool2d { .. }
+        | Body::MaxPool2dGrad { .. }
+        | Body::SumPool2dGrad { .. } => true,
+        Body::Map { .. }
+        | Body::Fold { .. }
+        | Body::ArgFold { .. }
+        | Body::MatMul { .. }
+        | Body::Gather { .. }
+        | Body::ScatterAdd { .. } => false,
+    }
+}

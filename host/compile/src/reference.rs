@@ -1,0 +1,137 @@
+//! A naive executor of programs, for tests of the compiler and of devices: whole tensors at a time, by the reference
+//! interpreter's operators, over byte buffers laid out as the memory plan says.
+//!
+//! It checks what devices rely on: scratch memory starts as garbage, and a kernel reads no memory that it writes but
+//! for a variable at its own position.
+//!
+//! # Panics
+//! All functions here panic where a program breaks a promise of [`crate::program`].
+
+mod body;
+
+use saggar_tensor::interp::Value;
+use saggar_tensor::{Descriptor, Port};
+
+use crate::program::{Body, Place, Program, ValueId};
+use crate::target::Class;
+
+/// What scratch memory and fresh outputs hold before a kernel writes them.
+const GARBAGE: u8 = 0xA5;
+
+/// Byte buffers of one run.
+struct Memory<'a> {
+    program: &'a Program,
+    inputs: Vec<Vec<u8>>,
+    variables: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+    slabs: Vec<Vec<u8>>,
+}
+
+/// Runs `program`; `variables` then hold what it wrote. The outputs come in the program's order.
+pub fn run(program: &Program, inputs: &[Value], variables: &mut [Value]) -> Vec<Value> {
+    let bytes = |values: &[Value]| values.iter().map(Value::to_bytes).collect();
+    let mut memory = Memory {
+        program,
+        inputs: bytes(inputs),
+        variables: bytes(variables),
+        outputs: program.outputs.iter().map(|port| vec![GARBAGE; port.descriptor.bytes()]).collect(),
+        slabs: program.slabs.iter().map(|slab| vec![GARBAGE; slab.bytes]).collect(),
+    };
+    for kernel in &program.kernels {
+        check_overlaps(program, &kernel.body);
+        for (value, result) in body::results(&memory, &kernel.body) {
+            memory.write(value, &result);
+        }
+    }
+    let value = |(port, bytes): (&Port, &Vec<u8>)| {
+        Value::from_bytes(port.descriptor.clone(), bytes).expect("buffers have their port's size")
+    };
+    let outputs = program.outputs.iter().zip(&memory.outputs).map(value).collect();
+    let written: Vec<Value> = program.variables.iter().zip(&memory.variables).map(value).collect();
+    for (at, (variable, value)) in variables.iter_mut().zip(written).enumerate() {
+        let declared = program.written_variables.binary_search(&(at as u32)).is_ok();
+        assert!(declared || *variable == value, "variable {at} is written and not declared as written");
+        *variable = value;
+    }
+    outputs
+}
+
+impl Memory<'_> {
+    /// The value's elements, as a tensor of its own shape.
+    fn read(&self, value: ValueId) -> Value {
+        let described = &self.program.values[value.index()];
+        let descriptor = described.descriptor.clone();
+        let bytes = match described.place {
+            Place::Input(input) => self.inputs[input as usize].clone(),
+            Place::Variable(variable) => self.variables[variable as usize].clone(),
+            Place::Output(output) => self.outputs[output as usize].clone(),
+            Place::Constant(constant) => self.program.constants[constant as usize].1.to_vec(),
+            Place::Slab { slab, offset_bytes } => {
+                let step = element_bytes(self.program.slabs[slab as usize].class, &descriptor);
+                let elements = self.slabs[slab as usize][offset_bytes..].chunks(step).take(descriptor.shape.elements());
+                elements.flat_map(|element| &element[..descriptor.dtype.bytes()]).copied().collect()
+            }
+        };
+        Value::from_bytes(descriptor, &bytes).expect("a value has its descriptor's size")
+    }
+
+    fn write(&mut self, value: ValueId, result: &Value) {
+        let described = &self.program.values[value.index()];
+        let size = described.descriptor.dtype.bytes();
+        assert_eq!(described.descriptor.dtype, result.descriptor().dtype, "a store keeps the data type");
+        let bytes = result.to_bytes();
+        assert_eq!(described.descriptor.bytes(), bytes.len(), "a store writes the whole value");
+        match described.place {
+            Place::Variable(variable) => self.variables[variable as usize].copy_from_slice(&bytes),
+            Place::Output(output) => self.outputs[output as usize].copy_from_slice(&bytes),
+            Place::Slab { slab, offset_bytes } => {
+                let step = element_bytes(self.program.slabs[slab as usize].class, &described.descriptor);
+                let elements = self.slabs[slab as usize][offset_bytes..].chunks_mut(step);
+                for (element, bytes) in elements.zip(bytes.chunks(size)) {
+                    element[..size].copy_from_slice(bytes);
+                }
+            }
+            Place::Input(_) | Place::Constant(_) => panic!("{:?} is written", described.place),
+        }
+    }
+}
+
+/// Bytes of an element in scratch memory.
+fn element_bytes(class: Class, descriptor: &Descriptor) -> usize {
+    match class {
+        Class::Bytes => descriptor.dtype.bytes(),
+        Class::F32 | Class::I32 | Class::U32 => 4,
+    }
+}
+
+fn check_overlaps(program: &Program, body: &Body) {
+    let reads = body.reads();
+    let writes = body.writes();
+    for (at, &written) in writes.iter().enumerate() {
+        for &other in reads.iter().chain(&writes[at + 1..]) {
+            let updated = written == other && reads.contains(&other) && is_update(program, body, written);
+            assert!(updated || !overlap(program, written, other), "{written:?} lies on {other:?} in {body:?}");
+        }
+    }
+}
+
+fn is_update(program: &Program, body: &Body, value: ValueId) -> bool {
+    let variable = match program.values[value.index()].place {
+        Place::Variable(_) => true,
+        Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Slab { .. } => false,
+    };
+    variable && body::reads_in_place(body, value)
+}
+
+fn overlap(program: &Program, a: ValueId, b: ValueId) -> bool {
+    let [a, b] = [a, b].map(|value| &program.values[value.index()]);
+    match (a.place, b.place) {
+        (Place::Slab { slab, offset_bytes }, Place::Slab { slab: other, offset_bytes: other_offset }) => {
+            let class = program.slabs[slab as usize].class;
+            let [a_bytes, b_bytes] =
+                [a, b].map(|value| value.descriptor.shape.elements() * element_bytes(class, &value.descriptor));
+            slab == other && offset_bytes < other_offset + b_bytes && other_offset < offset_bytes + a_bytes
+        }
+        (place, other) => place == other,
+    }
+}

@@ -1,0 +1,47 @@
+//! Tensors without elements: what reads them becomes a constant.
+
+use saggar_tensor::op::{Movement, Op, Reduce, ReduceKind, Scalar, Source};
+use saggar_tensor::{DType, Descriptor, Graph, Node, Shape};
+
+/// The source that a node is whose result has elements although an operand has none.
+pub(super) fn without_operands(graph: &Graph, node: &Node) -> Option<Op> {
+    let reads_nothing = node.inputs.iter().any(|input| graph.descriptor(*input).shape.elements() == 0);
+    if !reads_nothing || node.descriptor.shape.elements() == 0 {
+        return None;
+    }
+    let value = match &node.op {
+        Op::Reduce(Reduce::Fold { kind, .. }) => Some(neutral(*kind, node.descriptor.dtype)),
+        Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => Some(number(node.descriptor.dtype, 0)),
+        Op::Movement(Movement::Pad { value, .. }) => Some(*value),
+        // A concatenation leaves out operands without elements; none of the others turns nothing into something.
+        Op::Movement(_) | Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Reduce(_) => None,
+    };
+    value.map(|value| Op::Source(Source::Fill(value)))
+}
+
+fn number(dtype: DType, value: i128) -> Scalar {
+    if dtype.is_float() { Scalar::Float(value as f64) } else { Scalar::Int(value) }
+}
+
+/// What a fold of nothing is.
+fn neutral(kind: ReduceKind, dtype: DType) -> Scalar {
+    let bits = 8 * dtype.bytes() as u32;
+    let (least, greatest) = match (dtype.is_float(), dtype.is_signed_integer()) {
+        (true, _) => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+        (false, true) => (Scalar::Int(-(1 << (bits - 1))), Scalar::Int((1 << (bits - 1)) - 1)),
+        (false, false) => (Scalar::Int(0), Scalar::Int((1 << bits) - 1)),
+    };
+    match kind {
+        ReduceKind::Sum => number(dtype, 0),
+        ReduceKind::Product => number(dtype, 1),
+        ReduceKind::Max => least,
+        ReduceKind::Min => greatest,
+    }
+}
+
+/// The descriptor with another size along one axis, of at most as many elements.
+pub(super) fn resized(descriptor: &Descriptor, axis: usize, size: usize) -> Descriptor {
+    let mut dims = descriptor.shape.to_vec();
+    dims[axis] = size;
+    Descriptor::new(descriptor.dtype, Shape::new(dims).expect("part of a tensor is within the limits of the whole"))
+}

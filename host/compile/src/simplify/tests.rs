@@ -1,0 +1,92 @@
+use saggar_tensor::op::{Movement, ReduceKind, Scalar};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Op, Shape, verify};
+
+use super::simplify;
+
+fn check(build: impl FnOnce(&mut GraphBuilder, NodeId) -> NodeId, expected: &[&str]) {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
+    let y = build(&mut builder, x);
+    builder.output("y", y).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap());
+    let found: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!(found, expected);
+}
+
+fn fill(builder: &mut GraphBuilder, value: f64) -> NodeId {
+    builder.fill(Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap()), Scalar::Float(value)).unwrap()
+}
+
+#[test]
+fn what_changes_nothing_disappears() {
+    check(
+        |b, x| {
+            let one = fill(b, 1.0);
+            let x = b.mul(x, one).unwrap();
+            let x = b.transpose(x, &[0, 1]).unwrap();
+            let x = b.reshape(x, &[6]).unwrap();
+            let x = b.reshape(x, &[2, 3]).unwrap();
+            b.cast(x, DType::F32).unwrap()
+        },
+        &["input"],
+    );
+}
+
+#[test]
+fn adding_positive_zero_stays_because_of_negative_zero() {
+    check(
+        |b, x| {
+            let zero = fill(b, 0.0);
+            b.add(x, zero).unwrap()
+        },
+        &["input", "fill", "add"],
+    );
+    check(
+        |b, x| {
+            let zero = fill(b, -0.0);
+            b.add(x, zero).unwrap()
+        },
+        &["input"],
+    );
+}
+
+#[test]
+fn equal_nodes_become_one_and_dead_ones_none() {
+    check(
+        |b, x| {
+            b.exp(x).unwrap();
+            let first = b.tanh(x).unwrap();
+            let second = b.tanh(x).unwrap();
+            b.add(first, second).unwrap()
+        },
+        &["input", "tanh", "add"],
+    );
+}
+
+#[test]
+fn a_fold_of_nothing_reads_nothing() {
+    check(
+        |b, x| {
+            let nothing = b.narrow(x, 1, 3, 0).unwrap();
+            b.reduce(ReduceKind::Max, nothing, &[1], true).unwrap()
+        },
+        &["fill"],
+    );
+}
+
+#[test]
+fn long_concatenations_become_trees_without_empty_operands() {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
+    let nothing = builder.narrow(x, 0, 0, 0).unwrap();
+    let y = builder.concat(&[x, x, x, nothing, x, x, x], 0).unwrap();
+    builder.output("y", y).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap());
+    for node in &graph.nodes {
+        if let Op::Movement(Movement::Concat { .. }) = node.op {
+            assert!(node.inputs.len() <= crate::limits::CONCAT_OPERANDS_MAX);
+        }
+    }
+    assert_eq!(graph.descriptor(graph.outputs[0].1).shape.dims(), [12, 3]);
+    assert_eq!(graph.nodes.iter().filter(|node| node.op.name() == "concat").count(), 3);
+}

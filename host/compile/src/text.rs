@@ -1,0 +1,146 @@
+//! Programs as text, for golden tests and for people: slabs, kernels, and where each value lies.
+
+use std::fmt;
+
+use saggar_tensor::op::{Op, Scalar};
+
+use crate::expr::{Expr, Instruction, Register, View};
+use crate::label::family;
+use crate::program::{Body, Place, Program, Store, ValueId};
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, slab) in self.slabs.iter().enumerate() {
+            writeln!(f, "slab {at} {:?} {} bytes", slab.class, slab.bytes)?;
+        }
+        for kernel in &self.kernels {
+            let values = |values: Vec<ValueId>| {
+                values.into_iter().map(|value| ValueText(self, value).to_string()).collect::<Vec<_>>().join(", ")
+            };
+            writeln!(f, "{} {}", family(&kernel.body), geometry(&kernel.body))?;
+            if let Some((_, label)) = kernel.label.split_once(": ") {
+                writeln!(f, "  labels {label}")?;
+            }
+            let reads = kernel.body.reads();
+            if !reads.is_empty() {
+                writeln!(f, "  reads {}", values(reads))?;
+            }
+            writeln!(f, "  writes {}", values(kernel.body.writes()))?;
+            exprs(f, &kernel.body)?;
+        }
+        Ok(())
+    }
+}
+
+struct ValueText<'a>(&'a Program, ValueId);
+
+impl fmt::Display for ValueText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = &self.0.values[self.1.index()];
+        write!(f, "v{}=", self.1.0)?;
+        match value.place {
+            Place::Input(at) => write!(f, "input:{}", self.0.inputs[at as usize].name),
+            Place::Variable(at) => write!(f, "variable:{}", self.0.variables[at as usize].name),
+            Place::Constant(at) => write!(f, "constant:{at}"),
+            Place::Output(at) => match self.0.outputs.get(at as usize) {
+                Some(port) => write!(f, "output:{}", port.name),
+                None => write!(f, "output:{at}"),
+            },
+            Place::Slab { slab, offset_bytes } => write!(f, "slab:{slab}+{offset_bytes}"),
+        }?;
+        write!(f, " {}", value.descriptor)
+    }
+}
+
+/// Sizes and options.
+fn geometry(body: &Body) -> String {
+    match body {
+        Body::Map { dims, .. } => format!("{dims:?}"),
+        Body::Fold { kind, outer, inner, .. } => format!("{kind:?} {outer:?} over {inner:?}"),
+        Body::ArgFold { largest, dims, .. } => format!("{} {dims:?}", if *largest { "largest" } else { "smallest" }),
+        Body::MatMul { sizes, transpose_a, transpose_b, batch_stride_a, batch_stride_b, .. } => {
+            let [batch, m, n, k] = sizes;
+            let turned = |turned: &bool| if *turned { "'" } else { "" };
+            let (a, b) = (turned(transpose_a), turned(transpose_b));
+            format!("{batch}x [{m}, {k}]{a} [{k}, {n}]{b} batch strides {batch_stride_a}, {batch_stride_b}")
+        }
+        Body::Conv2d { conv, result, .. } => format!("{result:?} {conv:?}"),
+        Body::Conv2dInputGrad { conv, .. } | Body::Conv2dFilterGrad { conv, .. } => format!("{conv:?}"),
+        Body::Pool2d { kind, pool, .. } => format!("{kind:?} {pool:?}"),
+        Body::MaxPool2dGrad { pool, .. } | Body::SumPool2dGrad { pool, .. } => format!("{pool:?}"),
+        Body::Gather { dims, .. } | Body::ScatterAdd { dims, .. } => format!("{dims:?}"),
+    }
+}
+
+fn exprs(f: &mut fmt::Formatter<'_>, body: &Body) -> fmt::Result {
+    match body {
+        Body::Map { expr, stores, .. } => expression(f, expr, stores),
+        Body::Fold { prologue, epilogue, .. } => {
+            expression(f, prologue, &[])?;
+            writeln!(f, "  then")?;
+            expression(f, &epilogue.expr, &epilogue.stores)
+        }
+        Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => {
+            expression(f, &epilogue.expr, &epilogue.stores)
+        }
+        Body::ArgFold { .. }
+        | Body::Conv2dInputGrad { .. }
+        | Body::Conv2dFilterGrad { .. }
+        | Body::Pool2d { .. }
+        | Body::MaxPool2dGrad { .. }
+        | Body::SumPool2dGrad { .. }
+        | Body::Gather { .. }
+        | Body::ScatterAdd { .. } => Ok(()),
+    }
+}
+
+fn expression(f: &mut fmt::Formatter<'_>, expr: &Expr, stores: &[Store]) -> fmt::Result {
+    for (at, (instruction, dtype)) in expr.instructions.iter().enumerate() {
+        write!(f, "    %{at} = ")?;
+        let operands = |registers: &[&Register]| {
+            registers.iter().map(|register| format!("%{}", register.0)).collect::<Vec<_>>().join(" ")
+        };
+        match instruction {
+            Instruction::Load { value, view, fill } => {
+                write!(f, "load v{} {}", value.0, ViewText(view))?;
+                if let Some(fill) = fill {
+                    write!(f, " else {}", ScalarText(*fill))?;
+                }
+            }
+            Instruction::Immediate(scalar) => write!(f, "{}", ScalarText(*scalar))?,
+            Instruction::Index(view) => write!(f, "index {}", ViewText(view))?,
+            Instruction::Random { key, stream, distribution, view } => {
+                write!(f, "random {distribution:?} stream {stream} key v{} {}", key.0, ViewText(view))?;
+            }
+            Instruction::Accumulated => write!(f, "accumulated")?,
+            Instruction::Unary(op, a) => write!(f, "{} {}", Op::Unary(*op).name(), operands(&[a]))?,
+            Instruction::Binary(op, a, b) => write!(f, "{} {}", Op::Binary(*op).name(), operands(&[a, b]))?,
+            Instruction::Select(condition, a, b) => write!(f, "select {}", operands(&[condition, a, b]))?,
+        }
+        writeln!(f, " : {dtype}")?;
+    }
+    for store in stores {
+        writeln!(f, "    v{} <- %{}", store.value.0, store.register.0)?;
+    }
+    Ok(())
+}
+
+struct ViewText<'a>(&'a View);
+
+impl fmt::Display for ViewText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{:?}", self.0.offset, self.0.strides)?;
+        self.0.bounds.iter().try_for_each(|bound| write!(f, " {}<=d{}<{}", bound.low, bound.dim, bound.high))
+    }
+}
+
+struct ScalarText(Scalar);
+
+impl fmt::Display for ScalarText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Scalar::Float(value) => write!(f, "{value:?}"),
+            Scalar::Int(value) => write!(f, "{value}"),
+        }
+    }
+}

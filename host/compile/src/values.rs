@@ -1,0 +1,153 @@
+//! Which values a kernel's body reads and writes.
+
+use crate::expr::{Expr, Instruction};
+use crate::program::{Body, Epilogue, Store, ValueId};
+
+impl Expr {
+    /// Values loaded, in order of first use, each once.
+    pub fn loads(&self) -> Vec<ValueId> {
+        let mut found = Vec::new();
+        for (instruction, _) in &self.instructions {
+            if let Some(value) = loaded(instruction)
+                && !found.contains(&value)
+            {
+                found.push(value);
+            }
+        }
+        found
+    }
+
+    fn map_values(&mut self, change: &mut dyn FnMut(ValueId) -> ValueId) {
+        for (instruction, _) in &mut self.instructions {
+            match instruction {
+                Instruction::Load { value, .. } => *value = change(*value),
+                Instruction::Random { key, .. } => *key = change(*key),
+                Instruction::Immediate(_)
+                | Instruction::Index(_)
+                | Instruction::Accumulated
+                | Instruction::Unary(..)
+                | Instruction::Binary(..)
+                | Instruction::Select(..) => {}
+            }
+        }
+    }
+}
+
+fn loaded(instruction: &Instruction) -> Option<ValueId> {
+    match instruction {
+        Instruction::Load { value, .. } => Some(*value),
+        Instruction::Random { key, .. } => Some(*key),
+        Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => None,
+    }
+}
+
+/// Operands and single results that a body names outside its expressions.
+struct Named<'a> {
+    reads: Vec<&'a mut ValueId>,
+    write: Option<&'a mut ValueId>,
+    exprs: Vec<&'a mut Expr>,
+    stores: Option<&'a mut Vec<Store>>,
+}
+
+impl<'a> Named<'a> {
+    fn with_epilogue(reads: Vec<&'a mut ValueId>, epilogue: &'a mut Epilogue) -> Named<'a> {
+        Named { reads, write: None, exprs: vec![&mut epilogue.expr], stores: Some(&mut epilogue.stores) }
+    }
+
+    fn plain(reads: Vec<&'a mut ValueId>, write: &'a mut ValueId) -> Named<'a> {
+        Named { reads, write: Some(write), exprs: Vec::new(), stores: None }
+    }
+}
+
+impl Body {
+    /// Values read, each once, in order of first use.
+    pub fn reads(&self) -> Vec<ValueId> {
+        let mut copy = self.clone();
+        let named = copy.named();
+        let mut found: Vec<ValueId> = Vec::new();
+        let operands = named.reads.iter().map(|value| **value);
+        for value in operands.chain(named.exprs.iter().flat_map(|expr| expr.loads())) {
+            if !found.contains(&value) {
+                found.push(value);
+            }
+        }
+        found
+    }
+
+    /// Values written, each once, in order of their stores.
+    pub fn writes(&self) -> Vec<ValueId> {
+        match self {
+            Body::Map { stores, .. }
+            | Body::Fold { epilogue: Epilogue { stores, .. }, .. }
+            | Body::MatMul { epilogue: Epilogue { stores, .. }, .. }
+            | Body::Conv2d { epilogue: Epilogue { stores, .. }, .. } => {
+                stores.iter().map(|store| store.value).collect()
+            }
+            Body::ArgFold { output, .. }
+            | Body::Conv2dInputGrad { output, .. }
+            | Body::Conv2dFilterGrad { output, .. }
+            | Body::Pool2d { output, .. }
+            | Body::MaxPool2dGrad { output, .. }
+            | Body::SumPool2dGrad { output, .. }
+            | Body::Gather { output, .. }
+            | Body::ScatterAdd { output, .. } => vec![*output],
+        }
+    }
+
+    /// How many distinct values the kernel touches.
+    pub fn values(&self) -> usize {
+        let reads = self.reads();
+        reads.len() + self.writes().iter().filter(|value| !reads.contains(value)).count()
+    }
+
+    /// Replaces every value: operands through `read`, results through `write`.
+    pub(crate) fn map_values(
+        &mut self,
+        read: &mut dyn FnMut(ValueId) -> ValueId,
+        write: &mut dyn FnMut(ValueId) -> ValueId,
+    ) {
+        let named = self.named();
+        for value in named.reads {
+            *value = read(*value);
+        }
+        for expr in named.exprs {
+            expr.map_values(read);
+        }
+        if let Some(value) = named.write {
+            *value = write(*value);
+        }
+        for store in named.stores.into_iter().flatten() {
+            store.value = write(store.value);
+        }
+    }
+
+    fn named(&mut self) -> Named<'_> {
+        match self {
+            Body::Map { expr, stores, .. } => {
+                Named { reads: Vec::new(), write: None, exprs: vec![expr], stores: Some(stores) }
+            }
+            Body::Fold { prologue, epilogue, .. } => Named {
+                reads: Vec::new(),
+                write: None,
+                exprs: vec![prologue, &mut epilogue.expr],
+                stores: Some(&mut epilogue.stores),
+            },
+            Body::MatMul { a, b, epilogue, .. } => Named::with_epilogue(vec![a, b], epilogue),
+            Body::Conv2d { input, filter, epilogue, .. } => Named::with_epilogue(vec![input, filter], epilogue),
+            Body::Conv2dInputGrad { gradient, filter, output, .. } => Named::plain(vec![gradient, filter], output),
+            Body::Conv2dFilterGrad { input, gradient, output, .. }
+            | Body::MaxPool2dGrad { input, gradient, output, .. } => Named::plain(vec![input, gradient], output),
+            Body::ArgFold { input, output, .. } | Body::Pool2d { input, output, .. } => {
+                Named::plain(vec![input], output)
+            }
+            Body::SumPool2dGrad { gradient, output, .. } => Named::plain(vec![gradient], output),
+            Body::Gather { input, indices, output, .. } => Named::plain(vec![input, indices], output),
+            Body::ScatterAdd { indices, updates, output, .. } => Named::plain(vec![indices, updates], output),
+        }
+    }
+}
