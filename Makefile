@@ -1,0 +1,52 @@
+# saggar: `make demo` shows it working, `make test` checks it, `make build` builds it. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PLUGINS := lenet
+KEEP ?= 0
+export KEEP
+
+.PHONY: help setup build plugins guests demo test lint bench clean
+
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: ## install or find what building needs
+	@.ci/setup build
+
+build: setup ## build target/release/saggar and the reference plugins
+	cargo build --release --locked -p saggar
+	@$(MAKE) --no-print-directory plugins
+
+plugins: ## build the reference plugins with the saggar that is there
+	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin; done
+
+demo: build ## serve, train on real digits, swap the model in, predict; ends by itself (KEEP=1 leaves it running)
+	@examples/digits/demo.sh
+
+test: ## run every test, with formatting and lints
+	@.ci/setup test
+	@$(MAKE) --no-print-directory lint
+	cargo build --locked -p saggar
+	@$(MAKE) --no-print-directory guests
+	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast; \
+	 else cargo test --locked --workspace --no-fail-fast; fi
+
+guests: # the components that tests run, built by the debug binary
+	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin; done
+	@target/debug/saggar build tests/guests
+
+lint:
+	cargo fmt --all --check
+	cargo fmt --all --check --manifest-path plugins/Cargo.toml
+	cargo fmt --all --check --manifest-path tests/guests/Cargo.toml
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+bench: build ## measure serving, training and swapping on this machine
+	@.ci/setup bench
+	@tests/bench.sh
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf plugins/target tests/guests/target
