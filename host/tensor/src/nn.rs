@@ -1,0 +1,73 @@
+//! Composites: functions that build primitives, so that they need no kernels and no gradient rules of their own.
+//!
+//! Names and meanings are WebNN's where WebNN has them. Operands broadcast as the builder's methods do. Attributes are
+//! f64 and rounded to the operand's data type where they are used.
+
+mod activation;
+mod conv;
+mod linear;
+mod loss;
+mod movement;
+mod norm;
+mod optimizer;
+mod pool;
+mod random;
+mod reduce;
+
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::Scalar;
+
+pub use activation::{
+    clamp, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, log_sigmoid, log_softmax, relu, sigmoid, silu, softmax,
+    softplus, softsign, tan,
+};
+pub use conv::{Conv2dOptions, FilterLayout, InputLayout, conv2d};
+pub use linear::{GemmOptions, gemm, linear};
+pub use loss::{accuracy, binary_cross_entropy, cross_entropy, mean_squared_error, one_hot};
+pub use movement::{pad_edge, pad_reflection, split};
+pub use norm::{batch_normalization, layer_normalization};
+pub use optimizer::{Adam, AdamUpdate, Sgd, SgdUpdate, WeightDecay, adam, clip_by_global_norm, sgd};
+pub use pool::{Pool2dOptions, Rounding, average_pool2d, max_pool2d};
+pub use random::{dropout, normal, uniform};
+pub use reduce::{reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_mean, reduce_sum_square};
+
+/// `value` everywhere, in `node`'s data type and shape.
+fn like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Result<NodeId, GraphError> {
+    let descriptor = g.descriptor_of(node)?.clone();
+    g.fill(descriptor, Scalar::Float(value))
+}
+
+/// `x * value`.
+fn scale(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
+    let factor = like(g, x, value)?;
+    g.mul(x, factor)
+}
+
+/// `x + value`.
+fn shift(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
+    let term = like(g, x, value)?;
+    g.add(x, term)
+}
+
+/// `DType` unless the node is a float.
+fn check_float(g: &GraphBuilder, op: &'static str, operand: &'static str, node: NodeId) -> Result<(), GraphError> {
+    let got = g.descriptor_of(node)?.dtype;
+    if got.is_float() { Ok(()) } else { Err(GraphError::DType { op, operand, expected: "float32 or float16", got }) }
+}
+
+/// `Rank` unless the node has `rank` dimensions.
+fn check_rank(
+    g: &GraphBuilder,
+    op: &'static str,
+    operand: &'static str,
+    node: NodeId,
+    rank: usize,
+) -> Result<(), GraphError> {
+    let got = g.descriptor_of(node)?;
+    if got.shape.rank() == rank {
+        return Ok(());
+    }
+    Err(GraphError::Rank { op, operand, least: rank, most: rank, got: got.clone() })
+}

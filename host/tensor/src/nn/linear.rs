@@ -1,0 +1,68 @@
+//! Matrix products with scaling and bias.
+
+use super::{check_rank, scale};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Contract, Op};
+
+/// WebNN's `MLGemmOptions`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GemmOptions {
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Factor of the addend.
+    pub beta: f64,
+    /// The first operand is `[k, m]`.
+    pub transpose_a: bool,
+    /// The second operand is `[n, k]`.
+    pub transpose_b: bool,
+}
+
+impl Default for GemmOptions {
+    fn default() -> GemmOptions {
+        GemmOptions { alpha: 1.0, beta: 1.0, transpose_a: false, transpose_b: false }
+    }
+}
+
+/// `alpha * a b + beta * c` of matrices. Float.
+///
+/// Shape: `a [m, k]`, `b [k, n]`, `c` broadcast to `[m, n]` -> `[m, n]`. Source: WebNN `gemm`.
+///
+/// # Errors
+/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `BroadcastTo`; `UnknownNode`; `TooManyNodes`.
+pub fn gemm(
+    g: &mut GraphBuilder,
+    a: NodeId,
+    b: NodeId,
+    c: Option<NodeId>,
+    options: GemmOptions,
+) -> Result<NodeId, GraphError> {
+    let GemmOptions { alpha, beta, transpose_a, transpose_b } = options;
+    check_rank(g, "gemm", "a", a, 2)?;
+    check_rank(g, "gemm", "b", b, 2)?;
+    let mut product = g.add_node(Op::Contract(Contract::MatMul { transpose_a, transpose_b }), &[a, b])?;
+    if alpha != 1.0 {
+        product = scale(g, product, alpha)?;
+    }
+    let Some(mut c) = c else { return Ok(product) };
+    if beta != 1.0 {
+        c = scale(g, c, beta)?;
+    }
+    let c = g.broadcast_to(c, g.descriptor(product).shape.clone())?;
+    g.add(product, c)
+}
+
+/// A fully connected layer: `x w + bias`. Float.
+///
+/// Shape: `x [b.., in]`, `w [in, out]`, `bias [out]` -> `[b.., out]`.
+///
+/// # Errors
+/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn linear(g: &mut GraphBuilder, x: NodeId, w: NodeId, bias: Option<NodeId>) -> Result<NodeId, GraphError> {
+    check_rank(g, "linear", "weight", w, 2)?;
+    let y = g.matmul(x, w)?;
+    let Some(bias) = bias else { return Ok(y) };
+    let bias = g.broadcast_to(bias, g.descriptor(y).shape.clone())?;
+    g.add(y, bias)
+}

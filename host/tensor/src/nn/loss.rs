@@ -1,0 +1,124 @@
+//! Losses, and how often a classifier is right.
+
+use super::activation::{log_softmax, softplus};
+use super::reduce::reduce_mean;
+use super::{check_float, check_rank, like, scale};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::{DType, Descriptor, Shape};
+
+type Built = Result<NodeId, GraphError>;
+
+/// Mean over the batch of the negative log-probability of each label.
+///
+/// Shape: `logits [b, c]` float, `labels [b]` of an integer type -> scalar of the logits' data type. A label outside
+/// `0 .. c` costs nothing and teaches nothing. An empty batch gives NaN.
+///
+/// # Errors
+/// `Rank`; `DType`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Built {
+    let op = "cross-entropy";
+    check_labels(g, op, logits, labels)?;
+    let [batch, classes] = [g.descriptor(logits).shape[0], g.descriptor(logits).shape[1]];
+    let log = log_softmax(g, logits, 1)?;
+    let labelled = is_label(g, labels, classes)?;
+    // A selection, not a product: the log-probability of another class may be -inf.
+    let zero = like(g, log, 0.0)?;
+    let chosen = g.select(labelled, log, zero)?;
+    let sum = g.reduce_sum(chosen, &[0, 1], false)?;
+    let count = like(g, sum, -(batch as f64))?;
+    g.div(sum, count)
+}
+
+/// Mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements, of logits `x` and targets `t` in
+/// `[0, 1]`. Float; a scalar.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> Built {
+    // ln(1 + e^x) - t x
+    let cost = softplus(g, logits)?;
+    let gain = g.mul(targets, logits)?;
+    let cost = g.sub(cost, gain)?;
+    mean_of_all(g, cost)
+}
+
+/// Mean of `(prediction - target)^2` over all elements. Float; a scalar.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> Built {
+    let difference = g.sub(prediction, target)?;
+    let square = g.mul(difference, difference)?;
+    mean_of_all(g, square)
+}
+
+/// 1 at the index along a new last axis of size `depth`, 0 elsewhere; an index outside `0 .. depth` gives zeros.
+///
+/// Shape: `indices [i..]` of an integer type -> `[i.., depth]` of `dtype`.
+///
+/// # Errors
+/// `DType`; `RankTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> Built {
+    check_integer(g, "one-hot", "indices", indices)?;
+    let truth = is_label(g, indices, depth)?;
+    g.cast(truth, dtype)
+}
+
+/// The share of the batch whose largest logit is at its label.
+///
+/// Shape: `logits [b, c]`, `labels [b]` of an integer type -> scalar `float32`. An empty batch gives NaN.
+///
+/// # Errors
+/// `Rank`; `DType`; `Dimension`; `AxisEmpty` without classes; `UnknownNode`; `TooManyNodes`.
+pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Built {
+    check_labels(g, "accuracy", logits, labels)?;
+    let guess = g.arg_max(logits, 1, false)?;
+    let labels = g.cast(labels, DType::I32)?;
+    let right = g.equal(guess, labels)?;
+    let right = g.cast(right, DType::F32)?;
+    reduce_mean(g, right, &[0], false)
+}
+
+fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> Built {
+    let Descriptor { dtype: _, shape } = g.descriptor(x).clone();
+    let axes: Vec<usize> = (0..shape.rank()).collect();
+    let sum = g.reduce_sum(x, &axes, false)?;
+    if shape.elements() == 0 {
+        return like(g, sum, f64::NAN);
+    }
+    scale(g, sum, 1.0 / shape.elements() as f64)
+}
+
+/// Truth along a new last axis of size `depth`: whether the coordinate is the index.
+fn is_label(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
+    let indices = g.cast(indices, DType::I32)?;
+    let shape = g.descriptor(indices).shape.clone();
+    let column = g.reshape(indices, &[&shape[..], &[1]].concat())?;
+    let all = Shape::new([&shape[..], &[depth]].concat())?;
+    let axis = shape.rank();
+    let column = g.broadcast_to(column, all.clone())?;
+    let classes = g.iota(Descriptor::new(DType::I32, all), axis)?;
+    g.equal(classes, column)
+}
+
+fn check_labels(g: &GraphBuilder, op: &'static str, logits: NodeId, labels: NodeId) -> Result<(), GraphError> {
+    check_rank(g, op, "logits", logits, 2)?;
+    check_float(g, op, "logits", logits)?;
+    check_rank(g, op, "labels", labels, 1)?;
+    check_integer(g, op, "labels", labels)?;
+    let (expected, got) = (g.descriptor(logits).shape[0], g.descriptor(labels));
+    if got.shape[0] != expected {
+        return Err(GraphError::Dimension { op, operand: "labels", axis: 0, expected, got: got.clone() });
+    }
+    Ok(())
+}
+
+fn check_integer(g: &GraphBuilder, op: &'static str, operand: &'static str, node: NodeId) -> Result<(), GraphError> {
+    let got = g.descriptor_of(node)?.dtype;
+    if got.is_float() {
+        return Err(GraphError::DType { op, operand, expected: "an integer type", got });
+    }
+    Ok(())
+}

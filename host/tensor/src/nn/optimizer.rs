@@ -1,0 +1,210 @@
+//! Optimisers: from a parameter, its gradient and the optimiser's state to their next values, which the caller assigns.
+
+use super::{check_float, like, scale, shift};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::Scalar;
+
+/// Stochastic gradient descent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sgd {
+    /// Share of the last velocity that is kept; 0 is plain descent.
+    pub momentum: f64,
+    /// Whether the step looks ahead along the new velocity.
+    pub nesterov: bool,
+    /// Share of the parameter that is added to the gradient.
+    pub weight_decay: f64,
+}
+
+/// The next values after [`sgd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SgdUpdate {
+    /// The parameter.
+    pub parameter: NodeId,
+    /// Its velocity.
+    pub velocity: NodeId,
+}
+
+/// One step of descent: with `d = gradient + weight_decay * parameter` and `v = momentum * velocity + d`, the parameter
+/// loses `learning_rate * v` (Nesterov: `learning_rate * (d + momentum * v)`).
+///
+/// Shape: parameter, gradient and velocity (zeros at first) alike; `learning_rate` a scalar of any float type.
+/// Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013, in
+/// PyTorch's form.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn sgd(
+    g: &mut GraphBuilder,
+    options: &Sgd,
+    parameter: NodeId,
+    gradient: NodeId,
+    velocity: NodeId,
+    learning_rate: NodeId,
+) -> Result<SgdUpdate, GraphError> {
+    let mut direction = gradient;
+    if options.weight_decay != 0.0 {
+        let decay = scale(g, parameter, options.weight_decay)?;
+        direction = g.add(direction, decay)?;
+    }
+    let kept = scale(g, velocity, options.momentum)?;
+    let velocity = g.add(kept, direction)?;
+    let step = if options.nesterov {
+        let ahead = scale(g, velocity, options.momentum)?;
+        g.add(direction, ahead)?
+    } else {
+        velocity
+    };
+    let parameter = descend(g, parameter, step, learning_rate)?;
+    Ok(SgdUpdate { parameter, velocity })
+}
+
+/// How Adam shrinks parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WeightDecay {
+    /// Not at all.
+    None,
+    /// This share of the parameter is added to the gradient (Adam with L2).
+    Gradient(f64),
+    /// The parameter loses `learning_rate` times this share of itself (AdamW).
+    Decoupled(f64),
+}
+
+/// Adam and AdamW.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adam {
+    /// Decay of the mean of gradients.
+    pub beta_1: f64,
+    /// Decay of the mean of their squares.
+    pub beta_2: f64,
+    /// Added to the denominator.
+    pub epsilon: f64,
+    /// How parameters shrink.
+    pub weight_decay: WeightDecay,
+}
+
+impl Default for Adam {
+    fn default() -> Adam {
+        Adam { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-8, weight_decay: WeightDecay::None }
+    }
+}
+
+/// The next values after [`adam`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdamUpdate {
+    /// The parameter.
+    pub parameter: NodeId,
+    /// Mean of its gradients.
+    pub first: NodeId,
+    /// Mean of their squares.
+    pub second: NodeId,
+}
+
+/// One step of Adam: `first` and `second` are the running means of the gradient and of its square; corrected for their
+/// start at zero, the parameter loses `learning_rate * first / (sqrt(second) + epsilon)`.
+///
+/// Shape: parameter, gradient and state `[first, second]` (zeros at first) alike; `step` (1 at the first step) and
+/// `learning_rate` are scalars of any float type. Source: Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter,
+/// arXiv:1711.05101.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn adam(
+    g: &mut GraphBuilder,
+    options: &Adam,
+    parameter: NodeId,
+    gradient: NodeId,
+    [first, second]: [NodeId; 2],
+    step: NodeId,
+    learning_rate: NodeId,
+) -> Result<AdamUpdate, GraphError> {
+    let (mut parameter, mut gradient) = (parameter, gradient);
+    match options.weight_decay {
+        WeightDecay::None => {}
+        WeightDecay::Gradient(share) => {
+            let decay = scale(g, parameter, share)?;
+            gradient = g.add(gradient, decay)?;
+        }
+        WeightDecay::Decoupled(share) => {
+            let decay = scale(g, parameter, share)?;
+            parameter = descend(g, parameter, decay, learning_rate)?;
+        }
+    }
+    let first = mean(g, first, gradient, options.beta_1)?;
+    let square = g.mul(gradient, gradient)?;
+    let second = mean(g, second, square, options.beta_2)?;
+    let corrected_first = corrected(g, first, options.beta_1, step)?;
+    let corrected_second = corrected(g, second, options.beta_2, step)?;
+    let deviation = g.sqrt(corrected_second)?;
+    let deviation = shift(g, deviation, options.epsilon)?;
+    let direction = g.div(corrected_first, deviation)?;
+    let parameter = descend(g, parameter, direction, learning_rate)?;
+    Ok(AdamUpdate { parameter, first, second })
+}
+
+/// Gradients scaled down together so that the square root of the sum of all their squares is at most `norm_max`.
+/// Source: Pascanu et al., arXiv:1211.5063.
+///
+/// Shape and dtype: each unchanged; the norm is computed in `float32`.
+///
+/// # Errors
+/// `DType`; `UnknownNode`; `TooManyNodes`.
+pub fn clip_by_global_norm(
+    g: &mut GraphBuilder,
+    gradients: &[NodeId],
+    norm_max: f64,
+) -> Result<Vec<NodeId>, GraphError> {
+    let mut total = g.scalar(crate::DType::F32, Scalar::Float(0.0))?;
+    for &gradient in gradients {
+        check_float(g, "clip-by-global-norm", "gradient", gradient)?;
+        let wide = g.cast(gradient, crate::DType::F32)?;
+        let axes: Vec<usize> = (0..g.descriptor(wide).shape.rank()).collect();
+        let sum = super::reduce::reduce_sum_square(g, wide, &axes, false)?;
+        total = g.add(total, sum)?;
+    }
+    let norm = g.sqrt(total)?;
+    let limit = like(g, norm, norm_max)?;
+    // max(norm, limit) is never 0 for a positive limit.
+    let larger = g.max(norm, limit)?;
+    let factor = g.div(limit, larger)?;
+    gradients
+        .iter()
+        .map(|&gradient| {
+            let factor = g.cast(factor, g.descriptor(gradient).dtype)?;
+            g.mul(gradient, factor)
+        })
+        .collect()
+}
+
+/// `parameter - learning_rate * direction`.
+fn descend(
+    g: &mut GraphBuilder,
+    parameter: NodeId,
+    direction: NodeId,
+    learning_rate: NodeId,
+) -> Result<NodeId, GraphError> {
+    let dtype = g.descriptor_of(parameter)?.dtype;
+    let rate = g.cast(learning_rate, dtype)?;
+    let step = g.mul(rate, direction)?;
+    g.sub(parameter, step)
+}
+
+/// `beta * mean + (1 - beta) * value`.
+fn mean(g: &mut GraphBuilder, mean: NodeId, value: NodeId, beta: f64) -> Result<NodeId, GraphError> {
+    let kept = scale(g, mean, beta)?;
+    let added = scale(g, value, 1.0 - beta)?;
+    g.add(kept, added)
+}
+
+/// `mean / (1 - beta^step)`: as if the mean had not started at zero.
+fn corrected(g: &mut GraphBuilder, mean: NodeId, beta: f64, step: NodeId) -> Result<NodeId, GraphError> {
+    check_float(g, "adam", "step", step)?;
+    let base = like(g, step, beta)?;
+    let power = g.pow(base, step)?;
+    let one = like(g, step, 1.0)?;
+    let weight = g.sub(one, power)?;
+    let dtype = g.descriptor_of(mean)?.dtype;
+    let weight = g.cast(weight, dtype)?;
+    g.div(mean, weight)
+}

@@ -1,0 +1,70 @@
+//! Random numbers that follow from a key (`uint32[4]`: seed low, seed high, step low, step high) and a stream alone.
+
+use super::{like, scale, shift};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::{Distribution, Scalar};
+use crate::{Descriptor, Shape};
+
+/// Uniform numbers in `[low, high)`, `float32`.
+///
+/// # Errors
+/// `DType`, `Rank` or `Dimension` of the key; `TooManyNodes`.
+pub fn uniform(
+    g: &mut GraphBuilder,
+    shape: Shape,
+    key: NodeId,
+    stream: u32,
+    [low, high]: [f64; 2],
+) -> Result<NodeId, GraphError> {
+    let unit = g.random(shape, key, stream, Distribution::Uniform)?;
+    if [low, high] == [0.0, 1.0] {
+        return Ok(unit);
+    }
+    let scaled = scale(g, unit, high - low)?;
+    shift(g, scaled, low)
+}
+
+/// Normal numbers of mean 0 and deviation 1, `float32`. Takes two uniform numbers for each.
+/// Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+///
+/// # Errors
+/// `DType`, `Rank` or `Dimension` of the key; `TooManyElements` past half of a tensor's; `TooManyNodes`.
+pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
+    let count = shape.elements();
+    let pairs = g.random(Shape::new([2, count])?, key, stream, Distribution::Uniform)?;
+    let (first, second) = (g.narrow(pairs, 0, 0, 1)?, g.narrow(pairs, 0, 1, 1)?);
+    // 1 - u lies in (0, 1], where the logarithm is finite.
+    let one = like(g, first, 1.0)?;
+    let positive = g.sub(one, first)?;
+    let log = g.log(positive)?;
+    let square = scale(g, log, -2.0)?;
+    let radius = g.sqrt(square)?;
+    let angle = scale(g, second, std::f64::consts::TAU)?;
+    let cos = g.cos(angle)?;
+    let flat = g.mul(radius, cos)?;
+    g.reshape(flat, &shape)
+}
+
+/// `x` with each element zeroed with probability `rate` and the others divided by `1 - rate`. A rate of 0 or less (or
+/// NaN) gives `x`, 1 or more gives zeros. Float.
+///
+/// # Errors
+/// `DType`; `DType`, `Rank` or `Dimension` of the key; `UnknownNode`; `TooManyNodes`.
+pub fn dropout(g: &mut GraphBuilder, x: NodeId, rate: f64, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
+    super::check_float(g, "dropout", "input", x)?;
+    if rate >= 1.0 {
+        return like(g, x, 0.0);
+    }
+    if rate.is_nan() || rate <= 0.0 {
+        return Ok(x);
+    }
+    let Descriptor { dtype: _, shape } = g.descriptor(x).clone();
+    let unit = g.random(shape, key, stream, Distribution::Uniform)?;
+    let threshold = g.fill(g.descriptor(unit).clone(), Scalar::Float(rate))?;
+    let dropped = g.less(unit, threshold)?;
+    let kept = scale(g, x, 1.0 / (1.0 - rate))?;
+    let zero = like(g, x, 0.0)?;
+    g.select(dropped, zero, kept)
+}
