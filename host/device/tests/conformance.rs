@@ -1,0 +1,320 @@
+//! Every device computes what the reference interpreter defines: every primitive, random graphs with their gradients,
+//! a real network; outputs and assigned variables, over two dispatches.
+//!
+//! How near is near: an element may differ by a number of units (2^-23 for `float32`, 2^-10 for `float16`) of the
+//! largest magnitude in its tensor, or of 1 if that is larger. The number is what the graph's least precise operator is
+//! allowed ([`units`]); integers are equal. Repeats on one device are equal bit for bit, and so are all numbers of
+//! threads on the CPU.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
+
+#[path = "../benches/lenet.rs"]
+mod lenet;
+
+use std::sync::Arc;
+
+use saggar_compile::{CompileError, compile};
+use saggar_device::{Backend, Buffer, Meter, cpu, gpu};
+use saggar_tensor::arbitrary::{Case, cases, graph};
+use saggar_tensor::grad::gradients;
+use saggar_tensor::interp::{Elements, Value, evaluate};
+use saggar_tensor::op::{Binary, Op, Reduce, ReduceKind, Source, Unary};
+use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
+
+/// Random graphs tried on the CPU.
+const GRAPHS: u64 = 200;
+/// Random graphs tried on each adapter, where every graph has shaders to compile.
+const GRAPHS_ON_ADAPTERS: u64 = 40;
+/// Units for graphs of many operators, whose errors add up and are amplified.
+const GRAPH_UNITS: f64 = 2048.0;
+
+/// A device under test.
+struct Device {
+    backend: Arc<dyn Backend>,
+    /// How many times the units are allowed: WGSL leaves elementary functions and division some slack.
+    slack: f64,
+    /// Random graphs to try.
+    graphs: u64,
+    /// Seeds of primitives' cases to try.
+    seeds: u64,
+}
+
+/// All devices here: the CPU with one and with two threads, and every adapter.
+fn devices() -> Vec<Device> {
+    let cpu = |threads| Device { backend: cpu::open(Some(threads)).unwrap(), slack: 1.0, graphs: GRAPHS, seeds: 3 };
+    let mut devices = vec![cpu(1), cpu(2)];
+    let adapters = gpu::adapters();
+    if adapters.is_empty() {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
+        println!("SKIP: no GPU adapter; the CPU alone is tested");
+    }
+    for index in 0..adapters.len() {
+        let backend = gpu::open(index).unwrap();
+        devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
+    }
+    devices
+}
+
+/// Units that one operator may be off, of its result's largest magnitude.
+fn units(op: &Op) -> f64 {
+    match op {
+        Op::Source(
+            Source::Input(_)
+            | Source::Constant(_)
+            | Source::Fill(_)
+            | Source::Iota { .. }
+            | Source::Variable(_)
+            | Source::Random { .. },
+        )
+        | Op::Select
+        | Op::Movement(_)
+        | Op::Reduce(
+            Reduce::ArgMax { .. }
+            | Reduce::ArgMin { .. }
+            | Reduce::Fold { kind: ReduceKind::Max | ReduceKind::Min, .. },
+        ) => 0.0,
+        Op::Unary(op) => match op {
+            Unary::Neg
+            | Unary::Abs
+            | Unary::Sign
+            | Unary::Floor
+            | Unary::Ceil
+            | Unary::RoundEven
+            | Unary::LogicalNot
+            | Unary::StopGradient => 0.0,
+            Unary::Cast(_) | Unary::Sqrt | Unary::Reciprocal => 1.0,
+            Unary::Exp | Unary::Log | Unary::Sin | Unary::Cos | Unary::Tanh | Unary::Erf => 4.0,
+        },
+        Op::Binary(op) => match op {
+            Binary::Equal
+            | Binary::Less
+            | Binary::LessOrEqual
+            | Binary::LogicalAnd
+            | Binary::LogicalOr
+            | Binary::LogicalXor
+            | Binary::Max
+            | Binary::Min => 0.0,
+            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div => 1.0,
+            Binary::Pow => 4.0,
+        },
+        Op::Reduce(Reduce::Fold { kind: ReduceKind::Sum | ReduceKind::Product, .. })
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => 16.0,
+    }
+}
+
+fn tolerance(graph: &Graph) -> f64 {
+    graph.nodes.iter().map(|node| units(&node.op)).fold(0.0, f64::max)
+}
+
+fn check_near(what: &str, expected: &Value, found: &Value, units: f64) {
+    assert_eq!(expected.descriptor(), found.descriptor(), "{what}");
+    match (expected.elements(), found.elements()) {
+        (Elements::Int(a), Elements::Int(b)) => assert_eq!(a, b, "{what}"),
+        (Elements::Float(a), Elements::Float(b)) => {
+            let unit = if expected.descriptor().dtype == DType::F16 { 2f64.powi(-10) } else { 2f64.powi(-23) };
+            let scale = a.iter().filter(|x| x.is_finite()).fold(1.0f64, |scale, x| scale.max(x.abs()));
+            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                let near = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= units * unit * scale;
+                assert!(near, "{what}: element {at} is {b}, not {a}; {units} units of {scale} allowed");
+            }
+        }
+        (Elements::Int(_), Elements::Float(_)) | (Elements::Float(_), Elements::Int(_)) => panic!("{what}: types"),
+    }
+}
+
+fn buffers(backend: &dyn Backend, values: &[Value], meter: &Meter) -> Vec<Buffer> {
+    let buffer = |value: &Value| {
+        let buffer = backend.allocate(value.descriptor(), meter).unwrap();
+        backend.write(&buffer, &value.to_bytes()).unwrap();
+        buffer
+    };
+    values.iter().map(buffer).collect()
+}
+
+fn read(backend: &dyn Backend, buffers: &[Buffer]) -> Vec<Vec<u8>> {
+    buffers.iter().map(|buffer| backend.read(buffer).unwrap()).collect()
+}
+
+/// Outputs and variables after each of `steps` dispatches; none where the device lacks a data type.
+fn run(
+    backend: &dyn Backend,
+    graph: &VerifiedGraph,
+    inputs: &[Value],
+    variables: &[Value],
+    steps: usize,
+) -> Option<Vec<Vec<Vec<u8>>>> {
+    let program = match compile(graph, &backend.target()) {
+        Ok(program) => Arc::new(program),
+        Err(CompileError::Unsupported { dtype: DType::F16 | DType::I64 | DType::U64, .. })
+            if backend.target().words =>
+        {
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let meter = Meter::unlimited();
+    let executable = backend.load(program, &meter).unwrap();
+    let inputs = buffers(backend, inputs, &meter);
+    let variables = buffers(backend, variables, &meter);
+    let mut results = Vec::new();
+    for _ in 0..steps {
+        let outputs = executable.dispatch(&inputs, &variables).unwrap();
+        let mut result = read(backend, &outputs);
+        result.extend(read(backend, &variables));
+        results.push(result);
+    }
+    drop((executable, inputs, variables));
+    backend.synchronize().unwrap();
+    assert_eq!(meter.bytes(), 0, "everything charged is given back");
+    Some(results)
+}
+
+fn check(device: &Device, name: &str, graph: &VerifiedGraph, inputs: &[Value], variables: &[Value], units: f64) {
+    let name = format!("{} on {}", name, device.backend.info().name);
+    let Some(first) = run(&*device.backend, graph, inputs, variables, 2) else { return };
+    let again = run(&*device.backend, graph, inputs, variables, 2).unwrap();
+    assert_eq!(first, again, "{name}: a repeat differs");
+    let mut state = variables.to_vec();
+    for (step, found) in first.iter().enumerate() {
+        let mut expected = evaluate(graph, inputs, &mut state).unwrap();
+        expected.extend(state.iter().cloned());
+        assert_eq!(expected.len(), found.len());
+        for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+            let found = Value::from_bytes(expected.descriptor().clone(), found).unwrap();
+            check_near(&format!("{name}, step {step}, result {index}"), expected, &found, units * device.slack);
+        }
+    }
+}
+
+/// The case, with the gradients of the sum of its smooth outputs as more outputs.
+fn with_gradients(case: &Case) -> Option<Case> {
+    let mut case = case.clone();
+    let float = |g: &GraphBuilder, node: &NodeId| g.descriptor(*node).dtype == DType::F32;
+    let g = &mut case.builder;
+    let wrt: Vec<NodeId> = case.input_nodes.iter().copied().filter(|node| float(g, node)).collect();
+    let mut outputs = case.output_nodes.clone();
+    outputs.retain(|node| case.smooth && float(g, node));
+    let mut loss: Option<NodeId> = None;
+    for output in outputs {
+        let axes: Vec<usize> = (0..g.descriptor(output).shape.rank()).collect();
+        let sum = g.reduce_sum(output, &axes, false).unwrap();
+        loss = Some(loss.map_or(sum, |loss| g.add(loss, sum).unwrap()));
+    }
+    let derivatives = gradients(g, loss?, &wrt).ok()?;
+    for (index, derivative) in derivatives.into_iter().enumerate() {
+        g.output(&format!("gradient {index}"), derivative).unwrap();
+    }
+    Some(case)
+}
+
+fn check_case(device: &Device, case: &Case, units: f64) {
+    check(device, &case.name, &case.verified(), &case.inputs, &case.variables, units);
+}
+
+#[test]
+fn every_primitive_is_what_the_interpreter_says() {
+    for device in devices() {
+        for seed in 0..device.seeds {
+            for case in cases(seed) {
+                check_case(&device, &case, tolerance(case.verified().graph()));
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_every_primitive_agree() {
+    let mut tried = 0;
+    for device in devices() {
+        for case in cases(7).iter().filter_map(with_gradients) {
+            check_case(&device, &case, GRAPH_UNITS);
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "only {tried} cases have gradients");
+}
+
+#[test]
+fn random_graphs_agree() {
+    for device in devices() {
+        for seed in 0..device.graphs {
+            let case = graph(seed);
+            check_case(&device, &case, GRAPH_UNITS);
+            if let Some(case) = with_gradients(&case) {
+                check_case(&device, &case, GRAPH_UNITS);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_trains_as_the_interpreter_says() {
+    let network = lenet::network(3, true);
+    for device in devices() {
+        check(&device, "lenet", &network.graph, &network.inputs, &network.variables, GRAPH_UNITS);
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let large = [lenet::network(20, true), lenet::network(33, false), wide()];
+    let backends: Vec<_> = [1, 2, 3, 5].iter().map(|&threads| cpu::open(Some(threads)).unwrap()).collect();
+    for network in &large {
+        let run = |backend: &Arc<dyn Backend>| {
+            run(&**backend, &network.graph, &network.inputs, &network.variables, 3).unwrap()
+        };
+        let expected = run(&backends[0]);
+        for (index, backend) in backends.iter().enumerate().skip(1) {
+            assert!(expected == run(backend), "{index} threads more change a result");
+        }
+    }
+}
+
+#[test]
+fn large_kernels_agree() {
+    let network = wide();
+    for device in devices() {
+        check(&device, "wide", &network.graph, &network.inputs, &network.variables, GRAPH_UNITS);
+    }
+}
+
+/// Operators large enough that every kernel is cut into several tasks and segments.
+fn wide() -> lenet::Network {
+    let mut g = GraphBuilder::new();
+    let mut inputs = Vec::new();
+    let mut input = |g: &mut GraphBuilder, dims: &[usize]| {
+        let shape = Shape::new(dims).unwrap();
+        let number = |i: usize| ((i * 7919 + inputs.len()) % 2003) as f64 / 1001.5 - 1.0;
+        let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
+        let node = g.input(&format!("x{}", inputs.len()), Descriptor::new(DType::F32, shape.clone())).unwrap();
+        inputs.push(Value::from_numbers(DType::F32, shape, &numbers).unwrap());
+        node
+    };
+    let x = input(&mut g, &[300, 210]);
+    let y = input(&mut g, &[210, 700]);
+    let long = input(&mut g, &[2, 70_000]);
+    let many = input(&mut g, &[5000, 30]);
+    let thin = input(&mut g, &[20, 210]);
+    let product = g.matmul(x, y).unwrap();
+    let few_rows = g.matmul(thin, y).unwrap();
+    let softmax = saggar_tensor::nn::softmax(&mut g, product, 1).unwrap();
+    let turned = g.transpose(softmax, &[1, 0]).unwrap();
+    let outputs = [
+        g.reduce_sum(long, &[1], false).unwrap(),
+        g.reduce_sum(long, &[0, 1], false).unwrap(),
+        g.reduce_max(many, &[0], false).unwrap(),
+        g.reduce_sum(many, &[0], false).unwrap(),
+        g.reduce_sum(many, &[1], false).unwrap(),
+        g.reduce_sum(product, &[0], false).unwrap(),
+        g.arg_max(product, 1, false).unwrap(),
+        g.arg_min(product, 0, false).unwrap(),
+        few_rows,
+        turned,
+    ];
+    for (index, output) in outputs.into_iter().enumerate() {
+        g.output(&format!("y{index}"), output).unwrap();
+    }
+    lenet::Network { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
+}
