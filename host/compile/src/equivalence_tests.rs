@@ -1,12 +1,14 @@
 //! Compiled programs compute what the graphs' definition says.
 
 use saggar_tensor::arbitrary::{Case, cases, graph};
+use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{Elements, Value, evaluate};
-use saggar_tensor::{DType, VerifiedGraph};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
 use crate::{CompileError, Program, Target, compile, reference};
 
-const WORDS: Target = Target { words: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
+pub(crate) const WORDS: Target =
+    Target { words: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
 
 /// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.
 fn same(a: &Value, b: &Value) -> bool {
@@ -20,7 +22,13 @@ fn same(a: &Value, b: &Value) -> bool {
         }
 }
 
-fn check(name: &str, graph: &VerifiedGraph, inputs: &[Value], variables: &[Value], target: &Target) -> Option<Program> {
+pub(crate) fn check(
+    name: &str,
+    graph: &VerifiedGraph,
+    inputs: &[Value],
+    variables: &[Value],
+    target: &Target,
+) -> Option<Program> {
     let program = match compile(graph, target) {
         Ok(program) => program,
         Err(CompileError::Unsupported { dtype, .. }) if target.words => {
@@ -65,4 +73,76 @@ fn random_graphs_compile_to_what_they_mean() {
     for seed in 0..300 {
         check_case(&graph(seed));
     }
+}
+
+#[test]
+fn gradients_compile_to_what_they_mean() {
+    let mut tried = 0;
+    let differentiable = (0..400).map(graph).chain(cases(1)).filter(|case| case.smooth);
+    for mut case in differentiable {
+        let mut sums = Vec::new();
+        for node in case.output_nodes.clone() {
+            let Descriptor { dtype, shape } = case.builder.descriptor(node).clone();
+            if dtype == DType::F32 {
+                let axes: Vec<usize> = (0..shape.rank()).collect();
+                sums.push(case.builder.reduce_sum(node, &axes, false).unwrap());
+            }
+        }
+        let wrt: Vec<NodeId> = case.input_nodes.clone();
+        let wrt: Vec<NodeId> =
+            wrt.into_iter().filter(|node| case.builder.descriptor(*node).dtype == DType::F32).collect();
+        let Some(loss) = sums.into_iter().reduce(|sum, more| case.builder.add(sum, more).unwrap()) else { continue };
+        let gradients = gradients(&mut case.builder, loss, &wrt).unwrap();
+        for (at, gradient) in gradients.into_iter().enumerate() {
+            case.builder.output(&format!("gradient {at}"), gradient).unwrap();
+        }
+        check_case(&case);
+        tried += 1;
+    }
+    assert!(tried > 100, "{tried} graphs were differentiable");
+}
+
+/// Graphs whose assignments cross: each variable's next value is made of others' old values.
+#[test]
+fn assignments_see_old_values() {
+    let mut builder = GraphBuilder::new();
+    let descriptor = Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|name| builder.variable(name, descriptor.clone()).unwrap());
+    // A swap, a product that reads what it replaces, and an output of the old and the new value.
+    builder.assign_to(a, b).unwrap();
+    builder.assign_to(b, a).unwrap();
+    let turned = builder.transpose(c, &[1, 0]).unwrap();
+    let square = builder.matmul(turned, c).unwrap();
+    let next = builder.matmul(c, square).unwrap();
+    builder.assign_to(c, next).unwrap();
+    let both = builder.sub(next, c).unwrap();
+    for (name, node) in [("old", c), ("new", next), ("again", next), ("both", both)] {
+        builder.output(name, node).unwrap();
+    }
+    let variables: Vec<Value> = [1.0, 2.0, 0.5]
+        .map(|scale| {
+            let numbers: Vec<f64> = (0..6).map(|at| f64::from(at) * scale - 1.0).collect();
+            Value::from_numbers(DType::F32, descriptor.shape.clone(), &numbers).unwrap()
+        })
+        .to_vec();
+    let graph = verify(builder.finish()).unwrap();
+    for target in [Target::cpu(), WORDS, Target { kernel_values_max: 5, ..WORDS }] {
+        let program = check("crossing assignments", &graph, &[], &variables, &target).unwrap();
+        assert_eq!(program.written_variables, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn what_a_target_lacks_is_named() {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::I64, Shape::new([4]).unwrap())).unwrap();
+    builder.label(x, "tokens").unwrap();
+    let y = builder.add(x, x).unwrap();
+    builder.output("y", y).unwrap();
+    let graph = verify(builder.finish()).unwrap();
+    let expected = CompileError::Unsupported { op: "input", label: "tokens".into(), dtype: DType::I64 };
+    assert_eq!(compile(&graph, &WORDS).unwrap_err(), expected);
+    let small = Target { slab_bytes_max: 16, alignment_bytes: 16, ..Target::cpu() };
+    let too_large = CompileError::ValueTooLarge { op: "add", label: "node 1".into(), value_bytes: 32, limit_bytes: 16 };
+    assert_eq!(compile(&graph, &small).unwrap_err(), too_large);
 }

@@ -70,3 +70,5 @@ fn check_types(graph: &Graph, target: &Target) -> Result<(), CompileError> {
 
 #[cfg(test)]
 mod equivalence_tests;
+#[cfg(test)]
+mod golden_tests;

@@ -90,3 +90,20 @@ fn long_concatenations_become_trees_without_empty_operands() {
     assert_eq!(graph.descriptor(graph.outputs[0].1).shape.dims(), [12, 3]);
     assert_eq!(graph.nodes.iter().filter(|node| node.op.name() == "concat").count(), 3);
 }
+
+#[test]
+fn the_slope_of_a_rectifier_comes_from_its_result() {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
+    let z = builder.exp(x).unwrap();
+    let y = saggar_tensor::nn::relu(&mut builder, z).unwrap();
+    let sum = builder.reduce_sum(y, &[0, 1], false).unwrap();
+    let slope = saggar_tensor::grad::gradients(&mut builder, sum, &[z]).unwrap();
+    builder.output("y", y).unwrap();
+    builder.output("slope", slope[0]).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap());
+    let z = graph.nodes.iter().position(|node| node.op.name() == "exp").unwrap();
+    let readers: Vec<&str> =
+        graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
+    assert_eq!(readers, ["lesser-or-equal", "where"], "only the rectifier itself reads its operand");
+}
