@@ -116,3 +116,30 @@ fn equals() {
     // At 0 both operands are equal: half of 1 minus half of 1.
     assert_eq!(outputs[2].numbers(), [0.0, 1.0, -1.0, 1.0]);
 }
+
+/// Whatever primitives are joined: gradients are found, verified, and evaluate to the shapes of their nodes.
+#[test]
+fn random_graphs_have_gradients() {
+    use saggar_tensor::arbitrary::graph;
+    use saggar_tensor::interp::evaluate;
+    let mut nonzero = 0;
+    for seed in 0..150 {
+        let case = graph(seed);
+        let mut g = case.builder.clone();
+        let float = |g: &GraphBuilder, node: &NodeId| g.descriptor(*node).dtype.is_float();
+        let wrt: Vec<NodeId> = case.input_nodes.iter().copied().filter(|node| float(&g, node)).collect();
+        let Some(output) = case.output_nodes.iter().copied().find(|node| float(&g, node)) else { continue };
+        let loss = sum(&mut g, output);
+        let found = gradients(&mut g, loss, &wrt).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for (position, &gradient) in found.iter().enumerate() {
+            g.output(&format!("gradient {position}"), gradient).unwrap();
+        }
+        let verified = verify(g.finish()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let outputs = evaluate(&verified, &case.inputs, &mut case.variables.clone()).unwrap();
+        for (gradient, &node) in outputs[case.output_nodes.len()..].iter().zip(&wrt) {
+            assert_eq!(gradient.descriptor(), verified.graph().descriptor(node), "seed {seed}");
+            nonzero += usize::from(gradient.numbers().iter().any(|number| *number != 0.0));
+        }
+    }
+    assert!(nonzero > 80, "{nonzero} gradients are not zero");
+}

@@ -10,7 +10,7 @@ use crate::op::{
 };
 use crate::{DType, NodeId, Shape};
 
-/// Elements a generated node may have.
+/// Elements past which nothing more is built on a node.
 const ELEMENTS_MAX: usize = 2000;
 /// Magnitude past which a value is squeezed by `tanh`, so that chains neither overflow nor lose all precision.
 const BOUND_MAX: f64 = 64.0;
@@ -58,19 +58,18 @@ impl Network {
         } else {
             draft.input(random, dtype, dims, Values::Any)
         };
-        self.place(node, 10.0, true)
+        self.place(node, if dtype.is_float() { 2.0 } else { 10.0 }, true)
     }
 
     fn place(&mut self, node: NodeId, bound: f64, exact: bool) -> Place {
-        let node = if bound > BOUND_MAX && self.dtype(node).is_float() {
+        let place = if bound > BOUND_MAX && self.dtype(node).is_float() {
             let squeezed = self.draft.node(Op::Unary(Unary::Tanh), &[node]);
-            self.places.push(Place { node: squeezed, bound: 1.0, exact: false });
-            return self.places[self.places.len() - 1];
+            Place { node: squeezed, bound: 1.0, exact: false }
         } else {
-            node
+            Place { node, bound, exact }
         };
-        self.places.push(Place { node, bound, exact });
-        self.places[self.places.len() - 1]
+        self.places.push(place);
+        place
     }
 
     fn dims(&self, node: NodeId) -> Vec<usize> {
