@@ -1,1 +1,297 @@
+//! Whatever happens to the files or to the store: the previous checkpoint or the new one, whole.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use saggar_tensor::{DType, Shape};
+use tempfile::TempDir;
+
+use super::*;
+use crate::limits::OWN_PART_BYTES_MIN;
+
+mod failing;
+
+const JOB: &str = "01JOB";
+const PLUGIN: &str = "plugin-1";
+
+fn variable(name: &str, kind: VariableKind, bytes: Vec<u8>) -> SavedVariable {
+    let descriptor = Descriptor::new(DType::U8, Shape::new([bytes.len()]).unwrap());
+    SavedVariable { name: name.to_owned(), kind, descriptor, bytes: bytes.into() }
+}
+
+/// A checkpoint of which every part differs from every other step's.
+fn checkpoint(step: u64) -> Checkpoint {
+    let fill = |size: usize| (0..size).map(|at| (at as u64 * 31 + step * 7) as u8).collect();
+    Checkpoint {
+        step,
+        variables: vec![
+            variable("bias", VariableKind::Parameter, fill(10)),
+            variable("mean", VariableKind::Statistic, fill(300)),
+            variable("moment", VariableKind::Training, fill(OWN_PART_BYTES_MIN + 3)),
+            variable("none", VariableKind::Training, Vec::new()),
+        ],
+        positions: vec![Position { seed: Some(u64::MAX), epoch: step, item: 5, ..Position::default() }],
+        state: step.to_le_bytes().to_vec(),
+        plugin_digest: PLUGIN.to_owned(),
+        device: "cpu".to_owned(),
+        build: "test".to_owned(),
+    }
+}
+
+fn open(directory: &Path) -> Checkpoints {
+    Checkpoints::new(Objects::local(directory).unwrap())
+}
+
+/// A store with checkpoints of these steps, of epoch 1.
+async fn saved(steps: &[u64]) -> (TempDir, Checkpoints) {
+    let directory = tempfile::tempdir().unwrap();
+    let checkpoints = open(directory.path());
+    for step in steps {
+        checkpoints.save(JOB, 1, &checkpoint(*step)).await.unwrap();
+    }
+    (directory, checkpoints)
+}
+
+async fn latest_step(checkpoints: &Checkpoints) -> Option<u64> {
+    let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found;
+    found.map(|(info, found)| {
+        assert_eq!(found, checkpoint(found.step), "a checkpoint is whole or none");
+        assert_eq!(info.step, found.step);
+        found.step
+    })
+}
+
+/// Every file under a directory, with its content.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), std::fs::read(path).unwrap());
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_is_saved_comes_back() {
+    let (_directory, checkpoints) = saved(&[]).await;
+    let nothing = checkpoints.latest(JOB, PLUGIN).await.unwrap();
+    assert!(nothing.found.is_none() && nothing.skipped.is_empty());
+    let info = checkpoints.save(JOB, 1, &checkpoint(100)).await.unwrap();
+    assert_eq!((info.step, info.epoch, info.bytes), (100, 1, 10 + 300 + OWN_PART_BYTES_MIN as u64 + 3 + 8));
+    checkpoints.save(JOB, 1, &checkpoint(20)).await.unwrap();
+    assert_eq!(latest_step(&checkpoints).await, Some(100));
+    let listed = checkpoints.list(JOB).await.unwrap();
+    assert_eq!(listed.iter().map(|info| info.step).collect::<Vec<_>>(), [100, 20]);
+    assert_eq!(listed[0].digest, info.digest);
+    assert!(listed[0].written_ms > 0);
+    assert!(checkpoints.latest("other", PLUGIN).await.unwrap().found.is_none());
+}
+
+#[tokio::test]
+async fn saving_the_same_again_is_fine_and_something_else_is_not() {
+    let (_directory, checkpoints) = saved(&[5]).await;
+    checkpoints.save(JOB, 1, &checkpoint(5)).await.unwrap();
+    let other = Checkpoint { state: vec![1], ..checkpoint(5) };
+    let error = checkpoints.save(JOB, 1, &other).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::AlreadySaved { .. }), "{error}");
+    assert_eq!(latest_step(&checkpoints).await, Some(5));
+}
+
+#[tokio::test]
+async fn unchanged_variables_are_stored_once() {
+    let (directory, checkpoints) = saved(&[1]).await;
+    let parts = directory.path().join("checkpoints").join(JOB).join("parts");
+    let before = files(&parts).len();
+    let next = Checkpoint { step: 2, state: vec![9; 8], ..checkpoint(1) };
+    checkpoints.save(JOB, 1, &next).await.unwrap();
+    assert_eq!(files(&parts).len(), before + 1, "the small ones' part only");
+    let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found.unwrap().1;
+    assert_eq!(found, next);
+}
+
+#[tokio::test]
+async fn any_damage_leads_to_the_checkpoint_before() {
+    let (directory, checkpoints) = saved(&[1]).await;
+    let before = files(directory.path());
+    checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();
+    let new: Vec<_> = files(directory.path()).into_iter().filter(|(path, _)| !before.contains_key(path)).collect();
+    assert_eq!(new.len(), 3, "two parts and a manifest");
+    for (path, content) in new {
+        let check = async |what: &str| {
+            let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
+            let (_, found) = latest.found.unwrap();
+            assert_eq!(found, checkpoint(1), "{what} of {}", path.display());
+            assert_eq!(latest.skipped.len(), 1);
+            assert!(latest.skipped[0].file.ends_with("2-1.json"));
+        };
+        let size = content.len();
+        // Without its last line break, a manifest says the same.
+        let cuts = (0..size).step_by((size / 16).next_multiple_of(4096)).chain([1, size / 2, size - 2]);
+        for cut in cuts {
+            std::fs::write(&path, &content[..cut]).unwrap();
+            check(&format!("cut at {cut}")).await;
+        }
+        for at in [0, 8, size / 4, size / 2, size - 9, size - 2] {
+            let mut flipped = content.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&path, flipped).unwrap();
+            check(&format!("bit at {at}")).await;
+        }
+        let mut longer = content.clone();
+        longer.push(b'x');
+        std::fs::write(&path, longer).unwrap();
+        check("a byte more").await;
+        std::fs::remove_file(&path).unwrap();
+        if path.extension().is_none() {
+            check("absence").await;
+        } else {
+            // Parts without a manifest are no checkpoint, so there is nothing to skip.
+            assert_eq!(latest_step(&checkpoints).await, Some(1));
+        }
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(latest_step(&checkpoints).await, Some(1), "a directory in its place");
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, &content).unwrap();
+        assert_eq!(latest_step(&checkpoints).await, Some(2));
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_under_another_name_is_damage() {
+    let (directory, checkpoints) = saved(&[1, 2]).await;
+    let folder = directory.path().join("checkpoints").join(JOB);
+    std::fs::copy(folder.join(format!("{:020}-1.json", 1)), folder.join(format!("{:020}-1.json", 7))).unwrap();
+    let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
+    assert_eq!(latest.found.unwrap().1.step, 2);
+    assert!(latest.skipped[0].reason.contains("another checkpoint"), "{:?}", latest.skipped);
+}
+
+#[tokio::test]
+async fn where_all_are_damaged_nothing_is_found_and_all_are_named() {
+    let (directory, checkpoints) = saved(&[1, 2]).await;
+    for (path, _) in files(directory.path()) {
+        std::fs::write(path, "").unwrap();
+    }
+    let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
+    assert!(latest.found.is_none());
+    assert_eq!(latest.skipped.len(), 2);
+    // A new process saves over the damage.
+    let again = open(directory.path());
+    again.save(JOB, 1, &checkpoint(2)).await.unwrap();
+    assert_eq!(latest_step(&again).await, Some(2));
+}
+
+#[tokio::test]
+async fn the_newer_epoch_wins() {
+    let (_directory, checkpoints) = saved(&[100, 110]).await;
+    let fenced = |result: Result<(), CheckpointError>, at: u64| match result {
+        Err(CheckpointError::Fenced { newest, .. }) => assert_eq!(newest, at),
+        other => panic!("{other:?}"),
+    };
+    checkpoints.claim(JOB, 2).await.unwrap();
+    checkpoints.claim(JOB, 2).await.unwrap();
+    fenced(checkpoints.claim(JOB, 1).await, 2);
+    fenced(checkpoints.save(JOB, 1, &checkpoint(120)).await.map(drop), 2);
+    assert_eq!(latest_step(&checkpoints).await, Some(110));
+    // The new attempt went back further; what it wrote counts all the same.
+    checkpoints.save(JOB, 2, &checkpoint(105)).await.unwrap();
+    assert_eq!(latest_step(&checkpoints).await, Some(105));
+    checkpoints.save(JOB, 4, &checkpoint(106)).await.unwrap();
+    fenced(checkpoints.save(JOB, 3, &checkpoint(200)).await.map(drop), 4);
+    assert_eq!(latest_step(&checkpoints).await, Some(106));
+}
+
+#[tokio::test]
+async fn other_plugins_and_formats_are_refused_by_name() {
+    let (directory, checkpoints) = saved(&[1]).await;
+    let error = checkpoints.latest(JOB, "plugin-2").await.unwrap_err();
+    assert!(matches!(&error, CheckpointError::OtherPlugin { found, .. } if found == PLUGIN), "{error}");
+    let digest = {
+        let mut hasher = Hasher::new();
+        hasher.update(b"saggar checkpoint 9\n{}");
+        hasher.finish()
+    };
+    let text = format!(r#"{{"format":9,"sha256":"{digest}","body":{{}}}}"#);
+    let name = format!("checkpoints/{JOB}/{:020}-1.json", 2);
+    std::fs::write(directory.path().join(name), text).unwrap();
+    let error = checkpoints.latest(JOB, PLUGIN).await.unwrap_err();
+    assert!(matches!(error, CheckpointError::OtherFormat { found: 9, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_saved_is_refused_before_anything_is_written() {
+    let (directory, checkpoints) = saved(&[]).await;
+    let mut short = checkpoint(1);
+    short.variables[0].bytes = Bytes::from_static(b"x");
+    let mut twice = checkpoint(1);
+    twice.variables[1].name = "bias".to_owned();
+    let refused = [
+        checkpoints.save(JOB, 1, &short).await.unwrap_err(),
+        checkpoints.save(JOB, 1, &twice).await.unwrap_err(),
+        checkpoints.save("../x", 1, &checkpoint(1)).await.unwrap_err(),
+    ];
+    assert!(matches!(refused[0], CheckpointError::WrongSize { expected: 10, found: 1, .. }), "{}", refused[0]);
+    assert!(matches!(refused[1], CheckpointError::DuplicateName { .. }), "{}", refused[1]);
+    assert!(matches!(refused[2], CheckpointError::BadJob { .. }), "{}", refused[2]);
+    assert!(files(directory.path()).is_empty());
+}
+
+#[tokio::test]
+async fn pruning_keeps_whole_checkpoints_and_their_parts() {
+    let (directory, checkpoints) = saved(&[1, 2, 3, 4]).await;
+    let folder = directory.path().join("checkpoints").join(JOB);
+    let oldest = folder.join(format!("{:020}-1.json", 1));
+    let manifest = std::fs::read(&oldest).unwrap();
+    // The newest is damaged, so it does not count among the two that are kept.
+    std::fs::write(folder.join(format!("{:020}-1.json", 4)), "x").unwrap();
+    assert_eq!(checkpoints.prune(JOB, 2).await.unwrap(), 1);
+    assert_eq!(latest_step(&checkpoints).await, Some(3));
+    assert_eq!(files(&folder.join("parts")).len(), 4);
+    // A deleted manifest that comes back after a power loss changes nothing.
+    std::fs::write(&oldest, manifest).unwrap();
+    assert_eq!(latest_step(&checkpoints).await, Some(3));
+    assert_eq!(checkpoints.prune(JOB, 0).await.unwrap(), 2);
+    assert_eq!(checkpoints.list(JOB).await.unwrap().len(), 1);
+    // Parts that were pruned and are needed again are written again.
+    checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();
+    checkpoints.save(JOB, 2, &Checkpoint { step: 9, ..checkpoint(1) }).await.unwrap();
+    let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found.unwrap().1;
+    assert_eq!(found.variables, checkpoint(1).variables);
+}
+
+#[tokio::test]
+async fn a_damaged_part_is_healed_by_the_next_that_shares_it() {
+    let (directory, _) = saved(&[1]).await;
+    let parts = directory.path().join("checkpoints").join(JOB).join("parts");
+    for (path, mut content) in files(&parts) {
+        content[0] ^= 1;
+        std::fs::write(path, content).unwrap();
+    }
+    let checkpoints = open(directory.path());
+    checkpoints.save(JOB, 1, &checkpoint(1)).await.unwrap();
+    assert_eq!(latest_step(&checkpoints).await, Some(1));
+}
+
+proptest! {
+    #[test]
+    fn weights_digest_ignores_order_and_nothing_else(
+        mut contents in prop::collection::btree_map("[a-z]{1,4}", prop::collection::vec(any::<u8>(), 1..20), 1..6),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let build = |contents: &BTreeMap<String, Vec<u8>>| -> Vec<_> {
+            contents.iter().map(|(name, bytes)| variable(name, VariableKind::Parameter, bytes.clone())).collect()
+        };
+        let mut variables = build(&contents);
+        let digest = digest_of_variables(&variables);
+        variables.reverse();
+        prop_assert_eq!(digest_of_variables(&variables), digest);
+        let name = contents.keys().nth(at.index(contents.len())).cloned().unwrap();
+        contents.get_mut(&name).unwrap()[0] ^= 1;
+        prop_assert_ne!(digest_of_variables(&build(&contents)), digest);
+    }
+}

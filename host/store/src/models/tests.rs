@@ -1,1 +1,206 @@
+use saggar_tensor::{DType, Descriptor, Shape};
+use tempfile::TempDir;
 
+use super::*;
+
+fn variable(name: &str, kind: VariableKind, dtype: DType, dims: &[usize]) -> SavedVariable {
+    let descriptor = Descriptor::new(dtype, Shape::new(dims).unwrap());
+    let bytes = (0..descriptor.bytes()).map(|at| at as u8).collect();
+    SavedVariable { name: name.to_owned(), kind, descriptor, bytes }
+}
+
+fn variables() -> Vec<SavedVariable> {
+    vec![
+        variable("scale", VariableKind::Parameter, DType::F32, &[]),
+        variable("mean", VariableKind::Statistic, DType::F16, &[3]),
+        variable("moment", VariableKind::Training, DType::F32, &[2, 3]),
+        variable("kernel", VariableKind::Parameter, DType::F32, &[2, 3]),
+        variable("empty", VariableKind::Parameter, DType::I64, &[0, 4]),
+    ]
+}
+
+fn publication(variables: &[SavedVariable]) -> Publication<'_> {
+    Publication { model: "net", plugin: b"\0asm", variables, config: "{}", source_job: "J1", created_ms: 5 }
+}
+
+fn models() -> (TempDir, Models) {
+    let directory = tempfile::tempdir().unwrap();
+    let models = Models::new(directory.path());
+    (directory, models)
+}
+
+#[test]
+fn a_published_version_comes_back_without_what_is_for_training() {
+    let (_directory, models) = models();
+    let published = models.publish(&publication(&variables())).unwrap();
+    assert_eq!((published.version, published.is_new), (1, true));
+    let files = verify(&published.dir).unwrap();
+    assert_eq!(files.load_plugin().unwrap(), b"\0asm");
+    let mut expected = variables();
+    expected.retain(|it| it.kind != VariableKind::Training);
+    expected.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(files.load_weights().unwrap(), expected);
+    assert_eq!(files.manifest.weights, digest_of_variables(&expected));
+    let found = models.scan().unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].name.as_str(), found[0].version, &found[0].state), ("net", 1, &FoundState::Complete));
+}
+
+#[test]
+fn the_same_publication_is_one_version_and_any_change_another() {
+    let (_directory, models) = models();
+    let same = variables();
+    let mut trained = variables();
+    trained[0].bytes = Bytes::from_static(&[9; 4]);
+    let mut longer = variables();
+    longer[2].bytes = Bytes::from(vec![7; 24]);
+    let first = publication(&same);
+    let publish = |it: &Publication<'_>| models.publish(it).unwrap().version;
+    assert_eq!(publish(&first), 1);
+    assert_eq!(publish(&Publication { created_ms: 99, ..first.clone() }), 1);
+    assert_eq!(publish(&publication(&longer)), 1, "the moments are no part of it");
+    assert_eq!(publish(&publication(&trained)), 2);
+    assert_eq!(publish(&Publication { config: "[]", ..first.clone() }), 3);
+    assert_eq!(publish(&Publication { plugin: b"other", ..first.clone() }), 4);
+    assert_eq!(publish(&Publication { source_job: "J2", ..first.clone() }), 5);
+    assert_eq!(publish(&first), 1);
+    assert_eq!(publish(&Publication { model: "other", ..first.clone() }), 1);
+    // A damaged version is not "the same": publishing again makes a good one.
+    std::fs::write(models.dir("net", 1).unwrap().join(WEIGHTS_FILE), "x").unwrap();
+    assert_eq!(publish(&first), 6);
+}
+
+#[test]
+fn two_publishers_at_once_make_one_version() {
+    let (_directory, models) = models();
+    let variables = variables();
+    let mut made: Vec<_> = std::thread::scope(|scope| {
+        let publish = || models.publish(&publication(&variables)).unwrap();
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(publish)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    made.sort_by_key(|published| !published.is_new);
+    assert!(made[0].is_new && made[1..].iter().all(|published| !published.is_new && published.version == 1));
+}
+
+#[test]
+fn names_that_are_paths_are_refused() {
+    let (directory, models) = models();
+    for model in ["../x", "a/b", "", "Net", ".net"] {
+        let refused = models.publish(&Publication { model, ..publication(&[]) }).unwrap_err();
+        assert!(matches!(refused, ModelError::BadName { .. }), "{refused}");
+        assert!(matches!(models.dir(model, 1), Err(ModelError::BadName { .. })));
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn weights_that_no_file_can_hold_are_refused() {
+    let (_directory, models) = models();
+    let wrong_size = SavedVariable { bytes: Bytes::from_static(b"x"), ..variables().remove(0) };
+    let reserved = SavedVariable { name: "__metadata__".to_owned(), ..variables().remove(0) };
+    let twice = [variables().remove(0), variables().remove(0)];
+    for variables in [&[wrong_size][..], &[reserved], &twice] {
+        let refused = models.publish(&publication(variables)).unwrap_err();
+        assert!(matches!(refused, ModelError::Weights { .. }), "{refused}");
+    }
+}
+
+/// Every state of a copy that is under way, and every kind of damage, has a reason.
+#[test]
+fn a_half_copied_version_is_incomplete_with_a_reason() {
+    let (directory, models) = models();
+    let good = models.publish(&publication(&variables())).unwrap().dir;
+    let copy = directory.path().join("copied/7");
+    let reason = |found: &str| {
+        let state = models.scan().unwrap().into_iter().find(|it| it.name == "copied").unwrap().state;
+        let FoundState::Incomplete(reason) = state else { panic!("{state:?}") };
+        assert!(reason.contains(found), "{reason}");
+        assert!(matches!(verify(&copy), Err(ModelError::Incomplete { .. })));
+    };
+    assert!(matches!(verify(&copy), Err(ModelError::NotFound { .. })));
+    std::fs::create_dir_all(&copy).unwrap();
+    reason("manifest.json: missing");
+    for name in [MANIFEST_FILE, PLUGIN_FILE] {
+        std::fs::copy(good.join(name), copy.join(name)).unwrap();
+    }
+    reason("weights.safetensors: missing");
+    let weights = std::fs::read(good.join(WEIGHTS_FILE)).unwrap();
+    for cut in [0, 8, weights.len() - 1] {
+        std::fs::write(copy.join(WEIGHTS_FILE), &weights[..cut]).unwrap();
+        reason(&format!("weights.safetensors: has {cut} bytes"));
+    }
+    std::fs::write(copy.join(WEIGHTS_FILE), &weights).unwrap();
+    assert_eq!(verify(&copy).unwrap().manifest, verify(&good).unwrap().manifest);
+    let manifest = std::fs::read_to_string(good.join(MANIFEST_FILE)).unwrap();
+    let edits = [
+        ("", ""),
+        (&manifest[..40], ""),
+        ("\"format\": 1", "\"format\": 2"),
+        (PLUGIN_FILE, "../../secret"),
+        ("\"config\"", "\"configuration\""),
+    ];
+    for (from, to) in edits {
+        let edited = if from.is_empty() { String::new() } else { manifest.replacen(from, to, 1) };
+        std::fs::write(copy.join(MANIFEST_FILE), edited).unwrap();
+        reason("manifest.json");
+    }
+}
+
+#[test]
+fn damage_of_the_same_size_is_found_when_verified() {
+    let (_directory, models) = models();
+    let dir = models.publish(&publication(&variables())).unwrap().dir;
+    let files = verify(&dir).unwrap();
+    for name in [PLUGIN_FILE, WEIGHTS_FILE] {
+        let path = dir.join(name);
+        let content = std::fs::read(&path).unwrap();
+        for at in 0..content.len() {
+            let mut flipped = content.clone();
+            flipped[at] ^= 1;
+            std::fs::write(&path, flipped).unwrap();
+            let refused = verify(&dir).unwrap_err();
+            assert!(
+                matches!(&refused, ModelError::Incomplete { file, problem: Problem::WrongDigest { .. } } if *file == path),
+                "{refused}"
+            );
+        }
+        assert!(files.load_plugin().is_err() || files.load_weights().is_err());
+        std::fs::write(&path, content).unwrap();
+    }
+    verify(&dir).unwrap();
+}
+
+/// Files whose digests are right and whose headers are not: a manifest made by somebody else.
+#[test]
+fn hostile_weights_are_refused() {
+    let header = |json: &str, data: usize| {
+        let mut file = (json.len() as u64).to_le_bytes().to_vec();
+        file.extend(json.bytes());
+        file.extend(vec![0; data]);
+        file
+    };
+    let tensor = |dtype: &str, shape: &str, start: i64, end: i64, data: usize| {
+        header(&format!(r#"{{"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{start},{end}]}}}}"#), data)
+    };
+    let hostile = [
+        Vec::new(),
+        vec![0; 8],
+        u64::MAX.to_le_bytes().to_vec(),
+        header("{\"a\":", 4),
+        header("\u{feff}{}", 0),
+        tensor("F32", "[1]", 4, 0, 4),
+        tensor("F32", "[1]", 0, 8, 4),
+        tensor("F32", "[1]", -4, 0, 4),
+        tensor("F32", "[2]", 0, 4, 4),
+        tensor("F32", "[4194305,4194305,211106198978564]", 0, 4, 4),
+        tensor("F64", "[1]", 0, 8, 8),
+        tensor("F32", "[1]", 0, 4, 8),
+        tensor("F32", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", 0, 4, 4),
+    ];
+    for file in hostile {
+        let read = weights::decode(&Bytes::from(file.clone()), &[]);
+        assert!(read.is_err(), "{:?}", String::from_utf8_lossy(&file));
+    }
+    weights::decode(&Bytes::from(tensor("F32", "[1]", 0, 4, 4)), &[]).unwrap();
+}

@@ -1,1 +1,313 @@
+use std::sync::Barrier;
 
+use tempfile::TempDir;
+
+use super::sqlite::SqliteRecords;
+use super::*;
+use crate::limits::SERIES_MAX;
+
+fn records() -> (TempDir, SqliteRecords) {
+    let directory = tempfile::tempdir().unwrap();
+    let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
+    (directory, records)
+}
+
+fn new_job(project: &str) -> NewJob {
+    let spec = r#"{"plugin":"p"}"#.to_owned();
+    NewJob { project: project.to_owned(), task: "train".to_owned(), spec, ..NewJob::default() }
+}
+
+fn claim(records: &SqliteRecords) -> Lease {
+    records.claim_next(1_000).unwrap().unwrap().lease
+}
+
+fn point(step: u64, value: f64) -> MetricPoint {
+    MetricPoint { name: "loss".to_owned(), step, value, at_ms: 7 }
+}
+
+fn reason(code: &str) -> Reason {
+    Reason::new(code, "because")
+}
+
+#[test]
+fn jobs_are_numbered_within_their_project() {
+    let (_directory, records) = records();
+    let submit = |project: &str| records.submit(&new_job(project), 10).unwrap();
+    let names = ["mnist", "face", "mnist", "mnist-1"].map(|project| submit(project).name);
+    assert_eq!(names, ["mnist-1", "face-1", "mnist-2", "mnist-1-1"]);
+    let job = records.get("mnist-2").unwrap();
+    assert_eq!(records.get(&job.id).unwrap(), job);
+    assert_eq!((job.state, job.created_ms, job.attempts, job.epoch), (JobState::Queued, 10, 0, 0));
+    assert!(matches!(records.get("mnist-3"), Err(RecordError::NoSuchJob { .. })));
+    let keyed = NewJob { idempotency_key: Some("k".to_owned()), ..new_job("mnist") };
+    let first = records.submit(&keyed, 11).unwrap();
+    assert_eq!(records.submit(&keyed, 12).unwrap(), first);
+    assert_eq!(submit("mnist").number, 4);
+}
+
+#[test]
+fn jobs_that_cannot_be_are_refused() {
+    let (_directory, records) = records();
+    let spec = |spec: &str| NewJob { spec: spec.to_owned(), ..new_job("p") };
+    let refused = [
+        new_job("../p"),
+        NewJob { task: String::new(), ..new_job("p") },
+        spec("[]"),
+        spec("{"),
+        spec(&format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20))),
+        NewJob { idempotency_key: Some(String::new()), ..new_job("p") },
+    ];
+    for job in refused {
+        let error = records.submit(&job, 0).unwrap_err();
+        assert!(matches!(error, RecordError::Invalid { .. }), "{error}");
+    }
+    assert!(records.list(&JobFilter::default()).unwrap().is_empty());
+}
+
+#[test]
+fn claims_go_by_priority_then_age_and_not_before_their_time() {
+    let (_directory, records) = records();
+    records.submit(&new_job("a"), 0).unwrap();
+    records.submit(&NewJob { priority: 5, ..new_job("b") }, 0).unwrap();
+    records.submit(&new_job("c"), 0).unwrap();
+    let first = records.claim_next(1).unwrap().unwrap();
+    assert_eq!((first.job.name.as_str(), first.job.state, first.lease.attempt), ("b-1", JobState::Starting, 1));
+    assert_eq!(claim(&records).job, records.get("a-1").unwrap().id);
+    assert_eq!(claim(&records).job, records.get("c-1").unwrap().id);
+    assert_eq!(records.claim_next(1).unwrap(), None);
+    let queued = records.requeue(&first.lease, &reason("PREEMPTED"), 500, 100).unwrap();
+    assert_eq!((queued.state, queued.not_before_ms), (JobState::Queued, 500));
+    assert_eq!(records.claim_next(499).unwrap(), None);
+    let again = records.claim_next(500).unwrap().unwrap();
+    assert_eq!((again.lease.attempt, again.job.attempts), (2, 2));
+    assert!(again.lease.epoch > first.lease.epoch);
+    let attempts = records.attempts(&again.job.id).unwrap();
+    assert_eq!(attempts[0].reason, reason("PREEMPTED"));
+    assert_eq!((attempts[0].state, attempts[0].ended_ms), (JobState::Queued, Some(100)));
+    assert_eq!((attempts[1].state, attempts[1].ended_ms), (JobState::Starting, None));
+}
+
+#[test]
+fn a_job_from_queue_to_end() {
+    let (_directory, records) = records();
+    let id = records.submit(&NewJob { steps_target: 50, ..new_job("p") }, 1).unwrap().id;
+    let lease = claim(&records);
+    let usage = Usage {
+        first_step: 1,
+        last_step: 50,
+        wall_seconds: 2.5,
+        gpu_seconds: f64::NAN,
+        peak_bytes: 9,
+        samples: u64::MAX,
+    };
+    records.set_device(&lease, "cpu").unwrap();
+    records.set_state(&lease, JobState::Running, &Reason::default(), 20).unwrap();
+    assert_eq!(records.progress(&lease, 50, 60, &usage).unwrap(), None);
+    records.set_state(&lease, JobState::Running, &Reason::default(), 30).unwrap();
+    let wrong = records.set_state(&lease, JobState::Failed, &Reason::default(), 30);
+    assert!(matches!(wrong, Err(RecordError::Invalid { .. })));
+    records.finish_attempt(&lease, JobState::Succeeded, &Reason::default(), &usage, 40).unwrap();
+    let wrong = records.finish_job(&lease, JobState::Running, &Reason::default(), 41);
+    assert!(matches!(wrong, Err(RecordError::Invalid { .. })));
+    let job = records.finish_job(&lease, JobState::Succeeded, &reason("DONE"), 41).unwrap();
+    assert_eq!((job.state, job.step, job.steps_target), (JobState::Succeeded, 50, 60));
+    assert_eq!((job.started_ms, job.finished_ms), (Some(20), Some(41)));
+    let attempts = records.attempts(&id).unwrap();
+    let stored = Usage { gpu_seconds: 0.0, samples: i64::MAX as u64, ..usage };
+    assert_eq!((attempts.len(), &attempts[0].usage), (1, &stored));
+    assert_eq!((attempts[0].device.as_str(), attempts[0].ended_ms), ("cpu", Some(40)));
+    let late = records.progress(&lease, 51, 60, &Usage::default());
+    assert!(matches!(late, Err(RecordError::Finished { state: JobState::Succeeded, .. })));
+    assert!(matches!(records.request_stop(&id, &reason("USER"), 42), Err(RecordError::Finished { .. })));
+    let kinds: Vec<_> = records.events(Some(&id), 0, 0).unwrap().into_iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["SUBMITTED", "CLAIMED", "RUNNING", "ATTEMPT_ENDED", "SUCCEEDED"]);
+    assert_eq!(records.count_by_state().unwrap(), [(JobState::Succeeded, 1)]);
+}
+
+/// Whoever lost the lease changes nothing, whatever it writes.
+#[test]
+fn a_stale_lease_is_fenced_everywhere() {
+    let (_directory, records) = records();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    let stale = claim(&records);
+    records.set_state(&stale, JobState::Running, &Reason::default(), 2).unwrap();
+    records.record_metrics(&stale, &[point(1, 0.5)]).unwrap();
+    assert_eq!(records.jobs_left_running().unwrap().len(), 1);
+    let owner = records.take_over(&id, 3).unwrap();
+    assert_eq!((owner.attempt, owner.epoch), (stale.attempt, stale.epoch + 1));
+    let none = Reason::default();
+    let usage = Usage::default();
+    let check = |stale: &Lease| {
+        let before = (records.get(&id).unwrap(), records.attempts(&id).unwrap(), records.events(None, 0, 0).unwrap());
+        let writes = [
+            records.set_state(stale, JobState::Stopping, &none, 9),
+            records.set_device(stale, "gpu"),
+            records.progress(stale, 9, 9, &usage).map(drop),
+            records.record_metrics(stale, &[point(1, 9.0)]),
+            records.finish_attempt(stale, JobState::Failed, &none, &usage, 9),
+            records.finish_job(stale, JobState::Failed, &none, 9).map(drop),
+            records.requeue(stale, &none, 0, 9).map(drop),
+        ];
+        for write in writes {
+            assert!(matches!(write, Err(RecordError::Fenced { .. })), "{write:?}");
+        }
+        let after = (records.get(&id).unwrap(), records.attempts(&id).unwrap(), records.events(None, 0, 0).unwrap());
+        assert_eq!(before, after);
+        assert_eq!(records.series(&id, "loss", 0, 0).unwrap()[0].value, 0.5);
+    };
+    check(&stale);
+    records.requeue(&owner, &reason("HOST_RESTART"), 0, 4).unwrap();
+    // Back in the queue, the job is nobody's.
+    check(&stale);
+    check(&owner);
+    let newest = claim(&records);
+    check(&owner);
+    records.set_state(&newest, JobState::Running, &none, 5).unwrap();
+}
+
+#[test]
+fn only_active_jobs_can_be_taken_over() {
+    let (_directory, records) = records();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    assert!(matches!(records.take_over(&id, 2), Err(RecordError::Invalid { .. })));
+    assert!(matches!(records.take_over("nobody", 2), Err(RecordError::NoSuchJob { .. })));
+    let lease = claim(&records);
+    records.finish_job(&lease, JobState::Failed, &reason("BROKEN"), 3).unwrap();
+    assert!(matches!(records.take_over(&id, 4), Err(RecordError::Finished { .. })));
+    assert!(records.jobs_left_running().unwrap().is_empty());
+}
+
+#[test]
+fn stopping() {
+    let (_directory, records) = records();
+    let queued = records.submit(&new_job("p"), 1).unwrap();
+    let stopped = records.request_stop(&queued.id, &reason("USER"), 2).unwrap();
+    assert_eq!((stopped.state, stopped.reason), (JobState::Cancelled, reason("USER")));
+    assert_eq!(records.claim_next(3).unwrap(), None);
+    let id = records.submit(&new_job("p"), 4).unwrap().id;
+    let lease = claim(&records);
+    let stopping = records.request_stop(&id, &reason("USER"), 5).unwrap();
+    assert_eq!(stopping.state, JobState::Stopping);
+    records.request_stop(&id, &reason("SOMEBODY_ELSE"), 6).unwrap();
+    // The worker was starting meanwhile; "running" does not undo the request.
+    records.set_state(&lease, JobState::Running, &Reason::default(), 7).unwrap();
+    assert_eq!(records.get(&id).unwrap().state, JobState::Stopping);
+    assert_eq!(records.progress(&lease, 1, 2, &Usage::default()).unwrap(), Some(reason("USER")));
+    let ended = records.requeue(&lease, &reason("PREEMPTED"), 0, 8).unwrap();
+    assert_eq!((ended.state, ended.reason, ended.finished_ms), (JobState::Cancelled, reason("USER"), Some(8)));
+}
+
+#[test]
+fn a_series_takes_the_latest_attempt_at_each_step() {
+    let (_directory, records) = records();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    let first = claim(&records);
+    let points: Vec<_> = (1..=5).map(|step| point(step, step as f64)).collect();
+    records.record_metrics(&first, &points).unwrap();
+    records.record_metrics(&first, &[point(5, 5.5)]).unwrap();
+    records.requeue(&first, &reason("PREEMPTED"), 0, 2).unwrap();
+    let second = claim(&records);
+    let not_finite = [point(4, f64::NAN), point(6, f64::INFINITY), point(7, f64::NEG_INFINITY)];
+    records.record_metrics(&second, &not_finite[..1]).unwrap();
+    let latest = records.latest_metrics(&id).unwrap();
+    assert_eq!((latest.len(), latest[0].step), (1, 4));
+    records.record_metrics(&second, &not_finite[1..]).unwrap();
+    let series = records.series(&id, "loss", 2, 0).unwrap();
+    let values: Vec<_> = series.iter().map(|it| (it.step, it.value.to_string())).collect();
+    let expected = [(2, "2"), (3, "3"), (4, "NaN"), (5, "5.5"), (6, "inf"), (7, "-inf")];
+    assert_eq!(values, expected.map(|(step, value)| (step, value.to_owned())));
+    assert_eq!(records.series(&id, "loss", 0, 2).unwrap().len(), 2);
+    assert!(records.series(&id, "accuracy", 0, 0).unwrap().is_empty());
+}
+
+#[test]
+fn names_of_series_are_sorted_and_bounded() {
+    let (_directory, records) = records();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    let lease = claim(&records);
+    let named = |at: u32| MetricPoint { name: format!("n{at:03}"), ..point(1, 0.0) };
+    let most: Vec<_> = (0..SERIES_MAX).rev().map(named).collect();
+    records.record_metrics(&lease, &most).unwrap();
+    let names = records.series_names(&id).unwrap();
+    assert_eq!((names.len(), names[0].as_str(), names[9].as_str()), (SERIES_MAX as usize, "n000", "n009"));
+    let over = records.record_metrics(&lease, &[point(2, 1.0), named(SERIES_MAX)]);
+    assert!(matches!(over, Err(RecordError::Invalid { field: "metric", .. })));
+    // All or none.
+    assert_eq!(records.series_names(&id).unwrap(), names);
+}
+
+#[test]
+fn listing_filters_and_pages() {
+    let (_directory, records) = records();
+    for at in 0..5 {
+        records.submit(&new_job(if at % 2 == 0 { "even" } else { "odd" }), at).unwrap();
+    }
+    let list =
+        |filter: JobFilter| -> Vec<String> { records.list(&filter).unwrap().into_iter().map(|job| job.name).collect() };
+    assert_eq!(list(JobFilter::default()), ["even-3", "odd-2", "even-2", "odd-1", "even-1"]);
+    assert_eq!(list(JobFilter { project: Some("odd".to_owned()), ..JobFilter::default() }), ["odd-2", "odd-1"]);
+    let first = records.list(&JobFilter { limit: 2, ..JobFilter::default() }).unwrap();
+    let before = Some(first[1].cursor);
+    assert_eq!(list(JobFilter { limit: 2, before, ..JobFilter::default() }), ["even-2", "odd-1"]);
+    claim(&records);
+    assert_eq!(
+        list(JobFilter { states: vec![JobState::Starting, JobState::Failed], ..JobFilter::default() }),
+        ["even-1"]
+    );
+}
+
+#[test]
+fn two_processes_never_claim_the_same_job() {
+    let (directory, records) = records();
+    let jobs = 40;
+    for at in 0..jobs {
+        records.submit(&new_job("p"), at).unwrap();
+    }
+    let path = directory.path().join("saggar.db");
+    let barrier = Barrier::new(4);
+    let mut claimed: Vec<String> = std::thread::scope(|scope| {
+        let worker = || {
+            let records = SqliteRecords::open(&path).unwrap();
+            barrier.wait();
+            std::iter::from_fn(|| records.claim_next(100).unwrap())
+                .map(|claim| {
+                    assert_eq!((claim.lease.attempt, claim.lease.epoch), (1, 1));
+                    claim.lease.job
+                })
+                .collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    claimed.sort();
+    claimed.dedup();
+    assert_eq!(claimed.len(), jobs as usize);
+}
+
+#[test]
+fn records_outlive_the_process_and_newer_ones_are_refused() {
+    let (directory, records) = records();
+    let path = directory.path().join("saggar.db");
+    let job = records.submit(&new_job("p"), 1).unwrap();
+    drop(records);
+    let again = SqliteRecords::open(&path).unwrap();
+    assert_eq!(again.get("p-1").unwrap(), job);
+    drop(again);
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let error = SqliteRecords::open(&path).unwrap_err();
+    assert!(matches!(error, RecordError::NewerSchema { found: 99, .. }), "{error}");
+    std::fs::write(directory.path().join("garbage.db"), "not a database at all, but long enough to be one".repeat(99))
+        .unwrap();
+    let error = SqliteRecords::open(&directory.path().join("garbage.db")).unwrap_err();
+    assert!(error.to_string().contains("garbage.db"), "{error}");
+}
+
+#[test]
+fn states_have_names_both_ways() {
+    for state in JobState::ALL {
+        assert_eq!(state.name().parse(), Ok(state));
+        assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        assert!(!(state.is_final() && state.is_active()));
+    }
+    assert!("queued".parse::<JobState>().is_err());
+}

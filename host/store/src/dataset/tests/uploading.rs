@@ -1,0 +1,163 @@
+//! Uploads: whole, cut off, lying, too large.
+
+use super::upload::{UploadFile, Uploads};
+use super::*;
+use crate::limits::CHUNK_BYTES_MAX;
+
+const JSON: &[u8] = br#"{"format":"csv","file":"data/x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
+
+struct Place {
+    directory: TempDir,
+    uploads: Uploads,
+    datasets: Datasets,
+}
+
+fn place() -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let (uploads, datasets) = (directory.path().join("uploads"), directory.path().join("datasets"));
+    [&uploads, &datasets].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+    let datasets = Datasets::new(datasets);
+    Place { uploads: Uploads::new(uploads, datasets.clone()), datasets, directory }
+}
+
+impl Place {
+    /// Names of everything that lies in a folder of the place.
+    fn left(&self, folder: &str) -> usize {
+        let entries = std::fs::read_dir(self.directory.path().join(folder)).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().file_name() != ".locks").count()
+    }
+}
+
+fn file(path: &str, content: &[u8], chunk: usize) -> UploadFile {
+    UploadFile {
+        path: path.to_owned(),
+        size: content.len() as u64,
+        sha256: Digest::of(content),
+        chunks: content.chunks(chunk).map(Digest::of).collect(),
+    }
+}
+
+fn announced(csv: &[u8]) -> Vec<UploadFile> {
+    vec![file("dataset.json", JSON, 1 << 20), file("data/x.csv", csv, 4)]
+}
+
+fn send(place: &Place, id: &Digest, csv: &[u8]) {
+    for chunk in [JSON].into_iter().chain(csv.chunks(4)) {
+        place.uploads.put_chunk(id, &Digest::of(chunk), chunk).unwrap();
+    }
+}
+
+#[test]
+fn an_upload_becomes_a_version_once() {
+    let place = place();
+    let csv = b"1\n2\n3\n4\n3\n4\n";
+    let begun = place.uploads.begin("d", announced(csv)).unwrap();
+    // The last two chunks are the same.
+    assert_eq!((begun.missing.len(), begun.version), (3, None));
+    place.uploads.put_chunk(&begun.id, &begun.missing[1], b"1\n2\n").unwrap();
+    // Cut off here, and begun again.
+    let again = place.uploads.begin("d", announced(csv)).unwrap();
+    assert_eq!((again.id, again.missing.len()), (begun.id, 2));
+    let early = place.uploads.commit("d", &begun.id, 0).unwrap_err();
+    assert!(matches!(early, DatasetError::ChunksMissing { missing: 2, .. }), "{early}");
+    send(&place, &begun.id, csv);
+    assert!(place.uploads.missing(&begun.id).unwrap().is_empty());
+    let other = place.uploads.commit("e", &begun.id, 0).unwrap_err();
+    assert!(matches!(other, DatasetError::NotFound { kind: "upload", .. }), "{other}");
+    let info = place.uploads.commit("d", &begun.id, 5).unwrap();
+    assert_eq!((info.version, info.items, info.created_ms), (1, 6, 5));
+    assert_eq!(place.left("uploads"), 0);
+    assert_eq!(place.uploads.commit("d", &begun.id, 6).unwrap(), info, "the answer may have been lost");
+    let known = place.uploads.begin("d", announced(csv)).unwrap();
+    assert_eq!((known.version, known.missing.len()), (Some(1), 0));
+    assert_eq!(place.left("uploads"), 0);
+    let changed = place.uploads.begin("d", announced(b"1\n")).unwrap();
+    send(&place, &changed.id, b"1\n");
+    assert_eq!(place.uploads.commit("d", &changed.id, 7).unwrap().version, 2);
+    assert_eq!(place.datasets.list().unwrap().len(), 2);
+}
+
+#[test]
+fn chunks_that_are_not_what_they_say_are_refused() {
+    let place = place();
+    let begun = place.uploads.begin("d", announced(b"1\n2\n")).unwrap();
+    let put = |id: &Digest, digest: Digest, bytes: &[u8]| place.uploads.put_chunk(id, &digest, bytes).unwrap_err();
+    let wrong = put(&begun.id, Digest::of(b"1\n2\n"), b"1\n3\n");
+    assert!(matches!(wrong, DatasetError::WrongDigest { .. }), "{wrong}");
+    let stranger = put(&begun.id, Digest::of(b"hello"), b"hello");
+    assert!(matches!(stranger, DatasetError::NotFound { kind: "chunk", .. }), "{stranger}");
+    let nowhere = put(&Digest::of(b"none"), Digest::of(b"1\n2\n"), b"1\n2\n");
+    assert!(matches!(nowhere, DatasetError::NotFound { kind: "upload", .. }), "{nowhere}");
+    let large = vec![0; CHUNK_BYTES_MAX + 1];
+    let large = put(&begun.id, Digest::of(&large), &large);
+    assert!(matches!(large, DatasetError::TooLarge { .. }), "{large}");
+}
+
+#[test]
+fn files_that_are_not_what_they_say_leave_nothing() {
+    let place = place();
+    let csv = b"1\n2\n3\n4\n";
+    let mut lying = announced(csv);
+    lying[1].sha256 = Digest::of(b"other");
+    let mut short = announced(csv);
+    short[1].size += 1;
+    for files in [lying, short, announced(b"1\nx\n")] {
+        let csv: &[u8] = if files[1].size == 4 { b"1\nx\n" } else { csv };
+        let begun = place.uploads.begin("d", files).unwrap();
+        send(&place, &begun.id, csv);
+        let refused = place.uploads.commit("d", &begun.id, 0).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } | DatasetError::BadValue { .. }
+            ),
+            "{refused}"
+        );
+        assert_eq!((place.left("uploads"), place.left("datasets")), (0, 0));
+    }
+}
+
+#[test]
+fn announcements_that_cannot_be_are_refused_before_anything_is_kept() {
+    let place = place();
+    let begin = |files: Vec<UploadFile>| place.uploads.begin("d", files).unwrap_err();
+    let long = "a".repeat(256);
+    let deep = "a/".repeat(8) + "b";
+    for path in ["", "/etc/x", "../x", "a/../x", "a//b", "a/", ".x", "a\\b", "c:x", "a\0", "a\nb", &long, &deep] {
+        let refused = begin(vec![file(path, b"x", 1)]);
+        assert!(matches!(refused, DatasetError::BadPath { .. }), "{path:?}: {refused}");
+    }
+    let twice = begin(vec![file("a", b"x", 1), file("a", b"y", 1)]);
+    assert!(matches!(twice, DatasetError::BadPath { .. }), "{twice}");
+    let inside = begin(vec![file("a/b", b"x", 1), file("a", b"y", 1)]);
+    assert!(matches!(inside, DatasetError::BadPath { .. }), "{inside}");
+    let huge = begin(vec![UploadFile { size: u64::MAX, ..file("a", b"x", 1) }]);
+    assert!(matches!(huge, DatasetError::TooLarge { .. }), "{huge}");
+    let no_chunks = begin(vec![UploadFile { size: 9 << 20, ..file("a", b"x", 1) }]);
+    assert!(matches!(no_chunks, DatasetError::WrongSize { .. }), "{no_chunks}");
+    let many = begin((0..10_001).map(|at| file(&at.to_string(), b"", 1)).collect());
+    assert!(matches!(many, DatasetError::TooLarge { unit: "files", .. }), "{many}");
+    let name = place.uploads.begin("../d", Vec::new()).unwrap_err();
+    assert!(matches!(name, DatasetError::BadName { .. }), "{name}");
+    assert_eq!(place.left("uploads"), 0);
+}
+
+#[test]
+fn an_upload_that_would_fill_the_disk_is_refused() {
+    let place = place();
+    let uploads =
+        Uploads::new(place.directory.path().join("uploads"), place.datasets.clone()).with_free_bytes(|_| Ok(64 << 20));
+    let refused = uploads.begin("d", announced(b"1\n")).unwrap_err();
+    assert!(matches!(refused, DatasetError::DiskFull { free, .. } if free == 64 << 20), "{refused}");
+    assert_eq!(place.left("uploads"), 0);
+    assert!(durable::free_bytes(place.directory.path()).unwrap() > 0);
+}
+
+#[test]
+fn old_uploads_are_swept() {
+    let place = place();
+    place.uploads.begin("d", announced(b"1\n")).unwrap();
+    assert_eq!(place.uploads.sweep(1_000).unwrap(), 0);
+    assert_eq!(place.uploads.sweep(Millis::MAX).unwrap(), 1);
+    assert_eq!(place.left("uploads"), 0);
+}
