@@ -5,6 +5,8 @@ use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{Elements, Value, evaluate};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
+use crate::limits::EXPR_INSTRUCTIONS_MAX;
+use crate::program::Body;
 use crate::{CompileError, Program, Target, compile, reference};
 
 pub(crate) const WORDS: Target =
@@ -145,4 +147,35 @@ fn what_a_target_lacks_is_named() {
     let small = Target { slab_bytes_max: 16, alignment_bytes: 16, ..Target::cpu() };
     let too_large = CompileError::ValueTooLarge { op: "add", label: "node 1".into(), value_bytes: 32, limit_bytes: 16 };
     assert_eq!(compile(&graph, &small).unwrap_err(), too_large);
+}
+
+/// Long graphs of the kinds that passes could be slow or deep on.
+#[test]
+fn long_graphs_compile() {
+    let grow: [(usize, fn(&mut GraphBuilder, NodeId, usize) -> NodeId); 4] = [
+        (40_000, |b, x, _| b.tanh(x).unwrap()),
+        (8_000, |b, x, _| {
+            let y = b.abs(x).unwrap();
+            b.add(x, y).unwrap()
+        }),
+        (40_000, |b, x, at| b.transpose(x, if at % 2 == 0 { &[1, 0] } else { &[0, 1] }).unwrap()),
+        (5_000, |b, x, _| b.matmul(x, x).unwrap()),
+    ];
+    for (count, grow) in grow {
+        let mut builder = GraphBuilder::new();
+        let mut x = builder.input("x", Descriptor::new(DType::F32, Shape::new([3, 3]).unwrap())).unwrap();
+        for at in 0..count {
+            x = grow(&mut builder, x, at);
+        }
+        builder.output("y", x).unwrap();
+        let graph = verify(builder.finish()).unwrap();
+        let program = compile(&graph, &WORDS).unwrap();
+        for kernel in &program.kernels {
+            if let Body::Map { expr, .. } = &kernel.body {
+                assert!(expr.instructions.len() <= EXPR_INSTRUCTIONS_MAX, "{} instructions", expr.instructions.len());
+            }
+        }
+        let scratch: usize = program.slabs.iter().map(|slab| slab.bytes).sum();
+        assert!(scratch <= 4 * WORDS.alignment_bytes, "a chain needs two tensors at a time, not {scratch} bytes");
+    }
 }
