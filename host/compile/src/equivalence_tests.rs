@@ -152,7 +152,8 @@ fn what_a_target_lacks_is_named() {
 /// Long graphs of the kinds that passes could be slow or deep on.
 #[test]
 fn long_graphs_compile() {
-    let grow: [(usize, fn(&mut GraphBuilder, NodeId, usize) -> NodeId); 4] = [
+    type Grow = fn(&mut GraphBuilder, NodeId, usize) -> NodeId;
+    let grow: [(usize, Grow); 4] = [
         (40_000, |b, x, _| b.tanh(x).unwrap()),
         (8_000, |b, x, _| {
             let y = b.abs(x).unwrap();
