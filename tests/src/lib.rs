@@ -1,1 +1,31 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests share: the real binary, a server of it on a free port that ends with the test, the
+//! reference plugins, and requests.
+
+mod guests;
+mod http;
+mod server;
+
+pub use guests::{guest, lenet};
+pub use http::{Answer, Payload, request};
+pub use server::{Server, binary};
+
+use std::path::PathBuf;
+
+/// The project's root.
+pub fn root() -> PathBuf {
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().map(PathBuf::from).unwrap_or(tests)
+}
+
+/// A file or folder of the shared test data, which lies beside the project where there is any. Says SKIP otherwise.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let path = root().join("../shared").join(path);
+    if path.exists() {
+        return Some(path);
+    }
+    #[expect(clippy::print_stdout, reason = "a skipped test says so")]
+    {
+        println!("SKIP: {} is not here", path.display());
+    }
+    None
+}

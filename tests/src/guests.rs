@@ -1,0 +1,20 @@
+//! Components that tests run, as `make guests` builds them.
+
+use std::path::PathBuf;
+
+use crate::root;
+
+/// The reference plugin.
+pub fn lenet() -> PathBuf {
+    built(root().join("plugins/target/saggar/lenet.wasm"))
+}
+
+/// One of the plugins under `tests/guests`.
+pub fn guest(name: &str) -> PathBuf {
+    built(root().join("tests/guests/target/saggar").join(format!("{name}.wasm")))
+}
+
+fn built(path: PathBuf) -> PathBuf {
+    assert!(path.is_file(), "{} is missing: `make guests` builds it", path.display());
+    path
+}

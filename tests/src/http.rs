@@ -1,0 +1,66 @@
+//! Requests as a client outside of the project would make them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// No body.
+    Nothing,
+    /// JSON.
+    Json(&'a Value),
+    /// Anything, with its content type.
+    Bytes(&'a str, &'a [u8]),
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// The body, as far as it is text.
+    pub text: String,
+}
+
+impl Answer {
+    /// The body as JSON; null where it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    /// A header's value, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+}
+
+/// Makes one request; an answer of any status is an answer.
+///
+/// # Errors
+/// Where no whole answer came: the connection was refused, cut or too slow.
+pub fn request(agent: &Agent, method: &str, url: &str, payload: Payload<'_>) -> Result<Answer, ureq::Error> {
+    let builder = ureq::http::Request::builder().method(method).uri(url);
+    let mut response = match payload {
+        Payload::Nothing => agent.run(builder.body(())?)?,
+        Payload::Json(value) => {
+            agent.run(builder.header("content-type", "application/json").body(value.to_string())?)?
+        }
+        Payload::Bytes(kind, bytes) => agent.run(builder.header("content-type", kind).body(bytes)?)?,
+    };
+    let text = |value: &ureq::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(1 << 30).read_to_vec()?;
+    Ok(Answer { status, headers, text: String::from_utf8_lossy(&body).into_owned() })
+}
+
+/// An agent that gives up after a minute.
+pub(crate) fn agent() -> Agent {
+    let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(60)));
+    Agent::new_with_config(config.build())
+}

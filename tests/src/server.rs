@@ -1,0 +1,141 @@
+//! A server of the real binary, in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use ureq::Agent;
+
+use crate::http::{Answer, Payload, agent, request};
+use crate::root;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A running server; killed, with its workers, when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    url: String,
+    home: PathBuf,
+    agent: Agent,
+}
+
+/// The binary under test: `SAGGAR_BIN`, or the debug build.
+pub fn binary() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let path = std::env::var_os("SAGGAR_BIN").map_or_else(|| target.join("debug/saggar"), PathBuf::from);
+    assert!(path.is_file(), "{} is missing: `cargo build -p saggar` builds it", path.display());
+    path
+}
+
+impl Server {
+    /// Starts a server on a free port with its state in `home`.
+    pub fn start(home: &Path) -> Server {
+        Server::start_with(home, &[])
+    }
+
+    /// Starts a server with further arguments.
+    pub fn start_with(home: &Path, arguments: &[&str]) -> Server {
+        let mut command = Command::new(binary());
+        command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home).args(arguments);
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("server.log"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.expect("the home directory is writable"));
+        let mut child = command.spawn().expect("the binary starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("the server says its address");
+        let url = line.trim().to_owned();
+        assert!(url.starts_with("http://127.0.0.1:"), "the server said {url:?}; its log: {}", tail(home));
+        Server { child, url, home: home.to_owned(), agent: agent() }
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Makes a request, and expects an answer of any status.
+    pub fn request(&self, method: &str, path: &str, payload: Payload<'_>) -> Answer {
+        let url = format!("{}{path}", self.url);
+        request(&self.agent, method, &url, payload)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", tail(&self.home)))
+    }
+
+    /// Gets JSON, and expects success.
+    pub fn get(&self, path: &str) -> Value {
+        let answer = self.request("GET", path, Payload::Nothing);
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.text);
+        answer.json()
+    }
+
+    /// Runs a command of the binary against this server.
+    pub fn saggar(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.args(arguments).env("SAGGAR_HOST", &self.url).current_dir(root()).stdin(Stdio::null());
+        command.output().expect("the binary starts")
+    }
+
+    /// Runs a command, expects success, and returns what it printed.
+    pub fn saggar_ok(&self, arguments: &[&str]) -> String {
+        let output = self.saggar(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "saggar {arguments:?}: {}\n{errors}\n{}", output.status, tail(&self.home));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Waits until `done` gives something.
+    pub fn wait_for<T>(&self, what: &str, mut done: impl FnMut(&Server) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(value) = done(self) {
+                return value;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain for {what}; the log: {}", tail(&self.home));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the job is over and returns it.
+    pub fn wait_for_job(&self, job: &str) -> Value {
+        self.wait_for(job, |server| {
+            let job = server.get(&format!("/api/v1/jobs/{job}"));
+            let over = matches!(job["state"].as_str(), Some("SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT"));
+            over.then_some(job)
+        })
+    }
+
+    /// Waits until the model serves this version.
+    pub fn wait_for_version(&self, model: &str, version: u64) {
+        self.wait_for("the version", |server| {
+            let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
+            (answer.json()["serving"].as_u64() == Some(version)).then_some(())
+        });
+    }
+
+    /// Kills it as `kill -9` does and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tail(home: &Path) -> String {
+    let log = std::fs::read_to_string(home.join("server.log")).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}

@@ -1,0 +1,129 @@
+//! Crashes: nothing is lost and nothing differs, whenever the worker or the server is killed.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::time::Duration;
+
+use saggar_tests::{Payload, Server, lenet};
+use serde_json::Value;
+
+/// How often the worker is killed in one training.
+const KILLS: u64 = 20;
+
+/// A sequence that looks random and is the same every time (splitmix64).
+fn instant(n: u64) -> Duration {
+    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Duration::from_millis((z ^ (z >> 31)) % 700)
+}
+
+fn submit(server: &Server, model: &str) -> String {
+    let (plugin, model) = (lenet(), format!("model={model}"));
+    let plugin = plugin.to_str().unwrap();
+    let run = ["run", plugin, "--data", "digits", "--device", "cpu", "--seed", "3", "--retry", "100"];
+    let every = ["--checkpoint-every", "20steps", "--", "epochs=40", &model];
+    server.saggar_ok(&[&run[..], &every].concat()).trim().to_owned()
+}
+
+fn weights(server: &Server, model: &str) -> String {
+    server.wait_for_version(model, 1);
+    let shown = server.get(&format!("/api/v1/models/{model}"));
+    shown["versions"][0]["weights"].as_str().unwrap().to_owned()
+}
+
+/// The processes whose parent is `pid`.
+fn children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name in parentheses may hold anything; the parent is the second field after it.
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+        if parent == Some(pid) {
+            found.push(child);
+        }
+    }
+    found
+}
+
+fn kill_9(pid: u32) -> bool {
+    std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success()
+}
+
+fn digits(server: &Server) {
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+}
+
+#[test]
+fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    digits(&server);
+    let job = submit(&server, "calm");
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+
+    let job = submit(&server, "shaken");
+    let mut kills = 0;
+    while kills < KILLS {
+        let state = server.get(&format!("/api/v1/jobs/{job}"));
+        assert!(!matches!(state["state"].as_str(), Some("SUCCEEDED" | "FAILED")), "over after {kills} kills: {state}");
+        std::thread::sleep(instant(kills));
+        // The first and the last worker may be gone at this instant, and the next not be there yet.
+        if let [worker] = children(server.pid())[..] {
+            kills += u64::from(kill_9(worker));
+        }
+    }
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    assert_eq!(ended["attempt"].as_u64(), Some(KILLS + 1), "{ended}");
+    assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("resumed from checkpoint @"), "{log}");
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    assert!(metrics.contains("saggar_job_resumes_total{"), "{metrics}");
+}
+
+#[test]
+fn a_killed_server_goes_on_where_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    digits(&server);
+    let first = submit(&server, "before");
+    assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
+    let calm = weights(&server, "before");
+
+    let running = submit(&server, "after");
+    let queued = submit(&server, "later");
+    server.wait_for("a checkpoint", |server| {
+        server.saggar_ok(&["logs", &running]).contains("checkpoint @").then_some(())
+    });
+    let workers = children(server.pid());
+    assert_eq!(workers.len(), 1);
+    server.kill();
+
+    let server = Server::start(home.path());
+    server.wait_for_version("before", 1);
+    for job in [&running, &queued] {
+        let ended = server.wait_for_job(job);
+        assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    }
+    assert_eq!(weights(&server, "after"), calm);
+    assert_eq!(weights(&server, "later"), calm);
+    let attempts = server.get(&format!("/api/v1/jobs/{running}"));
+    let reasons: Vec<&Value> = attempts["attempts"].as_array().unwrap().iter().map(|a| &a["reason"]["code"]).collect();
+    assert_eq!(reasons[0], "HOST_RESTART", "{attempts}");
+    assert!(!std::path::Path::new(&format!("/proc/{}", workers[0])).exists(), "an orphan is left");
+}
+
+#[test]
+fn a_second_server_on_one_state_directory_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Server::start(home.path());
+    let second = std::process::Command::new(saggar_tests::binary())
+        .args(["serve", "--addr", "127.0.0.1:0", "--home"])
+        .arg(home.path())
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(5), "{}", String::from_utf8_lossy(&second.stderr));
+}

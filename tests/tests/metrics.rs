@@ -1,0 +1,62 @@
+//! The metrics page, as Prometheus reads it.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use saggar_tests::{Payload, Server, lenet};
+use serde_json::json;
+
+#[test]
+fn promtool_finds_nothing_to_complain_about() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    let plugin = lenet();
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=3"]);
+    server.wait_for_version("digits", 1);
+    let image = json!({ "image": vec![[0; 8]; 8] });
+    assert_eq!(server.request("POST", "/predict", Payload::Json(&image)).status, 200);
+    assert_eq!(server.request("POST", "/predict", Payload::Json(&json!({ "image": 1 }))).status, 400);
+    assert_eq!(server.request("GET", "/no/such/page", Payload::Nothing).status, 404);
+
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    for family in [
+        "saggar_http_requests_total{",
+        "saggar_http_request_duration_seconds_bucket{",
+        "saggar_predict_requests_total{",
+        "saggar_predict_items_total{",
+        "saggar_predict_duration_seconds_bucket{",
+        "saggar_model_state{",
+        "saggar_model_reloads_total{",
+        "saggar_jobs{",
+        "saggar_jobs_finished_total{",
+        "saggar_job_gpu_seconds_total{",
+        "saggar_job_gpu_memory_bytes{",
+        "saggar_train_metric{",
+        "saggar_train_samples_total{",
+        "saggar_gpu_info{",
+        "saggar_build_info{",
+    ] {
+        assert!(page.contains(family), "{family} is missing from\n{page}");
+    }
+    let seconds = page.lines().find(|line| line.starts_with("saggar_job_gpu_seconds_total{")).unwrap();
+    assert!(seconds.rsplit(' ').next().unwrap().parse::<f64>().unwrap() > 0.0, "{seconds}");
+    assert!(!page.contains("/no/such/page"), "a raw path became a label");
+
+    let Ok(mut promtool) = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+    else {
+        println!("SKIP: promtool is not here");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}\n{page}", String::from_utf8_lossy(&said));
+    assert_eq!(String::from_utf8_lossy(&said), "");
+}

@@ -1,0 +1,119 @@
+//! Hot swaps: versions come while clients ask, and no request fails.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use saggar_tests::{Payload, Server, lenet};
+use serde_json::json;
+
+const CLIENTS: usize = 16;
+const SWAPS: u64 = 30;
+
+/// Copies a version directory as a careful user would: the manifest last.
+fn copy_version(models: &Path, from: u64, to: u64) {
+    let (from, to) = (models.join(from.to_string()), models.join(to.to_string()));
+    std::fs::create_dir(&to).unwrap();
+    for file in ["plugin.wasm", "weights.safetensors", "manifest.json"] {
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+fn trained(home: &Path) -> Server {
+    let server = Server::start(home);
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    let plugin = lenet();
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=1"]);
+    server.wait_for_version("digits", 1);
+    server
+}
+
+#[test]
+fn thirty_swaps_under_sixteen_clients_lose_no_request() {
+    let home = tempfile::tempdir().unwrap();
+    let server = trained(home.path());
+    let models = home.path().join("models/digits");
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let body = json!({ "image": vec![[0; 8]; 8] });
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut newest = 0;
+                    while !stop.load(Ordering::Acquire) {
+                        let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+                        assert_eq!(answer.status, 200, "{}", answer.text);
+                        let version: u64 = answer.header("x-saggar-model").rsplit('@').next().unwrap().parse().unwrap();
+                        assert!(version >= newest, "version {version} answered after {newest}");
+                        newest = version;
+                        answered.fetch_add(1, Ordering::AcqRel);
+                    }
+                })
+            })
+            .collect();
+        for version in 2..2 + SWAPS {
+            copy_version(&models, 1, version);
+            server.wait_for_version("digits", version);
+        }
+        stop.store(true, Ordering::Release);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    assert!(answered.load(Ordering::Acquire) > SWAPS * CLIENTS as u64, "{answered:?} answers");
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let failed = metrics.lines().filter(|line| line.starts_with("saggar_predict_requests_total{"));
+    assert!(failed.clone().count() > 0);
+    failed.for_each(|line| assert!(line.contains("outcome=\"success\""), "{line}"));
+}
+
+#[test]
+fn a_bad_version_leaves_the_old_one_serving_and_says_why() {
+    let home = tempfile::tempdir().unwrap();
+    let server = trained(home.path());
+    let models = home.path().join("models/digits");
+    let states = |server: &Server, version: u64| {
+        server.wait_for("the state", |server| {
+            let model = server.get("/api/v1/models/digits");
+            let versions = model["versions"].as_array().unwrap().clone();
+            versions
+                .into_iter()
+                .find(|v| v["version"] == version && v["reason"].as_str().is_some_and(|r| !r.is_empty()))
+        })
+    };
+
+    copy_version(&models, 1, 2);
+    let weights = models.join("2/weights.safetensors");
+    let whole = std::fs::read(&weights).unwrap();
+    let serving = || server.get("/api/v1/models/digits")["serving"].clone();
+    server.wait_for_version("digits", 2);
+
+    // Damaged: one bit.
+    std::fs::create_dir(models.join("3")).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(models.join("3/weights.safetensors"), &damaged).unwrap();
+    std::fs::copy(models.join("1/plugin.wasm"), models.join("3/plugin.wasm")).unwrap();
+    std::fs::copy(models.join("1/manifest.json"), models.join("3/manifest.json")).unwrap();
+    let bad = states(&server, 3);
+    assert!(bad["reason"].as_str().unwrap().contains("weights.safetensors"), "{bad}");
+    assert_eq!(serving(), 2);
+
+    // Half copied: no manifest yet, then whole.
+    std::fs::create_dir(models.join("4")).unwrap();
+    std::fs::copy(models.join("1/plugin.wasm"), models.join("4/plugin.wasm")).unwrap();
+    std::fs::write(models.join("4/weights.safetensors"), &whole[..whole.len() / 2]).unwrap();
+    states(&server, 4);
+    assert_eq!(serving(), 2);
+    std::fs::write(models.join("4/weights.safetensors"), &whole).unwrap();
+    std::fs::copy(models.join("1/manifest.json"), models.join("4/manifest.json")).unwrap();
+    server.wait_for_version("digits", 4);
+
+    // Repaired in place.
+    std::fs::write(models.join("3/weights.safetensors"), &whole).unwrap();
+    server.wait_for("the repair", |server| {
+        let model = server.get("/api/v1/models/digits");
+        let versions = model["versions"].as_array().unwrap().clone();
+        versions.iter().any(|v| v["version"] == 3 && v["state"] != "FAILED").then_some(())
+    });
+    assert_eq!(serving(), 4, "an older version does not take over");
+}

@@ -1,0 +1,199 @@
+//! Tests of the tree itself: floors, file sizes, names, and the invariants that hold by absence.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use saggar_tests::root;
+
+/// Each crate's floor. A crate imports only crates of a lower one.
+const FLOORS: [(&str, u32); 9] = [
+    ("tensor", 0),
+    ("metrics", 0),
+    ("compile", 1),
+    ("store", 1),
+    ("device", 2),
+    ("plugin", 3),
+    ("jobs", 4),
+    ("serve", 5),
+    ("cli", 6),
+];
+
+const FILE_LINES_MAX: usize = 500;
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                files(&path, found);
+            }
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+fn sources(dirs: &[&str], endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    dirs.iter().for_each(|dir| files(&root().join(dir), &mut found));
+    found.retain(|path| path.extension().is_some_and(|ending| endings.contains(&&*ending.to_string_lossy())));
+    assert!(!found.is_empty());
+    found
+}
+
+/// The lines of a source file that are code, without line comments.
+fn code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+#[test]
+fn crates_import_only_lower_floors() {
+    let floor = |name: &str| FLOORS.iter().find(|(crate_, _)| *crate_ == name).map(|(_, floor)| *floor);
+    let mut seen = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("host")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let own = floor(&name).unwrap_or_else(|| panic!("host/{name} has no floor"));
+        let manifest: toml::Table = std::fs::read_to_string(path.join("Cargo.toml")).unwrap().parse().unwrap();
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        for dependency in dependencies.keys().filter_map(|key| key.strip_prefix("saggar-")) {
+            let below = floor(dependency).unwrap();
+            assert!(below < own, "{name} (floor {own}) imports {dependency} (floor {below})");
+        }
+        seen.insert(name);
+    }
+    assert_eq!(seen.len(), FLOORS.len(), "a floor without a crate");
+}
+
+#[test]
+fn the_top_level_is_as_agreed() {
+    let agreed: BTreeSet<&str> = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "host",
+        "plugins",
+        "wit",
+        "examples",
+        "tests",
+        "README.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "Makefile",
+        "target",
+    ]
+    .into();
+    for entry in std::fs::read_dir(root()).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        assert!(name.starts_with('.') || agreed.contains(&*name), "{name} does not belong at the top level");
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let sources =
+        sources(&["host", "plugins", "wit", "tests", "examples"], &["rs", "wit", "wgsl", "js", "css", "py", "sh"]);
+    for path in sources {
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= FILE_LINES_MAX, "{} has {lines} lines, at most {FILE_LINES_MAX} are allowed", shown(&path));
+    }
+}
+
+#[test]
+fn no_file_has_a_name_that_says_nothing() {
+    for path in sources(&["host", "plugins", "tests"], &["rs"]) {
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(
+            !["utils", "util", "helpers", "helper", "common", "base", "manager"].contains(&&*stem),
+            "{}",
+            shown(&path)
+        );
+    }
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    for path in sources(&["host", "plugins/sdk", "plugins/lenet", "tests"], &["rs"]) {
+        // A module's tests are about the module, which says what it is.
+        if path.file_name().is_some_and(|name| name == "tests.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let first = text.lines().find(|line| !line.starts_with("#!")).unwrap_or("");
+        assert!(first.starts_with("//!"), "{} begins with {first:?}, not with a //! header", shown(&path));
+    }
+}
+
+#[test]
+fn pure_floors_do_no_input_or_output() {
+    for path in sources(&["host/tensor/src", "host/compile/src"], &["rs"]) {
+        let code = code(&path);
+        for banned in ["std::fs", "std::net", "std::time", "std::env", "std::thread", "async fn", "println!", "tokio"] {
+            let in_tests =
+                path.to_string_lossy().contains("test") || banned == "println!" && code.contains("#[cfg(test)]");
+            assert!(in_tests || !code.contains(banned), "{} uses {banned}", shown(&path));
+        }
+    }
+}
+
+#[test]
+fn each_foreign_interface_has_one_place() {
+    let rules: [(&str, &str, &[&str]); 4] = [
+        ("bindgen!", "host", &["host/plugin/src/bindings.rs"]),
+        ("StatusCode", "host/serve/src", &["host/serve/src/error.rs"]),
+        ("wasmtime::", "host/serve/src", &[]),
+        ("wgpu::", "host/serve/src", &[]),
+    ];
+    for (word, dir, allowed) in rules {
+        for path in sources(&[dir], &["rs"]) {
+            let here = allowed.contains(&&*shown(&path)) || shown(&path).contains("test");
+            assert!(here || !code(&path).contains(word), "{} uses {word}", shown(&path));
+        }
+    }
+}
+
+#[test]
+fn operator_families_have_a_file_in_every_crate_that_has_an_opinion() {
+    let families = ["unary", "binary", "reduce", "movement", "contract", "convolution", "index", "source"];
+    for dir in ["host/tensor/src/op", "host/tensor/src/infer", "host/tensor/src/interp"] {
+        for family in families {
+            assert!(root().join(dir).join(format!("{family}.rs")).is_file(), "{dir}/{family}.rs is missing");
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_it_was_agreed() {
+    let agreed = [
+        "host/device/src/cpu/gemm.rs",
+        "host/device/src/cpu/simd.rs",
+        "host/plugin/src/artifact.rs",
+        "plugins/sdk/src/bindings.rs",
+    ];
+    for path in sources(&["host", "plugins/sdk", "plugins/lenet"], &["rs"]) {
+        let found = code(&path).split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe");
+        assert!(!found || agreed.contains(&&*shown(&path)), "{} has unsafe code", shown(&path));
+    }
+}
+
+#[test]
+fn nothing_built_is_committed() {
+    let tracked = std::process::Command::new("git").arg("ls-files").current_dir(root()).output();
+    let Ok(tracked) = tracked else {
+        println!("SKIP: git is not here");
+        return;
+    };
+    let tracked = String::from_utf8(tracked.stdout).unwrap();
+    let built: Vec<&str> =
+        tracked.lines().filter(|name| name.ends_with(".wasm") || name.contains("/target/")).collect();
+    assert!(built.is_empty(), "{built:?}");
+}
