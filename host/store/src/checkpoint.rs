@@ -143,7 +143,7 @@ impl Checkpoints {
     }
 
     /// Announces that the lease with this epoch writes now. From then on, `save` refuses every
-    /// older epoch. Call before `latest`, once an attempt.
+    /// older epoch. Call before `latest`, once an attempt: it also takes away what a killed writer left half-written.
     ///
     /// # Errors
     /// `Fenced` where a newer epoch was announced; `BadJob`; `Store`.

@@ -195,6 +195,33 @@ impl Objects {
         }
     }
 
+    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are
+    /// under way there fail.
+    pub(crate) fn sweep(&self, prefix: &str) -> Result<(), StoreError> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let mut folders = vec![root.join(prefix)];
+        while let Some(folder) = folders.pop() {
+            let entries = match std::fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StoreError::io(&folder)(error)),
+            };
+            for entry in entries {
+                let path = entry.map_err(StoreError::io(&folder))?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if is_staged(&path) {
+                    match std::fs::remove_file(&path) {
+                        // Its writer was alive and finished.
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        removed => removed.map_err(StoreError::io(&path))?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes an object that is there already durable, with the folders on the way to it.
     pub(crate) fn sync(&self, name: &str) -> Result<(), StoreError> {
         let Some(root) = &self.root else { return Ok(()) };
@@ -210,6 +237,14 @@ impl Objects {
     fn path(&self, name: &str) -> Result<Path, StoreError> {
         Path::parse(name).map_err(|_| StoreError::BadName { name: name.to_owned() })
     }
+}
+
+/// Whether this is a name under which the local store writes before it makes the object: its name,
+/// `#`, a number. No object can have such a name.
+fn is_staged(path: &FsPath) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.rsplit_once('#')).map(|(_, number)| number);
+    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn info(meta: ObjectMeta) -> ObjectInfo {

@@ -35,6 +35,7 @@ pub(super) async fn claim(checkpoints: &Checkpoints, job: &str, epoch: u64) -> R
     if checkpoints.objects.create(&name, PutPayload::from_static(b"{}\n")).await? == Put::Taken {
         checkpoints.objects.sync(&name)?;
     }
+    checkpoints.objects.sweep(&folder)?;
     // Two claims at once: the lower one learns of the higher here, or at its first save.
     fence(checkpoints, job, &folder, epoch).await
 }
