@@ -1,0 +1,65 @@
+//! Running other programs.
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::BuildError;
+
+/// How often a program that may not take long is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Runs the command to its end, with what it wrote where that is piped.
+pub(super) fn output(command: &mut Command) -> Result<Output, BuildError> {
+    let child = command.spawn().map_err(|source| spawn_error(command, source))?;
+    child.wait_with_output().map_err(|source| spawn_error(command, source))
+}
+
+/// Runs the command, at most for `limit`, and returns what it wrote to standard output; none if it failed, is not there
+/// or took longer.
+pub(super) fn within(command: &mut Command, limit: Duration) -> Option<String> {
+    let deadline = Instant::now() + limit;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    // A program that writes more than a pipe holds ends only if somebody reads.
+    let reader = thread::spawn(move || {
+        let mut written = Vec::new();
+        stdout.read_to_end(&mut written).map(|_| written)
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().ok()? {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            // It may have ended in between; either way it is gone after the wait.
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        thread::sleep(POLL);
+    };
+    let written = reader.join().ok()?.ok()?;
+    status.success().then(|| String::from_utf8_lossy(&written).into_owned())
+}
+
+fn spawn_error(command: &Command, source: std::io::Error) -> BuildError {
+    BuildError::Spawn { program: command.get_program().to_string_lossy().into_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_answered_in_time_or_not_at_all() {
+        let limit = Duration::from_secs(20);
+        assert_eq!(within(Command::new("sh").args(["-c", "echo yes"]), limit).as_deref(), Some("yes\n"));
+        assert_eq!(within(Command::new("sh").args(["-c", "echo no; exit 1"]), limit), None);
+        assert_eq!(within(&mut Command::new("no-program-of-this-name"), limit), None);
+        assert_eq!(within(Command::new("sh").args(["-c", "read line < /dev/zero"]), Duration::from_millis(50)), None);
+        let long = within(Command::new("sh").args(["-c", "seq 1 100000"]), limit).unwrap_or_default();
+        assert_eq!(long.lines().count(), 100_000);
+    }
+}

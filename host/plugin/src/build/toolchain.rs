@@ -1,0 +1,189 @@
+//! Finding a toolchain that compiles to WebAssembly.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{BuildError, TARGET, command};
+
+/// The environment variable that chooses a toolchain: `auto`, `rustup` or `debian`.
+pub const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
+
+pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
+pub(super) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
+
+/// A program that only answers a question.
+const ANSWER_SECONDS_MAX: u64 = 20;
+/// A download of a standard library.
+const DOWNLOAD_SECONDS_MAX: u64 = 120;
+
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+const DEBIAN_SOURCE_PACKAGE: &str = "rust-web-src";
+const DEBIAN_LINKER: &str = "wasm-ld";
+
+/// Which toolchain to look for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolchainChoice {
+    /// The first that works, in the order of the others.
+    #[default]
+    Auto,
+    /// Plain cargo, its target added by rustup where it is missing.
+    Rustup,
+    /// Debian's packages.
+    Debian,
+}
+
+impl ToolchainChoice {
+    /// What [`TOOLCHAIN_VARIABLE`] says; `Auto` where it is not set.
+    ///
+    /// # Errors
+    /// `UnknownToolchain`.
+    pub fn from_environment() -> Result<Self, BuildError> {
+        match env::var_os(TOOLCHAIN_VARIABLE) {
+            Some(value) => value.to_string_lossy().parse(),
+            None => Ok(Self::Auto),
+        }
+    }
+}
+
+impl FromStr for ToolchainChoice {
+    type Err = BuildError;
+
+    fn from_str(value: &str) -> Result<Self, BuildError> {
+        match value {
+            "" | "auto" => Ok(Self::Auto),
+            "rustup" => Ok(Self::Rustup),
+            "debian" => Ok(Self::Debian),
+            other => Err(BuildError::UnknownToolchain { value: other.to_owned() }),
+        }
+    }
+}
+
+/// A toolchain that compiles to WebAssembly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Toolchain {
+    /// Plain cargo: the target's standard library is installed.
+    Installed,
+    /// Debian's compiler, which builds the standard library from `library`.
+    Debian {
+        /// The `library` directory of the compiler's source.
+        library: PathBuf,
+    },
+}
+
+impl Toolchain {
+    /// The cargo to run.
+    pub(super) fn cargo(&self) -> &str {
+        match self {
+            Self::Installed => "cargo",
+            // A rustup cargo may be older than the compiler whose standard library it is to build.
+            Self::Debian { .. } if Path::new(DEBIAN_CARGO).exists() => DEBIAN_CARGO,
+            Self::Debian { .. } => "cargo",
+        }
+    }
+
+    /// What a compilation with this toolchain needs besides the target.
+    pub(super) fn configure(&self, cargo: &mut Command) {
+        let Self::Debian { library } = self else { return };
+        cargo.arg("-Zbuild-std=std,panic_abort");
+        cargo.env("RUSTC", DEBIAN_RUSTC);
+        // Building the standard library is an unstable feature of a stable compiler.
+        cargo.env("RUSTC_BOOTSTRAP", "1");
+        cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
+        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", DEBIAN_LINKER);
+    }
+}
+
+/// A toolchain for the plugin in `directory`, whose own toolchain file is honoured.
+pub(super) fn find(choice: ToolchainChoice, directory: &Path) -> Result<Toolchain, BuildError> {
+    let found = match choice {
+        ToolchainChoice::Rustup => installed(directory).map_err(|reason| vec![reason]),
+        ToolchainChoice::Debian => debian().map_err(|reason| vec![reason]),
+        ToolchainChoice::Auto => installed(directory).or_else(|first| debian().map_err(|second| vec![first, second])),
+    };
+    found.map_err(|reasons| BuildError::NoToolchain { reasons })
+}
+
+fn installed(directory: &Path) -> Result<Toolchain, String> {
+    if has_target(directory) {
+        return Ok(Toolchain::Installed);
+    }
+    tracing::info!(target = TARGET, "adding the target with rustup");
+    let mut add = Command::new("rustup");
+    add.args(["target", "add", TARGET]).current_dir(directory);
+    let added = command::within(&mut add, Duration::from_secs(DOWNLOAD_SECONDS_MAX)).is_some();
+    if added && has_target(directory) {
+        return Ok(Toolchain::Installed);
+    }
+    Err(format!("the target {TARGET} is not installed and rustup did not add it"))
+}
+
+/// Whether the compiler on the path has the target's standard library.
+fn has_target(directory: &Path) -> bool {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(directory);
+    let libraries = command::within(&mut rustc, Duration::from_secs(ANSWER_SECONDS_MAX)).unwrap_or_default();
+    let Ok(entries) = Path::new(libraries.trim()).read_dir() else { return false };
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
+}
+
+fn debian() -> Result<Toolchain, String> {
+    let answer = Duration::from_secs(ANSWER_SECONDS_MAX);
+    let owner = command::within(Command::new("dpkg-query").args(["--search", DEBIAN_RUSTC]), answer);
+    if owner.is_none() {
+        return Err(format!("{DEBIAN_RUSTC} is not Debian's"));
+    }
+    if command::within(Command::new(DEBIAN_LINKER).arg("--version"), answer).is_none() {
+        return Err(format!("the linker {DEBIAN_LINKER} is not installed"));
+    }
+    let files = command::within(Command::new("dpkg-query").args(["--listfiles", DEBIAN_SOURCE_PACKAGE]), answer)
+        .ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} is not installed"))?;
+    let manifest = files.lines().find(|file| file.ends_with("/library/std/Cargo.toml"));
+    let library = manifest.and_then(|manifest| Path::new(manifest).ancestors().nth(2));
+    let library = library.ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} has no library/std"))?;
+    matches_compiler(library)?;
+    Ok(Toolchain::Debian { library: library.to_owned() })
+}
+
+/// A standard library compiles with its own compiler only.
+fn matches_compiler(library: &Path) -> Result<(), String> {
+    let mut rustc = Command::new(DEBIAN_RUSTC);
+    let version = command::within(rustc.arg("--version"), Duration::from_secs(ANSWER_SECONDS_MAX));
+    let version = version.ok_or_else(|| format!("{DEBIAN_RUSTC} does not run"))?;
+    // `rustc 1.96.0 (...)` and `/usr/src/rustc-1.96.0/library`.
+    let number = version.split_whitespace().nth(1).unwrap_or_default();
+    let source = library.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    match source.as_deref().and_then(|name| name.strip_prefix("rustc-")) {
+        Some(same) if same == number => Ok(()),
+        other => {
+            Err(format!("{DEBIAN_RUSTC} is {number} but {DEBIAN_SOURCE_PACKAGE} is {}", other.unwrap_or("unknown")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_have_names() {
+        let choice = |value: &str| value.parse::<ToolchainChoice>().map_err(|error| error.to_string());
+        assert_eq!(choice("auto"), Ok(ToolchainChoice::Auto));
+        assert_eq!(choice("rustup"), Ok(ToolchainChoice::Rustup));
+        assert_eq!(choice("debian"), Ok(ToolchainChoice::Debian));
+        assert_eq!(choice("nix"), Err("SAGGAR_GUEST_TOOLCHAIN=nix: must be auto, rustup or debian".to_owned()));
+    }
+
+    #[test]
+    fn a_missing_toolchain_is_answered_with_what_to_install() {
+        let error = BuildError::NoToolchain { reasons: vec!["/usr/bin/rustc is not Debian's".to_owned()] };
+        let text = error.to_string();
+        assert!(
+            text.contains(SETUP_RUSTUP) && text.contains("rust-web-src") && text.contains("not Debian's"),
+            "{text}"
+        );
+    }
+}
