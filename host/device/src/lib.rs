@@ -6,6 +6,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod backend;
+pub mod choose;
 pub mod cpu;
 pub mod error;
 pub mod gpu;
