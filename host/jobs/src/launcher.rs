@@ -1,0 +1,41 @@
+//! Starting workers. The contract a launcher keeps: the worker runs `saggar worker` with pipes to its three standard
+//! streams, ends by itself when its standard input does, and its exit code says what became of the attempt
+//! ([`crate::protocol`]). A child process of the server is the first kind; a cluster's would be another.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::process::{Child, Command};
+
+use crate::error::JobError;
+
+/// Starts workers for attempts.
+pub trait Launcher: Send + Sync + std::fmt::Debug {
+    /// Starts a worker whose standard streams are pipes, and which is killed when the handle is dropped. Called once an
+    /// attempt, from the supervisor's task; must not block.
+    ///
+    /// # Errors
+    /// `Launch`.
+    fn launch(&self) -> Result<Child, JobError>;
+}
+
+/// Runs workers as child processes of this one.
+#[derive(Clone, Debug)]
+pub struct LocalLauncher {
+    /// The `saggar` binary.
+    pub program: PathBuf,
+    /// The state directory the worker opens.
+    pub home: PathBuf,
+}
+
+impl Launcher for LocalLauncher {
+    fn launch(&self) -> Result<Child, JobError> {
+        let mut command = Command::new(&self.program);
+        command.arg("worker").arg("--home").arg(&self.home);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        // A Ctrl-C at the server's terminal is the server's to handle: it lets workers save their state.
+        command.process_group(0);
+        let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
+        command.spawn().map_err(launch)
+    }
+}

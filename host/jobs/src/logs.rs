@@ -1,0 +1,138 @@
+//! Attempts' logs: one file an attempt, written by the supervisor line by line as events arrive, so that they outlive
+//! the worker whatever happens to it. Each stored line is `TIMESTAMP text`, with times in UTC that never go back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
+
+/// Length of a stored timestamp, `2026-11-21T12:03:13.076Z`, with the space after it.
+pub const TIMESTAMP_BYTES: usize = 25;
+
+/// The file of an attempt's log.
+pub fn log_path(jobs_dir: &Path, job: &str, attempt: u32) -> PathBuf {
+    jobs_dir.join(job).join(format!("attempt-{attempt}.log"))
+}
+
+/// Appends to one attempt's log.
+#[derive(Debug)]
+pub struct LogWriter {
+    file: File,
+    bytes: u64,
+    last_ms: i64,
+    left_out: u64,
+}
+
+impl LogWriter {
+    /// Opens the attempt's log, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn open(jobs_dir: &Path, job: &str, attempt: u32) -> io::Result<LogWriter> {
+        let path = log_path(jobs_dir, job, attempt);
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(LogWriter { file, bytes, last_ms: 0, left_out: 0 })
+    }
+
+    /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces, and a long line is cut:
+    /// a plugin must not be able to forge another line.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn line(&mut self, now_ms: i64, text: &str) -> io::Result<()> {
+        if self.bytes >= LOG_BYTES_MAX {
+            self.left_out += 1;
+            return Ok(());
+        }
+        self.last_ms = self.last_ms.max(now_ms);
+        let mut line = format!("{} ", timestamp(self.last_ms));
+        let end = text.floor_char_boundary(LOG_LINE_BYTES_MAX);
+        line.extend(text[..end].chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));
+        if end < text.len() {
+            line.push('…');
+        }
+        line.push('\n');
+        self.file.write_all(line.as_bytes())?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    /// Makes what was written safe, and says how many lines were left out, if any were.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn finish(&mut self, now_ms: i64) -> io::Result<()> {
+        if self.left_out > 0 {
+            let line = format!("{} {} lines left out: the log is full\n", timestamp(now_ms), self.left_out);
+            self.file.write_all(line.as_bytes())?;
+            self.left_out = 0;
+        }
+        self.file.sync_data()
+    }
+}
+
+/// Reads whole lines from byte `offset` on, at most `bytes_max`. Returns them and the offset after them; a log that is
+/// not there yet is empty.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String, u64)> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), offset)),
+        Err(error) => return Err(error),
+    };
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+    bytes.truncate(whole);
+    let text = String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok((text, offset + whole as u64))
+}
+
+/// RFC 3339 in UTC with milliseconds. Times outside the calendar that `jiff` covers count as 1970.
+pub fn timestamp(ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_times_and_cannot_forge_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        log.line(1_795_262_593_076, "first\nsecond").unwrap();
+        log.line(1_795_262_593_000, "the clock went back").unwrap();
+        log.finish(0).unwrap();
+        let (text, end) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        assert_eq!(text, "2026-11-21T12:03:13.076Z first second\n2026-11-21T12:03:13.076Z the clock went back\n");
+        assert_eq!(text.as_bytes()[TIMESTAMP_BYTES - 1], b' ');
+        assert_eq!(read_from(&log_path(dir.path(), "j", 1), end, u64::MAX).unwrap(), (String::new(), end));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_a_character() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        log.line(0, &"ä".repeat(LOG_LINE_BYTES_MAX)).unwrap();
+        let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        assert_eq!(text.chars().count(), TIMESTAMP_BYTES + LOG_LINE_BYTES_MAX / 2 + 2);
+    }
+
+    #[test]
+    fn half_a_line_is_left_for_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "one\ntw").unwrap();
+        assert_eq!(read_from(&path, 0, u64::MAX).unwrap(), ("one\n".to_owned(), 4));
+    }
+}

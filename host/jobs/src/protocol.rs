@@ -1,0 +1,149 @@
+//! What a worker process and its supervisor say to each other: one JSON object a line, events on the worker's standard
+//! output, commands on its standard input. The end of its standard input tells a worker that its supervisor is gone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::JobSpec;
+
+/// A worker that did all it was asked, or stopped as it was told.
+pub const EXIT_DONE: i32 = 0;
+/// The plugin failed; trying again would fail again.
+pub const EXIT_FAILED: i32 = 20;
+/// The plugin passed a limit on memory.
+pub const EXIT_OUT_OF_MEMORY: i32 = 24;
+/// Try again: the device was lost, or the supervisor is gone.
+pub const EXIT_TRY_AGAIN: i32 = 75;
+/// The job cannot run as it is configured; trying again would not help.
+pub const EXIT_BROKEN: i32 = 78;
+
+/// From the supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// The first line: what to do.
+    Start(Box<Start>),
+    /// Save a checkpoint at the next step boundary and return.
+    Stop,
+    /// Save a checkpoint at the next step boundary and go on.
+    Checkpoint,
+}
+
+/// What an attempt needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The job's identifier.
+    pub job: String,
+    /// The job's name, `digits-7`.
+    pub name: String,
+    /// From 1.
+    pub attempt: u32,
+    /// The lease's fencing epoch: a later attempt's is larger.
+    pub epoch: u64,
+    /// The job.
+    pub spec: JobSpec,
+}
+
+/// Device and host resources an attempt used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Seconds the device worked.
+    pub gpu_seconds: f64,
+    /// Seconds since the attempt began.
+    pub wall_seconds: f64,
+    /// Device bytes held now.
+    pub gpu_bytes: u64,
+    /// The most device bytes held at once.
+    pub gpu_bytes_peak: u64,
+    /// Samples trained on.
+    pub samples: u64,
+    /// Kernels run.
+    pub dispatches: u64,
+    /// Submissions to the device.
+    pub submissions: u64,
+}
+
+/// From the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The plugin is about to run.
+    Started {
+        /// `cpu`, `vulkan:0`.
+        device: String,
+        /// The adapter's name.
+        adapter: String,
+        /// The adapter's driver.
+        driver: String,
+        /// Whether device seconds come from the device's own clock.
+        exact_seconds: bool,
+        /// Why this device was chosen.
+        choice: String,
+    },
+    /// Variables, positions and state were restored from a checkpoint.
+    Resumed {
+        /// Its step.
+        step: u64,
+    },
+    /// A line for people.
+    Log {
+        /// `debug`, `info`, `warn`, `error`.
+        level: String,
+        /// Without its line end.
+        line: String,
+    },
+    /// A value of one of the training's own series.
+    Metric {
+        /// At which step.
+        step: u64,
+        /// Of which series.
+        name: String,
+        /// JSON has no NaN: none stands for a value that is not finite.
+        value: Option<f64>,
+    },
+    /// Steps done, of steps to do.
+    Progress {
+        /// Done.
+        step: u64,
+        /// To do.
+        of: u64,
+    },
+    /// Resources used since the attempt began.
+    Usage(Usage),
+    /// A checkpoint is safe.
+    Checkpoint {
+        /// At which step.
+        step: u64,
+        /// Its size.
+        bytes: u64,
+        /// How long it took.
+        seconds: f64,
+        /// SHA-256 of its variables.
+        digest: String,
+    },
+    /// A checkpoint could not be saved or used; the training goes on with the one before.
+    CheckpointFailed {
+        /// `save` or `load`.
+        op: String,
+        /// Why.
+        reason: String,
+    },
+    /// A model version exists.
+    Published {
+        /// The model.
+        model: String,
+        /// Its version.
+        version: u64,
+    },
+    /// The plugin returned.
+    Finished {
+        /// Whether it stopped because it was told to.
+        stopped: bool,
+    },
+    /// The attempt failed.
+    Failed {
+        /// UPPER_SNAKE.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+}
