@@ -1,0 +1,29 @@
+//! Answers what it was asked: `y` is `x`, a `float32` vector of the configuration's `size` (default 4).
+
+use saggar_plugin::{DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+
+/// Its size is all it knows.
+#[derive(Debug)]
+pub struct Echo {
+    size: u32,
+}
+
+impl Model for Echo {
+    fn load(_: &Variables, config: &Params) -> Result<Self> {
+        Ok(Self { size: config.get("size", 4)? })
+    }
+
+    fn inputs(&self) -> Vec<Port> {
+        vec![Port::new("x", DataType::Float32, [self.size])]
+    }
+
+    fn outputs(&self) -> Vec<Port> {
+        vec![Port::new("y", DataType::Float32, [self.size])]
+    }
+
+    fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+        Ok(vec![("y", inputs.get("x")?.identity()?)])
+    }
+}
+
+saggar_plugin::export!(predict: Echo);

@@ -1,0 +1,177 @@
+//! The ways to misbehave that training, loading and predicting share.
+
+use std::hint::black_box;
+
+use saggar_plugin::bindings::logging::{Level, log};
+use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, descriptor};
+
+/// The ways.
+pub const DAMAGES: [&str; 13] = [
+    "loop",
+    "trap",
+    "panic",
+    "recurse",
+    "memory",
+    "handles",
+    "operands",
+    "variables",
+    "graph",
+    "shapes",
+    "rank",
+    "log",
+    "strings",
+];
+
+/// Misbehaves. Comes back only where the host refused something, with that refusal.
+///
+/// # Errors
+/// The host's; `NoSuch` for something that is not in [`DAMAGES`].
+pub(crate) fn run(damage: &str) -> Result<()> {
+    match damage {
+        "loop" => spin(),
+        "trap" => trap(),
+        "panic" => panic!("a guest that panics on purpose"),
+        "recurse" => {
+            black_box(recurse(black_box(1)));
+        }
+        "memory" => memory(),
+        "handles" => return handles(),
+        "operands" => return operands(),
+        "variables" => return variables(),
+        "graph" => return graph_of_a_million_nodes(),
+        "shapes" => return shapes(),
+        "rank" => return rank(),
+        "log" => loop {
+            log(Level::Info, "a line that nobody wants to read");
+        },
+        "strings" => return strings(),
+        other => {
+            let known = DAMAGES.map(str::to_owned).to_vec();
+            return Err(Error::NoSuch { what: "misbehaviour", name: other.to_owned(), known });
+        }
+    }
+    Ok(())
+}
+
+/// Never returns, and never calls the host.
+fn spin() {
+    let mut n = 0_u64;
+    while black_box(n) < u64::MAX {
+        n = n.wrapping_add(1) & 0xffff;
+    }
+}
+
+/// The instruction that always traps.
+fn trap() {
+    #[cfg(target_arch = "wasm32")]
+    core::arch::wasm32::unreachable();
+}
+
+/// Needs more stack than there is.
+#[expect(unconditional_recursion, reason = "its purpose")]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 64]);
+    recurse(depth + 1).wrapping_add(frame[(depth % 64) as usize])
+}
+
+/// Grows memory until the allocator gives up, touching all of it.
+fn memory() {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    loop {
+        kept.push(black_box(vec![1; 1 << 20]));
+    }
+}
+
+/// Makes tensors and keeps their handles.
+fn handles() -> Result<()> {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(Tensor::from_f32(&[1], &[0.0])?);
+    }
+}
+
+/// Makes operands of graphs that are never built and keeps their handles.
+fn operands() -> Result<()> {
+    let mut kept: Vec<Operand> = Vec::new();
+    loop {
+        kept.push(Graph::new().scalar(DataType::Float32, 1.0)?);
+    }
+}
+
+/// Makes variables without end.
+fn variables() -> Result<()> {
+    let variables = Variables::new(0);
+    for n in 0_u64.. {
+        variables.training(&format!("v{n}"), descriptor(DataType::Float32, [1024]))?;
+    }
+    Ok(())
+}
+
+/// Dropping operands frees handles, so that the graph's own limit is met first.
+fn graph_of_a_million_nodes() -> Result<()> {
+    let graph = Graph::new();
+    let mut operand = graph.input("x", &descriptor(DataType::Float32, [1]))?;
+    for _ in 0..1_000_000 {
+        operand = operand.neg()?;
+    }
+    graph.build([("y", &operand)]).map(|_| ())
+}
+
+/// Shapes whose size does not fit anything, each by another way. All of them must be refused.
+fn shapes() -> Result<()> {
+    let graph = Graph::new();
+    let float = |shape: &[u32]| descriptor(DataType::Float32, shape);
+    let one = graph.scalar(DataType::Float32, 1.0)?;
+    let column = graph.input("column", &float(&[1 << 20, 1]))?;
+    let row = graph.input("row", &float(&[1, 1 << 20]))?;
+    let attempts = [
+        ("input", graph.input("huge", &float(&[u32::MAX, u32::MAX]))),
+        ("overflow", graph.input("overflow", &float(&[1 << 16, 1 << 16, 1 << 16, 1 << 16]))),
+        ("fill", graph.fill(&float(&[u32::MAX]), 0.0)),
+        ("expand", one.expand(&[u32::MAX, 3])),
+        ("outer", column.add(&row)),
+        ("pad", row.pad(&[0, u32::MAX], &[0, u32::MAX], saggar_plugin::PaddingMode::Constant(0.0))),
+        ("slice", row.slice(&[u32::MAX, u32::MAX], &[1, 2])),
+        ("reshape", row.reshape(&[1 << 31, 1 << 31])),
+        ("one-hot", row.cast(DataType::Int32).and_then(|row| row.one_hot(u32::MAX, DataType::Float32))),
+        ("constant", graph.constant(&float(&[u32::MAX, 4]), &[0; 16])),
+    ];
+    all_refused(attempts.map(|(name, attempt)| (name, attempt.err())))
+}
+
+/// A hundred dimensions. All of them must be refused.
+fn rank() -> Result<()> {
+    let graph = Graph::new();
+    let one = graph.scalar(DataType::Float32, 1.0)?;
+    let deep = vec![1; 100];
+    let deep_tensor = Tensor::from_bytes(&descriptor(DataType::Float32, deep.clone()), &[0; 4]);
+    all_refused([
+        ("input", graph.input("deep", &descriptor(DataType::Float32, deep.clone())).err()),
+        ("reshape", one.reshape(&deep).err()),
+        ("expand", one.expand(&deep).err()),
+        ("tensor", deep_tensor.err()),
+    ])
+}
+
+/// Strings of 16 MiB wherever one can be given.
+fn strings() -> Result<()> {
+    let long = "s".repeat(16 << 20);
+    log(Level::Info, &long);
+    let graph = Graph::new();
+    let labelled = graph.scalar(DataType::Float32, 1.0)?.label(&long);
+    all_refused([
+        ("input", graph.input(&long, &descriptor(DataType::Float32, [1])).err()),
+        ("variable", Variables::new(0).training(&long, descriptor(DataType::Float32, [1])).err()),
+        ("output", graph.build([(long.as_str(), &labelled)]).err()),
+    ])
+}
+
+/// The first refusal; a panic, and with it a trap, if something was taken.
+fn all_refused<const N: usize>(attempts: [(&str, Option<Error>); N]) -> Result<()> {
+    let mut first = None;
+    for (name, refusal) in attempts {
+        let refusal = refusal.unwrap_or_else(|| panic!("the host took what it must refuse: {name}"));
+        first.get_or_insert(refusal);
+    }
+    first.map_or(Ok(()), Err)
+}
