@@ -1,1 +1,35 @@
-//! Plugins: the WebAssembly component host, its WIT bindings, limits, artefact cache and version watcher
+//! Plugins: the WebAssembly component host, its WIT bindings, limits, artefact cache and version watcher.
+//!
+//! A plugin gets what this crate gives it and nothing else: handles of tensors, variables, graphs and batches that the
+//! host owns. [`Host`] compiles components, [`train`] runs one inside a job, [`LoadedModel`] predicts with one.
+//!
+//! Deliberately elsewhere: what operators mean (`tensor`), what a job or a checkpoint is (`jobs`, `store`), which batches
+//! requests are put into (`serve`). Nothing here is async: wasm calls and device work block the thread they are made on.
+
+mod artifact;
+mod bindings;
+pub mod build;
+mod convert;
+mod datasets;
+mod engine;
+pub mod error;
+mod fault;
+mod graphs;
+mod initial;
+mod inspect;
+mod job;
+pub mod limits;
+mod logging;
+pub mod model;
+mod shuffle;
+mod state;
+mod tensors;
+pub mod train;
+mod variables;
+pub mod watch;
+
+pub use engine::{Host, HostConfig, Plugin};
+pub use error::PluginError;
+pub use model::{LoadedModel, ModelLimits, ModelPort, NamedBytes, Signature};
+pub use train::{JobContext, LogLevel, Outcome, TrainLimits, train};
+pub use watch::ModelWatch;

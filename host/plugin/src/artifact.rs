@@ -1,0 +1,241 @@
+//! Precompiled plugins on disk. Compiling takes up to seconds; loading what was compiled takes microseconds.
+//!
+//! What is loaded is native code and is trusted, so nothing is loaded that this cache did not write: the directory belongs
+//! to this process's user alone, and each file carries a digest of its content and the key it was written for: the
+//! component, the engine's version and settings, and the processor's features. A file that is off in any way is deleted
+//! and made anew.
+
+use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use saggar_store::Digest;
+use sha2::{Digest as _, Sha256};
+use wasmtime::Engine;
+use wasmtime::component::Component;
+
+use crate::error::PluginError;
+use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_KEPT};
+
+const MAGIC: &[u8; 8] = b"SAGGARPC";
+/// Of the file's header; the engine has its own version in the key.
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 8 + 4 + 32 + 8 + 32;
+
+/// A directory of precompiled plugins for one engine.
+#[derive(Debug)]
+pub(crate) struct ArtifactCache {
+    dir: PathBuf,
+    /// Digest of everything besides the component that the machine code depends on.
+    engine: Digest,
+    written: AtomicU64,
+}
+
+/// Why a file is not loaded.
+#[derive(Debug)]
+enum Unusable {
+    Absent,
+    Off(&'static str),
+}
+
+impl ArtifactCache {
+    /// The cache in `dir/plugins`, which is made if need be.
+    ///
+    /// # Errors
+    /// Where it cannot be written, or others may write to it.
+    pub(crate) fn open(dir: &Path, engine: &Engine) -> io::Result<ArtifactCache> {
+        let dir = dir.join("plugins");
+        private_dir(&dir)?;
+        let mut hasher = StableHasher(Sha256::new());
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        features().hash(&mut hasher);
+        let engine = Digest::of(&hasher.0.finalize());
+        Ok(ArtifactCache { dir, engine, written: AtomicU64::new(0) })
+    }
+
+    /// The component with this digest: loaded if it is here, else compiled and kept.
+    ///
+    /// # Errors
+    /// Those of `compile`. What goes wrong with the cache is logged, and costs time only.
+    pub(crate) fn component(
+        &self,
+        engine: &Engine,
+        digest: &Digest,
+        compile: impl FnOnce() -> Result<Component, PluginError>,
+    ) -> Result<Component, PluginError> {
+        let key = self.key(digest);
+        let path = self.path(&key);
+        match self.load(engine, &path, &key) {
+            Ok(component) => return Ok(component),
+            Err(Unusable::Absent) => {}
+            Err(Unusable::Off(reason)) => {
+                tracing::warn!(file = %path.display(), reason, "a precompiled plugin is discarded");
+                let _ = fs::remove_file(&path);
+            }
+        }
+        let component = compile()?;
+        let kept =
+            component.serialize().map_err(io::Error::other).and_then(|payload| self.write(&path, &key, &payload));
+        if let Err(error) = kept {
+            tracing::warn!(file = %path.display(), %error, "a precompiled plugin is not kept");
+        }
+        Ok(component)
+    }
+
+    fn key(&self, digest: &Digest) -> Digest {
+        Digest::of(&[&self.engine.bytes()[..], digest.bytes()].concat())
+    }
+
+    fn path(&self, key: &Digest) -> PathBuf {
+        self.dir.join(format!("{key}.cwasm"))
+    }
+
+    fn load(&self, engine: &Engine, path: &Path, key: &Digest) -> Result<Component, Unusable> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Absent),
+            Err(_) => return Err(Unusable::Off("it cannot be opened")),
+        };
+        let mut bytes = Vec::new();
+        file.take(ARTIFACT_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| Unusable::Off("it cannot be read"))?;
+        deserialize(engine, checked(&bytes, key).map_err(Unusable::Off)?)
+    }
+
+    /// Written aside and renamed, so that a file of this name is whole or, after a crash, refused by its digest.
+    fn write(&self, path: &Path, key: &Digest, payload: &[u8]) -> io::Result<()> {
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let draft = self.dir.join(format!("draft-{}-{number}", std::process::id()));
+        let mut file = private_file(&draft)?;
+        file.write_all(&header(key, payload))?;
+        file.write_all(payload)?;
+        file.sync_all()?;
+        fs::rename(&draft, path)?;
+        self.prune()
+    }
+
+    /// Deletes the oldest files past [`ARTIFACTS_KEPT`].
+    fn prune(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            files.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        files.sort();
+        let surplus = files.len().saturating_sub(ARTIFACTS_KEPT);
+        files.iter().take(surplus).try_for_each(|(_, path)| match fs::remove_file(path) {
+            // Another process may prune too.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+    }
+}
+
+fn header(key: &Digest, payload: &[u8]) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend(MAGIC);
+    header.extend(FORMAT.to_le_bytes());
+    header.extend(key.bytes());
+    header.extend((payload.len() as u64).to_le_bytes());
+    header.extend(Digest::of(payload).bytes());
+    header
+}
+
+/// The payload of a file whose header, length and digest are as this cache writes them for `key`.
+fn checked<'a>(bytes: &'a [u8], key: &Digest) -> Result<Payload<'a>, &'static str> {
+    let Some((head, payload)) = bytes.split_at_checked(HEADER_BYTES) else { return Err("it is too short") };
+    if head == header(key, payload) {
+        return Ok(Payload(payload));
+    }
+    Err(match () {
+        () if head[..8] != *MAGIC => "it is another kind of file",
+        () if head[8..12] != FORMAT.to_le_bytes() => "it has another format",
+        () if head[12..44] != *key.bytes() => "it was made by another engine or for another processor",
+        () if head[44..52] != (payload.len() as u64).to_le_bytes() => "it was cut off",
+        () => "its digest is wrong",
+    })
+}
+
+/// Bytes that [`checked`] has passed.
+struct Payload<'a>(&'a [u8]);
+
+#[expect(unsafe_code, reason = "wasmtime trusts precompiled code, and this is our own")]
+fn deserialize(engine: &Engine, payload: Payload<'_>) -> Result<Component, Unusable> {
+    // SAFETY: the bytes are the output of `Component::serialize` of an engine of this version and settings. They come from
+    // a directory that only this process's user can write to (`private_dir`), and a `Payload` proves that their digest is
+    // the one written with them, under this engine's key. They are in memory and cannot change after that check.
+    unsafe { Component::deserialize(engine, payload.0) }.map_err(|_| Unusable::Off("the engine refuses it"))
+}
+
+/// Makes a directory that only its owner may enter, and checks that the owner is this process's user.
+#[cfg(unix)]
+fn private_dir(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    if fs::symlink_metadata(dir)?.file_type().is_symlink() {
+        return Err(io::Error::other("the directory is a symbolic link"));
+    }
+    if fs::metadata(dir)?.mode() & 0o077 != 0 {
+        // Whoever could write before may have: start empty.
+        for entry in fs::read_dir(dir)? {
+            fs::remove_file(entry?.path())?;
+        }
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    }
+    // A new file belongs to the process's user.
+    let probe = dir.join(format!("draft-{}-probe", std::process::id()));
+    let own = private_file(&probe)?.metadata()?.uid();
+    fs::remove_file(&probe)?;
+    if fs::metadata(dir)?.uid() != own {
+        return Err(io::Error::other("the directory belongs to another user"));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn private_dir(_: &Path) -> io::Result<()> {
+    Err(io::Error::other("this system does not say who may write to a directory"))
+}
+
+/// A new file that only its owner may read, in place of any of this name.
+fn private_file(path: &Path) -> io::Result<File> {
+    let _ = fs::remove_file(path);
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// The processor's features that generated code may use: code for one processor must not run on a lesser one.
+fn features() -> Vec<&'static str> {
+    let mut features = vec![std::env::consts::ARCH, std::env::consts::OS];
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! detect {
+            ($($feature:tt)*) => { $(if is_x86_feature_detected!($feature) { features.push($feature); })* };
+        }
+        detect!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "avx" "avx2" "fma" "bmi1" "bmi2" "lzcnt" "cmpxchg16b"
+            "avx512bitalg" "avx512dq" "avx512f" "avx512vl" "avx512vbmi");
+    }
+    features
+}
+
+/// SHA-256 as a hasher: `Hash` implementations feed it the same bytes in every process of one build.
+struct StableHasher(Sha256);
+
+impl Hasher for StableHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let digest = self.0.clone().finalize();
+        u64::from_le_bytes([digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7]])
+    }
+}
+
+#[cfg(test)]
+mod tests;

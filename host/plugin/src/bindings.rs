@@ -1,0 +1,32 @@
+//! The WIT package as Rust. The only place that calls `bindgen!`.
+//!
+//! One world with everything stands for all three: a component may import less of it and export either half, so exports
+//! are looked up one interface at a time (`exports::..::GuestIndices`), never through the world's own type.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    clippy::all,
+    reason = "generated from the documented WIT files, by the same generator that wasmtime is tested with"
+)]
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "model-plugin",
+    imports: { default: trappable },
+    trappable_error_type: { "saggar:plugin/tensors.error" => crate::fault::Fault },
+    with: {
+        "saggar:plugin/tensors.tensor": crate::tensors::Tensor,
+        "saggar:plugin/variables.variable": crate::variables::Variable,
+        "saggar:plugin/variables.variables": crate::variables::Namespace,
+        "saggar:plugin/graphs.operand": crate::graphs::Operand,
+        "saggar:plugin/graphs.graph-builder": crate::graphs::BuilderHandle,
+        "saggar:plugin/graphs.graph": crate::graphs::program::CompiledGraph,
+        "saggar:plugin/datasets.dataset": crate::datasets::MountedDataset,
+        "saggar:plugin/datasets.batches": crate::datasets::Batches,
+    },
+});
+
+pub(crate) use self::exports::saggar::plugin::{predictor, trainer};
+pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, tensors, variables};

@@ -1,0 +1,268 @@
+//! Datasets mounted into a training, and batches drawn from them: read by the host, uploaded to the device, never passed
+//! through the plugin.
+
+mod run;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use saggar_device::Buffer;
+use saggar_store::checkpoint::Position;
+use saggar_store::dataset::{Dataset, Field};
+use saggar_tensor::{Descriptor, Shape};
+use wasmtime::component::Resource;
+
+use crate::bindings::datasets::{BatchOptions, Field as WitField, Host, HostBatches, HostDataset, RunResult};
+use crate::bindings::tensors::NamedTensor;
+use crate::convert;
+use crate::fault::Fault;
+use crate::graphs::CompiledGraph;
+use crate::limits::BATCH_ITEMS_MAX;
+use crate::shuffle::permutation;
+use crate::state::{Role, State};
+
+/// A dataset as the plugin holds it.
+#[derive(Clone, Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct MountedDataset(Arc<Dataset>);
+
+/// Passes over a dataset, epoch after epoch.
+#[derive(Clone, Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct Batches {
+    dataset: Arc<Dataset>,
+    fields: Arc<[Field]>,
+    /// The part's place in the whole dataset.
+    first: u64,
+    items: u32,
+    size: u32,
+    seed: Option<u64>,
+    drop_last: bool,
+    epoch: u64,
+    /// Items of this epoch that are done.
+    item: u32,
+    /// The order of one epoch, kept while it lasts.
+    order: Option<(u64, Arc<[u32]>)>,
+}
+
+impl Batches {
+    fn new(
+        dataset: Arc<Dataset>,
+        fields: Vec<Field>,
+        range: Range<u64>,
+        options: &BatchOptions,
+    ) -> Result<Batches, Fault> {
+        if !(1..=BATCH_ITEMS_MAX).contains(&options.size) {
+            return Err(Fault::invalid(format!("a batch has 1 to {BATCH_ITEMS_MAX} items, not {}", options.size)));
+        }
+        let items = u32::try_from(range.end - range.start)
+            .map_err(|_| Fault::unsupported(format!("batches are drawn from up to {} items", u32::MAX)))?;
+        Ok(Batches {
+            dataset,
+            fields: fields.into(),
+            first: range.start,
+            items,
+            size: options.size,
+            seed: options.shuffle_seed,
+            drop_last: options.drop_last,
+            epoch: 0,
+            item: 0,
+            order: None,
+        })
+    }
+
+    /// Items left for full batches in this epoch allow this many.
+    fn full_left(&self) -> u32 {
+        (self.items - self.item) / self.size
+    }
+
+    /// The items of the next batch, numbered within the whole dataset; none at the end of an epoch, after which the next
+    /// one begins.
+    fn take(&mut self) -> Option<Vec<u64>> {
+        let left = self.items - self.item;
+        let count = left.min(self.size);
+        if count == 0 || (self.drop_last && count < self.size) {
+            self.epoch += 1;
+            self.item = 0;
+            return None;
+        }
+        let range = self.item..self.item + count;
+        self.item += count;
+        let first = self.first;
+        let Some(seed) = self.seed else { return Some(range.map(|at| first + u64::from(at)).collect()) };
+        let order = match &self.order {
+            Some((epoch, order)) if *epoch == self.epoch => order,
+            _ => &self.order.insert((self.epoch, permutation(seed, self.epoch, self.items).into())).1,
+        };
+        Some(order[range.start as usize..range.end as usize].iter().map(|&at| first + u64::from(at)).collect())
+    }
+
+    /// Data type and shape of a batch of a field.
+    fn descriptor(field: &Field, items: usize) -> Result<Descriptor, Fault> {
+        let dims = [&[items], field.item.shape.dims()].concat();
+        Ok(Descriptor::new(field.item.dtype, Shape::new(dims)?))
+    }
+
+    /// Where it stands, for a checkpoint.
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            dataset: self.dataset.digest().hex(),
+            seed: self.seed,
+            batch: u64::from(self.size),
+            epoch: self.epoch,
+            item: u64::from(self.item),
+        }
+    }
+
+    /// Goes on where a checkpoint was taken.
+    ///
+    /// # Errors
+    /// Invalid argument where the checkpoint is about other data, another order or another batch size.
+    pub(crate) fn restore(&mut self, position: &Position) -> Result<(), Fault> {
+        let here = self.position();
+        let differs = if here.dataset != position.dataset {
+            Some("another version of the dataset")
+        } else if here.seed != position.seed {
+            Some("another seed of the shuffle")
+        } else if here.batch != position.batch {
+            Some("another batch size")
+        } else {
+            None
+        };
+        if let Some(what) = differs {
+            return Err(Fault::invalid(format!("the checkpoint was taken with {what}: start a new job")));
+        }
+        let item = u32::try_from(position.item).ok().filter(|&item| item <= self.items);
+        let item = item.ok_or_else(|| Fault::invalid("the checkpoint's position is past the dataset's end"))?;
+        (self.epoch, self.item) = (position.epoch, item);
+        Ok(())
+    }
+}
+
+impl State {
+    /// One buffer a field, holding these items.
+    fn upload_batch(&self, batches: &Batches, items: &[u64]) -> Result<Vec<Buffer>, Fault> {
+        let upload = |field: &Field| {
+            let bytes = batches.dataset.read(&field.name, items)?;
+            self.upload(&Batches::descriptor(field, items.len())?, &bytes)
+        };
+        batches.fields.iter().map(upload).collect()
+    }
+
+    fn count_samples(&mut self, count: u64) {
+        if let Role::Train(train) = &mut self.role {
+            train.context.samples(count);
+        }
+    }
+}
+
+impl Host for State {}
+
+impl HostDataset for State {
+    fn open(&mut self, mount: String) -> Result<Resource<MountedDataset>, Fault> {
+        let Role::Train(train) = &self.role else {
+            return Err(Fault::unsupported("there are no datasets where a model predicts"));
+        };
+        let Some(dataset) = train.datasets.get(&mount) else {
+            let known: Vec<&str> = train.datasets.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Fault::not_found(&mount, format!("nothing is mounted there; the job mounts {known}")));
+        };
+        let dataset = MountedDataset(Arc::clone(dataset));
+        self.push(dataset)
+    }
+
+    fn fields(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<WitField>> {
+        let field = |field: &Field| WitField {
+            name: field.name.clone(),
+            item: convert::wit_descriptor(&field.item),
+            classes: field.classes.clone(),
+        };
+        Ok(self.table.get(&dataset)?.0.fields().iter().map(field).collect())
+    }
+
+    fn splits(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<String>> {
+        Ok(self.table.get(&dataset)?.0.splits().iter().map(|split| split.name.clone()).collect())
+    }
+
+    fn len(&mut self, dataset: Resource<MountedDataset>, split: Option<String>) -> Result<u64, Fault> {
+        Ok(self.table.get(&dataset)?.0.len(split.as_deref())?)
+    }
+
+    fn batches(
+        &mut self,
+        dataset: Resource<MountedDataset>,
+        fields: Vec<String>,
+        options: BatchOptions,
+    ) -> Result<Resource<Batches>, Fault> {
+        let dataset = Arc::clone(&self.table.get(&dataset)?.0);
+        let mut columns: Vec<Field> = Vec::with_capacity(fields.len());
+        for name in fields {
+            if columns.iter().any(|column| column.name == name) {
+                return Err(Fault::invalid_at(name, "the field is named twice"));
+            }
+            columns.push(dataset.field(&name)?.clone());
+        }
+        let range = dataset.items(options.split.as_deref())?;
+        let batches = Batches::new(dataset, columns, range, &options)?;
+        self.push(batches)
+    }
+
+    fn drop(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<()> {
+        self.table.delete(dataset)?;
+        Ok(())
+    }
+}
+
+impl HostBatches for State {
+    fn next(&mut self, handle: Resource<Batches>) -> Result<Option<Vec<NamedTensor>>, Fault> {
+        // The position moves on only when the batch is there.
+        let mut batches = self.table.get(&handle)?.clone();
+        let items = batches.take();
+        let named = match &items {
+            Some(items) => {
+                let buffers = self.upload_batch(&batches, items)?;
+                let names: Vec<String> = batches.fields.iter().map(|field| field.name.clone()).collect();
+                Some(self.named(names.into_iter(), buffers)?)
+            }
+            None => None,
+        };
+        *self.table.get_mut(&handle)? = batches;
+        self.count_samples(items.map_or(0, |items| items.len() as u64));
+        Ok(named)
+    }
+
+    fn run(
+        &mut self,
+        handle: Resource<Batches>,
+        graph: Resource<CompiledGraph>,
+        steps: u32,
+    ) -> Result<RunResult, Fault> {
+        self.asked();
+        let mut batches = self.table.get(&handle)?.clone();
+        let graph = self.table.get(&graph)?.clone();
+        let run = self.run_steps(&mut batches, &graph, steps);
+        self.asked();
+        // Steps that were made are made, also where a later one failed.
+        *self.table.get_mut(&handle)? = batches;
+        run
+    }
+
+    fn full_batches(&mut self, batches: Resource<Batches>) -> wasmtime::Result<u64> {
+        let batches = self.table.get(&batches)?;
+        Ok(u64::from(batches.items / batches.size))
+    }
+
+    fn position(&mut self, batches: Resource<Batches>) -> wasmtime::Result<(u64, u64)> {
+        let batches = self.table.get(&batches)?;
+        Ok((batches.epoch, u64::from(batches.item)))
+    }
+
+    fn drop(&mut self, batches: Resource<Batches>) -> wasmtime::Result<()> {
+        self.table.delete(batches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Many steps without the plugin: a graph dispatched over the next full batches, outputs averaged.
+//!
+//! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_KEPT`] steps and at the end, so that no step
+//! waits for the one before.
+
+use saggar_device::Buffer;
+use saggar_tensor::interp::float16;
+use saggar_tensor::{DType, Descriptor, Port};
+
+use super::Batches;
+use crate::bindings::datasets::RunResult;
+use crate::fault::Fault;
+use crate::graphs::CompiledGraph;
+use crate::limits::RUN_OUTPUTS_KEPT;
+use crate::state::State;
+
+/// Bytes of outputs that may wait on the device: large ones are read sooner.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+impl State {
+    /// Up to `steps` dispatches of `graph` over the next full batches of this epoch.
+    pub(super) fn run_steps(
+        &mut self,
+        batches: &mut Batches,
+        graph: &CompiledGraph,
+        steps: u32,
+    ) -> Result<RunResult, Fault> {
+        let places = places(batches, graph.inputs())?;
+        let steps = steps.min(batches.full_left());
+        let mut means = Means::new(graph.outputs());
+        // A write takes effect after the dispatches before it, so every step uses the same input tensors.
+        let mut inputs: Option<Vec<Buffer>> = None;
+        for _ in 0..steps {
+            let before = (batches.epoch, batches.item);
+            let Some(items) = batches.take() else { break };
+            let step = self.step(batches, graph, &items, &places, &mut inputs);
+            match step {
+                Ok(outputs) => means.add(outputs),
+                Err(fault) => {
+                    (batches.epoch, batches.item) = before;
+                    return Err(fault);
+                }
+            }
+            self.count_samples(items.len() as u64);
+            if means.full() {
+                means.read(self)?;
+            }
+        }
+        let steps = means.steps + means.waiting.len() as u32;
+        let outputs = means.finish(self)?;
+        let names = outputs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let buffers = outputs.into_iter().map(|(_, buffer)| buffer).collect();
+        Ok(RunResult { steps, outputs: self.named(names.into_iter(), buffers)? })
+    }
+
+    fn step(
+        &self,
+        batches: &Batches,
+        graph: &CompiledGraph,
+        items: &[u64],
+        places: &[usize],
+        inputs: &mut Option<Vec<Buffer>>,
+    ) -> Result<Vec<Buffer>, Fault> {
+        let inputs = match inputs {
+            Some(inputs) => {
+                for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
+                    self.backend.write(buffer, &batches.dataset.read(&field.name, items)?)?;
+                }
+                inputs
+            }
+            None => inputs.insert(self.upload_batch(batches, items)?),
+        };
+        let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
+        graph.dispatch(&ordered)
+    }
+}
+
+/// For each of the graph's inputs, the field that feeds it.
+///
+/// # Errors
+/// Invalid argument where an input and the fields do not match one to one, or one is not as the graph takes it.
+fn places(batches: &Batches, ports: &[Port]) -> Result<Vec<usize>, Fault> {
+    if let Some(field) = batches.fields.iter().find(|field| !ports.iter().any(|port| port.name == field.name)) {
+        return Err(Fault::invalid_at(&field.name, "the graph has no input of this field's name"));
+    }
+    let place = |port: &Port| {
+        let place = batches.fields.iter().position(|field| field.name == port.name);
+        let place =
+            place.ok_or_else(|| Fault::invalid_at(&port.name, "the batches have no field of this input's name"))?;
+        let given = Batches::descriptor(&batches.fields[place], batches.size as usize)?;
+        if given != port.descriptor {
+            return Err(Fault::invalid_at(&port.name, format!("the graph takes {}, not {given}", port.descriptor)));
+        }
+        Ok(place)
+    };
+    ports.iter().map(place).collect()
+}
+
+/// Sums of outputs, and outputs still to be added.
+struct Means {
+    ports: Vec<Port>,
+    sums: Vec<Vec<f64>>,
+    /// Steps whose outputs are in the sums.
+    steps: u32,
+    waiting: Vec<Vec<Buffer>>,
+    step_bytes: usize,
+}
+
+impl Means {
+    fn new(ports: &[Port]) -> Means {
+        let sums = ports.iter().map(|port| vec![0.0; port.descriptor.shape.elements()]).collect();
+        let step_bytes = ports.iter().map(|port| port.descriptor.bytes()).sum();
+        Means { ports: ports.to_vec(), sums, steps: 0, waiting: Vec::new(), step_bytes }
+    }
+
+    fn add(&mut self, outputs: Vec<Buffer>) {
+        self.waiting.push(outputs);
+    }
+
+    fn full(&self) -> bool {
+        self.waiting.len() >= RUN_OUTPUTS_KEPT || self.waiting.len() * self.step_bytes >= WAITING_BYTES_MAX
+    }
+
+    /// Adds what waits, in the order of the steps.
+    fn read(&mut self, state: &State) -> Result<(), Fault> {
+        for outputs in self.waiting.drain(..) {
+            for (buffer, sums) in outputs.iter().zip(&mut self.sums) {
+                let bytes = state.backend.read(buffer)?;
+                for (sum, value) in sums.iter_mut().zip(numbers(buffer.descriptor().dtype, &bytes)) {
+                    *sum += value;
+                }
+            }
+            self.steps += 1;
+        }
+        Ok(())
+    }
+
+    /// The means as `float32` tensors; none after no step.
+    fn finish(mut self, state: &State) -> Result<Vec<(String, Buffer)>, Fault> {
+        self.read(state)?;
+        if self.steps == 0 {
+            return Ok(Vec::new());
+        }
+        let count = f64::from(self.steps);
+        let mean = |(port, sums): (Port, Vec<f64>)| {
+            let bytes: Vec<u8> = sums.iter().flat_map(|sum| ((sum / count) as f32).to_le_bytes()).collect();
+            let descriptor = Descriptor::new(DType::F32, port.descriptor.shape);
+            Ok((port.name, state.upload(&descriptor, &bytes)?))
+        };
+        self.ports.into_iter().zip(self.sums).map(mean).collect()
+    }
+}
+
+/// Little-endian elements as numbers; 64-bit integers are rounded.
+fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        let (elements, _) = bytes.as_chunks::<N>();
+        elements.iter().map(|element| value(*element)).collect()
+    }
+    match dtype {
+        DType::F32 => each(bytes, |b| f64::from(f32::from_le_bytes(b))),
+        DType::F16 => each(bytes, |b| float16::from_bits(u16::from_le_bytes(b))),
+        DType::I64 => each(bytes, |b| i64::from_le_bytes(b) as f64),
+        DType::U64 => each(bytes, |b| u64::from_le_bytes(b) as f64),
+        DType::I32 => each(bytes, |b| f64::from(i32::from_le_bytes(b))),
+        DType::U32 => each(bytes, |b| f64::from(u32::from_le_bytes(b))),
+        DType::I8 => each(bytes, |b| f64::from(i8::from_le_bytes(b))),
+        DType::U8 => each(bytes, |b| f64::from(u8::from_le_bytes(b))),
+    }
+}

@@ -1,0 +1,104 @@
+use std::fs;
+
+use saggar_store::Datasets;
+
+use super::*;
+
+/// Ten items with their own number as only field.
+fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let text = r#"{
+        "format": "csv", "file": "numbers.csv",
+        "fields": [{ "name": "number", "columns": [0, 1], "dtype": "uint8" }]
+    }"#;
+    fs::write(folder.join("dataset.json"), text).unwrap();
+    fs::write(folder.join("numbers.csv"), (0..10).map(|n| format!("{n}\n")).collect::<String>()).unwrap();
+    let datasets = Datasets::new(home.path().join("datasets"));
+    let info = datasets.ingest("numbers", &folder, 0).unwrap();
+    (home, Arc::new(Dataset::open(&info.dir).unwrap()))
+}
+
+fn options(size: u32, shuffle_seed: Option<u64>, drop_last: bool) -> BatchOptions {
+    BatchOptions { size, shuffle_seed, drop_last, split: None }
+}
+
+fn batches(dataset: &Arc<Dataset>, options: &BatchOptions) -> Batches {
+    let fields = dataset.fields().to_vec();
+    Batches::new(Arc::clone(dataset), fields, 0..10, options).unwrap()
+}
+
+/// The sizes of batches up to the end of the epoch.
+fn sizes(batches: &mut Batches) -> Vec<usize> {
+    std::iter::from_fn(|| batches.take()).map(|items| items.len()).collect()
+}
+
+#[test]
+fn epochs_end_with_or_without_the_last_batch() {
+    let (_home, dataset) = dataset();
+    let check = |size, drop_last, expected: &[usize]| {
+        let mut batches = batches(&dataset, &options(size, Some(1), drop_last));
+        assert_eq!(sizes(&mut batches), expected);
+        assert_eq!((batches.epoch, batches.item), (1, 0), "the next epoch begins");
+        assert_eq!(sizes(&mut batches), expected);
+    };
+    check(3, false, &[3, 3, 3, 1]);
+    check(3, true, &[3, 3, 3]);
+    check(5, false, &[5, 5]);
+    check(5, true, &[5, 5]);
+    check(20, false, &[10]);
+    check(20, true, &[]);
+}
+
+#[test]
+fn stored_order_is_kept_without_a_seed() {
+    let (_home, dataset) = dataset();
+    let mut batches = batches(&dataset, &options(4, None, false));
+    assert_eq!(batches.take(), Some(vec![0, 1, 2, 3]));
+    batches.first = 100;
+    assert_eq!(batches.take(), Some(vec![104, 105, 106, 107]), "a part begins at its first item");
+}
+
+#[test]
+fn a_restored_position_goes_on_alike() {
+    let (_home, dataset) = dataset();
+    let mut one = batches(&dataset, &options(3, Some(9), false));
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let position = one.position();
+        let mut other = batches(&dataset, &options(3, Some(9), false));
+        other.restore(&position).unwrap();
+        let items = one.take();
+        assert_eq!(other.take(), items, "at {position:?}");
+        assert_eq!(other.position(), one.position());
+        all.extend(items.into_iter().flatten().take(10));
+    }
+    assert!((0..10).all(|item| all.contains(&item)));
+}
+
+#[test]
+fn positions_of_other_batches_are_refused() {
+    let (_home, dataset) = dataset();
+    let mut batches = batches(&dataset, &options(3, Some(9), false));
+    let position = batches.position();
+    for wrong in [
+        Position { seed: None, ..position.clone() },
+        Position { batch: 4, ..position.clone() },
+        Position { dataset: "0".to_owned(), ..position.clone() },
+        Position { item: 11, ..position.clone() },
+        Position { item: u64::MAX, ..position.clone() },
+    ] {
+        assert!(batches.restore(&wrong).is_err(), "{wrong:?}");
+        assert_eq!(batches.position(), position, "nothing changed");
+    }
+}
+
+#[test]
+fn batch_sizes_have_limits() {
+    let (_home, dataset) = dataset();
+    let refused = |size| Batches::new(Arc::clone(&dataset), Vec::new(), 0..10, &options(size, None, false)).is_err();
+    assert!(refused(0));
+    assert!(refused(BATCH_ITEMS_MAX + 1));
+    assert!(!refused(BATCH_ITEMS_MAX));
+}

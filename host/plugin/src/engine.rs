@@ -1,0 +1,216 @@
+//! The engine that runs plugins, and plugins made ready to run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use saggar_store::Digest;
+use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+
+use crate::artifact::ArtifactCache;
+use crate::bindings::{ModelPlugin, predictor, trainer};
+use crate::error::PluginError;
+use crate::inspect::{inspect, preamble};
+use crate::limits::{
+    CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
+};
+use crate::state::{Clock, State};
+
+/// How a host is set up.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Where precompiled plugins are kept; none compiles each plugin anew in each process. The directory must belong to
+    /// this process's user alone: what is in it is run as native code.
+    pub cache_dir: Option<PathBuf>,
+    /// Instances of all plugins at a time.
+    pub instances_max: u32,
+}
+
+impl Default for HostConfig {
+    fn default() -> HostConfig {
+        HostConfig { cache_dir: None, instances_max: POOL_INSTANCES_MAX }
+    }
+}
+
+/// The engine that compiles and runs plugins. Clones share it.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    linker: Linker<State>,
+    cache: Option<ArtifactCache>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("cache", &self.0.cache).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Starts an engine and the thread that is its clock; the thread ends when the last plugin and host are gone.
+    ///
+    /// # Errors
+    /// `Engine` where the system gives neither address space nor threads. A cache that cannot be used is no error: the
+    /// log says why.
+    pub fn new(config: HostConfig) -> Result<Host, PluginError> {
+        let engine = engine(config.instances_max)?;
+        start_clock(&engine)?;
+        let mut linker = Linker::new(&engine);
+        ModelPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(PluginError::engine)?;
+        let cache = config.cache_dir.and_then(|dir| match ArtifactCache::open(&dir, &engine) {
+            Ok(cache) => Some(cache),
+            Err(error) => {
+                tracing::warn!(dir = %dir.display(), %error, "precompiled plugins are not kept");
+                None
+            }
+        });
+        Ok(Host(Arc::new(Inner { engine, linker, cache })))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Makes a component ready to run: from the cache, or compiled, which may take seconds. Nothing of it runs yet.
+    ///
+    /// # Errors
+    /// `TooLarge`, `NotComponent`, `Malformed`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`, `Incompatible`.
+    pub fn compile(&self, wasm: &[u8]) -> Result<Plugin, PluginError> {
+        preamble(wasm)?;
+        let digest = Digest::of(wasm);
+        let span = tracing::debug_span!("plugin", %digest);
+        let _entered = span.enter();
+        let compile = || {
+            Component::from_binary(&self.0.engine, wasm)
+                .map_err(|error| PluginError::Malformed { reason: error.root_cause().to_string() })
+        };
+        let component = match &self.0.cache {
+            Some(cache) => cache.component(&self.0.engine, &digest, compile)?,
+            None => compile()?,
+        };
+        let halves = inspect(&component, &self.0.engine)?;
+        let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible)?;
+        let trainer = halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
+        let predictor =
+            halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
+        Ok(Plugin(Arc::new(Ready { digest, pre, trainer, predictor })))
+    }
+}
+
+/// An item of another type than the interface gives it.
+pub(crate) fn incompatible(error: wasmtime::Error) -> PluginError {
+    let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
+    PluginError::Incompatible { reason: chain.join(": ") }
+}
+
+/// A plugin ready to run. Clones share it.
+#[derive(Clone)]
+pub struct Plugin(Arc<Ready>);
+
+struct Ready {
+    digest: Digest,
+    pre: InstancePre<State>,
+    trainer: Option<trainer::GuestIndices>,
+    predictor: Option<predictor::GuestIndices>,
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ready { digest, trainer, predictor, .. } = &*self.0;
+        let (trains, predicts) = (trainer.is_some(), predictor.is_some());
+        f.debug_struct("Plugin")
+            .field("digest", digest)
+            .field("trains", &trains)
+            .field("predicts", &predicts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Plugin {
+    /// SHA-256 of the component.
+    pub fn digest(&self) -> &Digest {
+        &self.0.digest
+    }
+
+    /// Whether it exports a trainer.
+    pub fn trains(&self) -> bool {
+        self.0.trainer.is_some()
+    }
+
+    /// Whether it exports a predictor.
+    pub fn predicts(&self) -> bool {
+        self.0.predictor.is_some()
+    }
+
+    /// # Errors
+    /// `MissingExport`.
+    pub(crate) fn trainer(&self) -> Result<&trainer::GuestIndices, PluginError> {
+        let missing = PluginError::MissingExport { export: "saggar:plugin/trainer", purpose: "train" };
+        self.0.trainer.as_ref().ok_or(missing)
+    }
+
+    /// # Errors
+    /// `MissingExport`.
+    pub(crate) fn predictor(&self) -> Result<&predictor::GuestIndices, PluginError> {
+        let missing = PluginError::MissingExport { export: "saggar:plugin/predictor", purpose: "predict" };
+        self.0.predictor.as_ref().ok_or(missing)
+    }
+
+    /// A fresh instance, in a store of its own.
+    ///
+    /// # Errors
+    /// Whatever its start does wrong within the time of `clock`.
+    pub(crate) fn instantiate(&self, store: &mut Store<State>, clock: Clock) -> Result<Instance, PluginError> {
+        store.data_mut().begin_call(clock);
+        let instance = self.0.pre.instantiate(&mut *store);
+        instance.map_err(|error| store.data_mut().trap("start", &error))
+    }
+}
+
+fn engine(instances_max: u32) -> Result<Engine, PluginError> {
+    let mut config = Config::new();
+    config.wasm_component_model(true);
+    config.epoch_interruption(true);
+    config.max_wasm_stack(STACK_BYTES_MAX);
+    // A plugin computes the same on every machine.
+    config.cranelift_nan_canonicalization(true);
+    config.relaxed_simd_deterministic(true);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances_max)));
+    Engine::new(&config).or_else(|error| {
+        // The pool reserves terabytes of addresses, which some systems do not give.
+        tracing::warn!(%error, "no pool for plugin instances: they are allocated one by one");
+        config.allocation_strategy(InstanceAllocationStrategy::OnDemand);
+        Engine::new(&config).map_err(PluginError::engine)
+    })
+}
+
+fn pool(instances_max: u32) -> PoolingAllocationConfig {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances_max);
+    // Most components are one to three core instances; a few are dozens.
+    pool.total_core_instances(instances_max.saturating_mul(8).max(CORE_INSTANCES_MAX));
+    pool.total_memories(instances_max.saturating_mul(2).max(CORE_INSTANCES_MAX));
+    pool.total_tables(instances_max.saturating_mul(4).max(CORE_INSTANCES_MAX));
+    pool.max_core_instances_per_component(CORE_INSTANCES_MAX);
+    pool.max_memories_per_component(CORE_INSTANCES_MAX);
+    pool.max_tables_per_component(CORE_INSTANCES_MAX);
+    pool.table_elements(TABLE_ELEMENTS_MAX);
+    pool.max_memory_size(usize::try_from(MEMORY_BYTES_MAX).unwrap_or(usize::MAX));
+    pool
+}
+
+/// Moves the engine's epoch on, by which running plugins notice that their time is up.
+fn start_clock(engine: &Engine) -> Result<(), PluginError> {
+    let engine = engine.weak();
+    let tick = move || {
+        while let Some(engine) = engine.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            std::thread::sleep(EPOCH_TICK);
+        }
+    };
+    std::thread::Builder::new().name("plugin-clock".to_owned()).spawn(tick).map_err(PluginError::engine)?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! How a host function fails: with an error that the plugin gets, or by trapping it.
+
+use saggar_compile::CompileError;
+use saggar_device::DeviceError;
+use saggar_store::DatasetError;
+use saggar_tensor::GraphError;
+use wasmtime::component::ResourceTableError;
+
+use crate::bindings::tensors::{Error, ErrorCode};
+use crate::error::PluginError;
+
+/// Why a host function did not answer as asked.
+#[derive(Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub enum Fault {
+    /// The plugin is told.
+    Answer(Error),
+    /// The device failed: the plugin is told, and the host remembers.
+    Device(DeviceError),
+    /// The job around a training failed: the plugin is told, and the host remembers.
+    Job(PluginError),
+    /// One handle too many: the plugin is told, and the host remembers.
+    HandlesFull,
+    /// Something that no plugin can cause in a host without faults.
+    Trap(wasmtime::Error),
+}
+
+impl Fault {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Fault {
+        Fault::Answer(Error { code, message: message.into(), place: None })
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Fault {
+        Fault::new(ErrorCode::InvalidArgument, message)
+    }
+
+    /// An invalid argument with the name of the file, field, variable or port it is about.
+    pub(crate) fn invalid_at(place: impl Into<String>, message: impl Into<String>) -> Fault {
+        Fault::Answer(Error { code: ErrorCode::InvalidArgument, message: message.into(), place: Some(place.into()) })
+    }
+
+    pub(crate) fn not_found(place: impl Into<String>, message: impl Into<String>) -> Fault {
+        Fault::Answer(Error { code: ErrorCode::NotFound, message: message.into(), place: Some(place.into()) })
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Fault {
+        Fault::new(ErrorCode::Unsupported, message)
+    }
+
+    pub(crate) fn out_of_memory(message: impl Into<String>) -> Fault {
+        Fault::new(ErrorCode::OutOfMemory, message)
+    }
+}
+
+impl From<GraphError> for Fault {
+    fn from(error: GraphError) -> Fault {
+        let limits = matches!(
+            error.kind(),
+            GraphError::TooManyNodes | GraphError::TooManyConstantBytes { .. } | GraphError::TooManyOutputs
+        );
+        let code = if limits { ErrorCode::OutOfMemory } else { ErrorCode::InvalidArgument };
+        let place = error.place().map(str::to_owned);
+        Fault::Answer(Error { code, message: error.kind().to_string(), place })
+    }
+}
+
+impl From<CompileError> for Fault {
+    fn from(error: CompileError) -> Fault {
+        let message = error.to_string();
+        let (code, place) = match error {
+            CompileError::Unsupported { label, .. } => (ErrorCode::Unsupported, Some(label)),
+            CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
+            _ => (ErrorCode::Unsupported, None),
+        };
+        Fault::Answer(Error { code, message, place })
+    }
+}
+
+impl From<DeviceError> for Fault {
+    fn from(error: DeviceError) -> Fault {
+        Fault::Device(error)
+    }
+}
+
+impl From<DatasetError> for Fault {
+    fn from(error: DatasetError) -> Fault {
+        match error {
+            DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
+                Fault::new(ErrorCode::NotFound, error.to_string())
+            }
+            // The others name files of the host.
+            other => {
+                tracing::error!(error = %other, "a dataset could not be read");
+                Fault::new(ErrorCode::Internal, "the dataset could not be read; the host's log says why")
+            }
+        }
+    }
+}
+
+impl From<ResourceTableError> for Fault {
+    fn from(error: ResourceTableError) -> Fault {
+        match error {
+            ResourceTableError::Full => Fault::HandlesFull,
+            other => Fault::Trap(other.into()),
+        }
+    }
+}
+
+impl From<wasmtime::Error> for Fault {
+    fn from(error: wasmtime::Error) -> Fault {
+        Fault::Trap(error)
+    }
+}
+
+/// The error that the plugin is given for a device's.
+pub(crate) fn device_error(error: &DeviceError) -> Error {
+    let (code, place) = match error {
+        DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),
+        DeviceError::Unsupported { kernel, .. } => (ErrorCode::Unsupported, Some(kernel.clone())),
+        DeviceError::NotFound { .. } => (ErrorCode::NotFound, None),
+        DeviceError::Lost { .. } => (ErrorCode::DeviceLost, None),
+        DeviceError::Mismatch { port, .. } => (ErrorCode::InvalidArgument, Some(port.clone())),
+        _ => (ErrorCode::Internal, None),
+    };
+    Error { code, message: error.to_string(), place }
+}

@@ -1,0 +1,163 @@
+//! From a finished graph to a program on the device, and its dispatches.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use saggar_device::meter::Charge;
+use saggar_device::{Buffer, Executable};
+use saggar_tensor::{Graph, NodeId, Port, verify};
+use wasmtime::component::Resource;
+
+use super::{Builder, BuilderHandle, lost};
+use crate::bindings::graphs::HostGraph;
+use crate::bindings::tensors::NamedTensor;
+use crate::fault::Fault;
+use crate::state::State;
+use crate::tensors::Tensor;
+use crate::variables::Variable;
+
+/// Programs of graphs, shared by the instances of one model version: each of them builds the same graphs.
+#[derive(Debug, Default)]
+pub(crate) struct Executables(Mutex<Vec<Arc<Compiled>>>);
+
+/// Programs kept for other instances. A plugin that builds a new graph for every call gets no further.
+const EXECUTABLES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Compiled {
+    graph: Graph,
+    executable: Arc<dyn Executable>,
+    /// Host memory: the program shares the graph's constants.
+    _charges: Vec<Charge>,
+}
+
+impl Executables {
+    fn find(&self, graph: &Graph) -> Option<Arc<Compiled>> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().find(|entry| entry.graph == *graph).cloned()
+    }
+
+    fn keep(&self, compiled: &Arc<Compiled>) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() < EXECUTABLES_MAX {
+            entries.push(Arc::clone(compiled));
+        }
+    }
+}
+
+/// A program with the variables it reads and writes.
+#[derive(Clone, Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct CompiledGraph {
+    compiled: Arc<Compiled>,
+    variables: Arc<[Buffer]>,
+    /// Keeps the buffers' owners, although a plugin may drop its handles.
+    _owners: Arc<[Variable]>,
+}
+
+impl CompiledGraph {
+    /// What a dispatch is given.
+    pub(crate) fn inputs(&self) -> &[Port] {
+        &self.compiled.executable.program().inputs
+    }
+
+    /// What a dispatch returns.
+    pub(crate) fn outputs(&self) -> &[Port] {
+        &self.compiled.executable.program().outputs
+    }
+
+    /// Runs it once.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn dispatch(&self, inputs: &[Buffer]) -> Result<Vec<Buffer>, Fault> {
+        Ok(self.compiled.executable.dispatch(inputs, &self.variables)?)
+    }
+}
+
+impl State {
+    /// Ends the building of a graph: verified, compiled, loaded.
+    pub(super) fn compile(
+        &mut self,
+        handle: Resource<BuilderHandle>,
+        outputs: Vec<(String, NodeId)>,
+    ) -> Result<Resource<CompiledGraph>, Fault> {
+        let BuilderHandle(number) = self.table.delete(handle)?;
+        let Builder { mut graph, variables, charges, .. } = self.builders.remove(&number).ok_or_else(lost)?;
+        for (name, node) in outputs {
+            graph.output(&name, node)?;
+        }
+        let graph = graph.finish();
+        let known = self.executables.as_ref().and_then(|known| known.find(&graph));
+        let compiled = match known {
+            Some(compiled) => compiled,
+            None => self.load(graph, charges)?,
+        };
+        let buffers = variables.iter().map(|variable| variable.buffer().clone()).collect();
+        self.push(CompiledGraph { compiled, variables: buffers, _owners: variables.into() })
+    }
+
+    fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
+        let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
+        let _entered = span.enter();
+        // Plugins are not trusted to have built it through the builder's checks alone.
+        let verified = verify(graph)?;
+        let program = saggar_compile::compile(&verified, &self.backend.target())?;
+        let executable = self.backend.load(Arc::new(program), &self.meter)?;
+        let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
+        if let Some(known) = &self.executables {
+            known.keep(&compiled);
+        }
+        Ok(compiled)
+    }
+
+    /// Tensors matched to a graph's inputs by name, each exactly once.
+    fn matched(&self, graph: &CompiledGraph, tensors: &[(String, Resource<Tensor>)]) -> Result<Vec<Buffer>, Fault> {
+        let ports = graph.inputs();
+        if let Some((name, _)) = tensors.iter().find(|(name, _)| !ports.iter().any(|port| port.name == *name)) {
+            let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+            return Err(Fault::not_found(name, format!("the graph has no such input; it has {}", known.join(", "))));
+        }
+        let buffer = |port: &Port| {
+            let mut named = tensors.iter().filter(|(name, _)| *name == port.name);
+            let (Some((_, tensor)), None) = (named.next(), named.next()) else {
+                return Err(Fault::invalid_at(&port.name, "every input is given exactly once"));
+            };
+            let buffer = &self.table.get(tensor)?.buffer;
+            if *buffer.descriptor() != port.descriptor {
+                let message = format!("the graph takes {}, not {}", port.descriptor, buffer.descriptor());
+                return Err(Fault::invalid_at(&port.name, message));
+            }
+            Ok(buffer.clone())
+        };
+        ports.iter().map(buffer).collect()
+    }
+
+    /// Hands buffers to the plugin under their ports' names.
+    pub(crate) fn named(
+        &mut self,
+        names: impl Iterator<Item = String>,
+        buffers: Vec<Buffer>,
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        let name = |(name, buffer)| Ok(NamedTensor { name, tensor: self.push(Tensor { buffer })? });
+        names.zip(buffers).map(name).collect()
+    }
+}
+
+impl HostGraph for State {
+    fn dispatch(
+        &mut self,
+        graph: Resource<CompiledGraph>,
+        inputs: Vec<(String, Resource<Tensor>)>,
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        let graph = self.table.get(&graph)?.clone();
+        let inputs = self.matched(&graph, &inputs)?;
+        let outputs = graph.dispatch(&inputs)?;
+        let names: Vec<String> = graph.outputs().iter().map(|port| port.name.clone()).collect();
+        self.named(names.into_iter(), outputs)
+    }
+
+    fn drop(&mut self, graph: Resource<CompiledGraph>) -> wasmtime::Result<()> {
+        self.table.delete(graph)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! First values of variables. Random ones follow from the namespace's seed and the variable's name alone, so they do not
+//! depend on the order in which a model makes its variables.
+
+use std::f64::consts::TAU;
+
+use saggar_tensor::interp::{float16, philox4x32_10};
+use saggar_tensor::{DType, Descriptor};
+use sha2::{Digest, Sha256};
+
+use crate::bindings::variables::Initializer;
+use crate::fault::Fault;
+
+/// The elements of a new variable: little-endian, row-major.
+///
+/// DType: any for `zeros`, `constant` (a whole number in range for integer types) and `bytes`; `float32` for `uniform`
+/// and `normal`.
+///
+/// # Errors
+/// Invalid argument, at the variable's name: a number that the type does not hold, an empty or not finite range, another
+/// number of bytes.
+pub(crate) fn initial(
+    seed: u64,
+    name: &str,
+    descriptor: &Descriptor,
+    initializer: Initializer,
+) -> Result<Vec<u8>, Fault> {
+    let elements = descriptor.shape.elements();
+    match initializer {
+        Initializer::Zeros => Ok(vec![0; descriptor.bytes()]),
+        Initializer::Constant(value) => {
+            let element = element(descriptor.dtype, value)
+                .ok_or_else(|| Fault::invalid_at(name, format!("{} does not hold {value}", descriptor.dtype)))?;
+            Ok(element.repeat(elements))
+        }
+        Initializer::Uniform((low, high)) => {
+            floats_only(name, descriptor)?;
+            if !(low.is_finite() && high.is_finite() && low < high) {
+                return Err(Fault::invalid_at(name, format!("[{low}, {high}) is not a range of numbers")));
+            }
+            Ok(uniform(words(seed, name, elements), low, high))
+        }
+        Initializer::Normal((mean, deviation)) => {
+            floats_only(name, descriptor)?;
+            if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
+                let message = format!("mean {mean} and deviation {deviation} are no normal distribution");
+                return Err(Fault::invalid_at(name, message));
+            }
+            Ok(normal(words(seed, name, elements.next_multiple_of(2)), elements, mean, deviation))
+        }
+        Initializer::Bytes(bytes) if bytes.len() == descriptor.bytes() => Ok(bytes),
+        Initializer::Bytes(bytes) => {
+            let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), bytes.len());
+            Err(Fault::invalid_at(name, message))
+        }
+    }
+}
+
+fn floats_only(name: &str, descriptor: &Descriptor) -> Result<(), Fault> {
+    if descriptor.dtype == DType::F32 {
+        return Ok(());
+    }
+    Err(Fault::invalid_at(name, format!("random initial values are float32, not {}", descriptor.dtype)))
+}
+
+/// One element of a type, unless it does not hold the value.
+fn element(dtype: DType, value: f32) -> Option<Vec<u8>> {
+    let wide = f64::from(value);
+    let whole = || (value.fract() == 0.0 && wide.abs() < 2f64.powi(80)).then_some(wide as i128);
+    Some(match dtype {
+        DType::F32 => value.to_le_bytes().to_vec(),
+        DType::F16 => float16::to_bits(wide).to_le_bytes().to_vec(),
+        DType::I64 => i64::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+        DType::U64 => u64::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+        DType::I32 => i32::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+        DType::U32 => u32::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+        DType::I8 => i8::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+        DType::U8 => u8::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
+    })
+}
+
+/// `count` random words for a variable. Word `i` is word `i % 4` of Philox block `i / 4`.
+fn words(seed: u64, name: &str, count: usize) -> impl Iterator<Item = u32> {
+    let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name.as_bytes()).finalize();
+    let word = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
+    let (key, stream) = ([word(0), word(4)], [word(8), word(12)]);
+    let blocks = (0..count.div_ceil(4))
+        .map(move |block| philox4x32_10([block as u32, (block as u64 >> 32) as u32, stream[0], stream[1]], key));
+    blocks.flatten().take(count)
+}
+
+/// `[0, 1)` with 24 bits.
+fn fraction(word: u32) -> f64 {
+    f64::from(word >> 8) / f64::from(1u32 << 24)
+}
+
+fn uniform(words: impl Iterator<Item = u32>, low: f32, high: f32) -> Vec<u8> {
+    let width = f64::from(high) - f64::from(low);
+    let value = |word| {
+        let value = (f64::from(low) + width * fraction(word)) as f32;
+        // Rounding to float32 may reach the end of the range, which is not part of it.
+        if value < high { value } else { high.next_down() }
+    };
+    words.flat_map(|word| value(word).to_le_bytes()).collect()
+}
+
+/// Two numbers from two words. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+fn normal(words: impl Iterator<Item = u32>, elements: usize, mean: f32, deviation: f32) -> Vec<u8> {
+    let words: Vec<u32> = words.collect();
+    let mut bytes = Vec::with_capacity(elements * 4);
+    for (pair, words) in words.chunks_exact(2).enumerate() {
+        // 1 - [0, 1) is (0, 1], whose logarithm is finite.
+        let radius = (-2.0 * (1.0 - fraction(words[0])).ln()).sqrt();
+        let (sin, cos) = (TAU * fraction(words[1])).sin_cos();
+        for (half, value) in [radius * cos, radius * sin].into_iter().enumerate() {
+            if 2 * pair + half < elements {
+                let value = (f64::from(mean) + f64::from(deviation) * value) as f32;
+                bytes.extend(value.to_le_bytes());
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The job as its plugin sees it: parameters, metrics, checkpoints and publication, answered through [`JobContext`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use saggar_store::checkpoint::{Checkpoint, VariableKind};
+use saggar_store::dataset::Dataset;
+use saggar_tensor::limits::NAME_BYTES_MAX;
+use wasmtime::component::Resource;
+
+use crate::bindings::job::Host;
+use crate::datasets::Batches;
+use crate::fault::Fault;
+use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, STATE_BYTES_MAX};
+use crate::state::{Role, State};
+use crate::train::{JobContext, LogLevel};
+use crate::variables::Namespace;
+
+/// What a training instance has besides what every instance has.
+pub(crate) struct TrainRole {
+    pub(crate) context: Box<dyn JobContext>,
+    pub(crate) datasets: BTreeMap<String, Arc<Dataset>>,
+    /// Digest of the plugin's component.
+    pub(crate) plugin_digest: String,
+    /// Names of the metrics written so far.
+    series: BTreeSet<String>,
+    /// Whether the plugin was told to return.
+    pub(crate) stopped: bool,
+}
+
+impl TrainRole {
+    pub(crate) fn new(
+        context: Box<dyn JobContext>,
+        datasets: BTreeMap<String, Arc<Dataset>>,
+        plugin_digest: String,
+    ) -> TrainRole {
+        TrainRole { context, datasets, plugin_digest, series: BTreeSet::new(), stopped: false }
+    }
+}
+
+fn no_job() -> Fault {
+    Fault::unsupported("there is no job where a model predicts")
+}
+
+impl State {
+    fn train_role(&mut self) -> Result<&mut TrainRole, Fault> {
+        self.asked();
+        match &mut self.role {
+            Role::Train(train) => Ok(train),
+            Role::Predict { .. } => Err(no_job()),
+        }
+    }
+
+    /// The same for functions that have no error to answer: they trap.
+    fn training(&mut self) -> wasmtime::Result<&mut TrainRole> {
+        self.train_role().map_err(|_| wasmtime::Error::msg("the job interface has no job where a model predicts"))
+    }
+
+    fn checkpoint(
+        &self,
+        step: u64,
+        namespace: &Resource<Namespace>,
+        batches: &[Resource<Batches>],
+        state: Vec<u8>,
+        plugin_digest: String,
+    ) -> Result<Checkpoint, Fault> {
+        let variables = self.table.get(namespace)?.save(&*self.backend, |_| true)?;
+        let position = |batches: &Resource<Batches>| Ok(self.table.get(batches)?.position());
+        let info = self.backend.info();
+        Ok(Checkpoint {
+            step,
+            variables,
+            positions: batches.iter().map(position).collect::<Result<_, Fault>>()?,
+            state,
+            plugin_digest,
+            device: format!("{}: {} ({})", info.name, info.adapter, info.driver),
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+}
+
+impl Host for State {
+    fn parameters(&mut self) -> wasmtime::Result<String> {
+        Ok(self.training()?.context.parameters())
+    }
+
+    fn seed(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.training()?.context.seed())
+    }
+
+    fn attempt(&mut self) -> wasmtime::Result<u32> {
+        Ok(self.training()?.context.attempt())
+    }
+
+    fn metric(&mut self, step: u64, name: String, value: f64) -> wasmtime::Result<()> {
+        let train = self.training()?;
+        let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
+        if name.is_empty() {
+            return Ok(());
+        }
+        if !train.series.contains(name) {
+            if train.series.len() >= METRIC_SERIES_MAX {
+                // Said once: a name that no series has marks that it was.
+                if train.series.insert(String::new()) {
+                    let line =
+                        format!("more than {METRIC_SERIES_MAX} series of metrics: `{name}` and later ones are dropped");
+                    train.context.log(LogLevel::Warn, &line);
+                }
+                return Ok(());
+            }
+            train.series.insert(name.to_owned());
+        }
+        train.context.metric(step, name, value);
+        Ok(())
+    }
+
+    fn progress(&mut self, step: u64, of: u64) -> wasmtime::Result<()> {
+        self.training()?.context.progress(step, of);
+        Ok(())
+    }
+
+    fn resume(
+        &mut self,
+        namespace: Resource<Namespace>,
+        batches: Vec<Resource<Batches>>,
+    ) -> Result<Option<(u64, Vec<u8>)>, Fault> {
+        let restored = self.train_role()?.context.restore().map_err(Fault::Job)?;
+        let Some(checkpoint) = restored else { return Ok(None) };
+        if checkpoint.positions.len() != batches.len() {
+            let (saved, here) = (checkpoint.positions.len(), batches.len());
+            return Err(Fault::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));
+        }
+        self.table.get(&namespace)?.restore(&checkpoint.variables, &*self.backend)?;
+        for (batches, position) in batches.iter().zip(&checkpoint.positions) {
+            self.table.get_mut(batches)?.restore(position)?;
+        }
+        Ok(Some((checkpoint.step, checkpoint.state)))
+    }
+
+    fn boundary(
+        &mut self,
+        step: u64,
+        namespace: Resource<Namespace>,
+        batches: Vec<Resource<Batches>>,
+        state: Vec<u8>,
+    ) -> Result<bool, Fault> {
+        if state.len() > STATE_BYTES_MAX {
+            let message = format!("a checkpoint's state has at most {STATE_BYTES_MAX} bytes, not {}", state.len());
+            return Err(Fault::out_of_memory(message));
+        }
+        let train = self.train_role()?;
+        // Asked once: a stop that comes between saving and answering must wait for the next boundary.
+        let stop = train.context.stop_requested();
+        if stop || train.context.checkpoint_due(step) {
+            let digest = train.plugin_digest.clone();
+            let checkpoint = self.checkpoint(step, &namespace, &batches, state, digest)?;
+            let train = self.train_role()?;
+            train.context.save(checkpoint).map_err(Fault::Job)?;
+            train.stopped |= stop;
+        }
+        Ok(!stop)
+    }
+
+    fn publish(&mut self, model: String, namespace: Resource<Namespace>, config: String) -> Result<u64, Fault> {
+        self.train_role()?;
+        if config.len() > CONFIG_BYTES_MAX {
+            let message = format!("a model's configuration has at most {CONFIG_BYTES_MAX} bytes, not {}", config.len());
+            return Err(Fault::out_of_memory(message));
+        }
+        let shipped = |kind| match kind {
+            VariableKind::Parameter | VariableKind::Statistic => true,
+            VariableKind::Training => false,
+        };
+        let variables = self.table.get(&namespace)?.save(&*self.backend, shipped)?;
+        self.train_role()?.context.publish(&model, variables, &config).map_err(Fault::Job)
+    }
+}

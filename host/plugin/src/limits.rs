@@ -1,0 +1,76 @@
+//! Named maxima of what a plugin may take, and of the host's work for it. Tensor and graph sizes are limited by
+//! [`saggar_tensor::limits`].
+
+use std::time::Duration;
+
+/// Bytes of a plugin's component file.
+pub const COMPONENT_BYTES_MAX: usize = 256 << 20;
+/// Linear memory of one instance, all its memories together, unless its job asks for more.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// The most linear memory that can be asked for: a 32-bit memory's whole range.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// Elements of all tables of one instance.
+pub const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Core instances, tables and memories one component may be made of. Python guests have 38 core instances.
+pub const CORE_INSTANCES_MAX: u32 = 64;
+/// Handles of host resources (tensors, operands, variables ...) one instance may hold at a time.
+pub const HANDLES_MAX: usize = 50_000;
+/// Host memory that one instance's constants and unbuilt graphs may take.
+pub const HOST_BYTES_MAX: u64 = 1 << 30;
+/// Host memory that one node of a graph being built is charged with.
+pub const NODE_BYTES: u64 = 512;
+/// Bytes that one call may bring from the plugin to the host.
+pub const CALL_BYTES_MAX: usize = 512 << 20;
+/// Stack of a plugin's code.
+pub const STACK_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a logged line; the rest is cut.
+pub const LOG_LINE_BYTES_MAX: usize = 8 << 10;
+/// Lines that one instance may log; the rest is counted.
+pub const LOG_LINES_MAX: u64 = 100_000;
+/// Bytes that one instance may log; the rest is counted.
+pub const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of the state that a plugin gives to a checkpoint.
+pub const STATE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the configuration a plugin publishes with a model version.
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+/// Distinct series of metrics that one training may write.
+pub const METRIC_SERIES_MAX: usize = 1_000;
+/// Variables in one namespace.
+pub const VARIABLES_MAX: usize = 100_000;
+/// Items in one batch.
+pub const BATCH_ITEMS_MAX: u32 = 1 << 20;
+/// Dispatches of one `batches.run` whose outputs wait on the device before they are read.
+pub const RUN_OUTPUTS_KEPT: usize = 64;
+/// Ports of a signature, inputs and outputs each.
+pub const SIGNATURE_PORTS_MAX: usize = 256;
+/// Class names of one port.
+pub const CLASSES_MAX: usize = 100_000;
+/// Batch sizes of a signature.
+pub const BATCH_SIZES_MAX: usize = 32;
+
+/// How often the clock by which instances are interrupted moves on.
+pub const EPOCH_TICK: Duration = Duration::from_millis(10);
+/// How long a model may take to load in one instance: it builds its graphs meanwhile.
+pub const LOAD_TIME_DEFAULT: Duration = Duration::from_secs(300);
+/// How long a training may compute without asking anything of the host before it counts as hung.
+pub const QUIET_TIME_DEFAULT: Duration = Duration::from_secs(600);
+/// Warm instances of one model version.
+pub const MODEL_INSTANCES_DEFAULT: usize = 4;
+
+/// Instances of all plugins in the pool, at most.
+pub const POOL_INSTANCES_MAX: u32 = 256;
+/// Precompiled artefacts kept in the cache; the oldest go first.
+pub const ARTIFACTS_KEPT: usize = 64;
+/// Bytes of a precompiled artefact.
+pub const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
+
+/// How long the models directory must be quiet before a change counts as complete.
+pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
+/// How often the models directory is looked at although nothing was reported.
+pub const WATCH_RESCAN: Duration = Duration::from_secs(30);
+
+const _: () = assert!(MEMORY_BYTES_DEFAULT <= MEMORY_BYTES_MAX);
+const _: () = assert!(LOG_LINE_BYTES_MAX as u64 <= LOG_BYTES_MAX);
+const _: () = assert!(saggar_tensor::limits::GRAPH_CONSTANT_BYTES_MAX as u64 <= HOST_BYTES_MAX);
+const _: () = assert!(saggar_tensor::limits::GRAPH_NODES_MAX as u64 * NODE_BYTES <= HOST_BYTES_MAX);
+const _: () = assert!(saggar_tensor::limits::GRAPH_CONSTANT_BYTES_MAX <= CALL_BYTES_MAX);

@@ -1,0 +1,90 @@
+use saggar_tensor::{DType, Shape};
+
+use super::*;
+
+fn descriptor(dims: &[usize]) -> Descriptor {
+    Descriptor::new(DType::U8, Shape::new(dims).unwrap())
+}
+
+fn port(name: &str, dims: &[usize]) -> ModelPort {
+    ModelPort { name: name.to_owned(), item: descriptor(dims), semantics: None, classes: Vec::new() }
+}
+
+fn signature() -> Signature {
+    Signature {
+        inputs: vec![port("x", &[2]), port("y", &[])],
+        outputs: vec![port("z", &[3]), port("w", &[])],
+        batch_sizes: vec![1, 2, 4],
+    }
+}
+
+fn named(name: &str, dims: &[usize], bytes: &[u8]) -> NamedBytes {
+    (name.to_owned(), descriptor(dims), bytes.to_vec())
+}
+
+#[test]
+fn batches_are_cut_and_padded_to_known_sizes() {
+    let check = |sizes: &[usize], items, expected: &[(usize, usize)]| assert_eq!(plan(sizes, items), expected);
+    check(&[1, 2, 4], 1, &[(1, 1)]);
+    check(&[1, 2, 4], 3, &[(3, 4)]);
+    check(&[1, 2, 4], 4, &[(4, 4)]);
+    check(&[1, 2, 4], 9, &[(4, 4), (4, 4), (1, 1)]);
+    check(&[8], 3, &[(3, 8)]);
+    check(&[8], 17, &[(8, 8), (8, 8), (1, 8)]);
+}
+
+#[test]
+fn inputs_must_fit_the_signature() {
+    let check = |inputs: &[NamedBytes]| items(&signature(), inputs).map_err(|error| error.to_string());
+    let x = || named("x", &[3, 2], &[1, 2, 3, 4, 5, 6]);
+    let y = || named("y", &[3], &[7, 8, 9]);
+    assert_eq!(check(&[y(), x()]), Ok(3), "in any order");
+    for inputs in [
+        vec![x()],
+        vec![x(), x(), y()],
+        vec![x(), y(), named("v", &[3], &[0; 3])],
+        vec![x(), named("y", &[2], &[7, 8])],
+        vec![x(), named("y", &[], &[7])],
+        vec![x(), named("y", &[3], &[7])],
+        vec![named("x", &[0, 2], &[]), named("y", &[0], &[])],
+        vec![named("x", &[3, 3], &[0; 9]), y()],
+        vec![("x".to_owned(), Descriptor::new(DType::I8, Shape::new([3, 2]).unwrap()), vec![0; 6]), y()],
+    ] {
+        assert!(check(&inputs).is_err(), "{inputs:?}");
+    }
+}
+
+#[test]
+fn parts_are_padded_with_zeros() {
+    let inputs = [named("y", &[3], &[7, 8, 9]), named("x", &[3, 2], &[1, 2, 3, 4, 5, 6])];
+    let part = slice(&signature(), &inputs, 1, 2, 4).unwrap();
+    assert_eq!(part[0], named("x", &[4, 2], &[3, 4, 5, 6, 0, 0, 0, 0]));
+    assert_eq!(part[1], named("y", &[4], &[8, 9, 0, 0]));
+}
+
+#[test]
+fn outputs_are_trimmed_and_joined() {
+    let mut outputs = Outputs::new(&signature(), 3).unwrap();
+    let part = |z: &[u8], w: &[u8]| vec![named("w", &[2], w), named("z", &[2, 3], z)];
+    let first = check(&signature(), part(&[1, 2, 3, 4, 5, 6], &[1, 2]), 2).unwrap();
+    let second = check(&signature(), part(&[7, 8, 9, 0, 0, 0], &[3, 0]), 2).unwrap();
+    outputs.append(first, 2);
+    outputs.append(second, 1);
+    assert_eq!(outputs.finish(), [named("z", &[3, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]), named("w", &[3], &[1, 2, 3])]);
+}
+
+#[test]
+fn broken_promises_are_named() {
+    let z = || named("z", &[2, 3], &[0; 6]);
+    let w = || named("w", &[2], &[0; 2]);
+    for (given, expected) in [
+        (vec![], "output none: the signature promises 2 outputs, and the plugin gave 0 outputs"),
+        (vec![z(), w(), w()], "output z: the signature promises 2 outputs, and the plugin gave 3 outputs"),
+        (vec![z(), z()], "output w: the signature promises uint8[2], and the plugin gave no output of this name"),
+        (vec![z(), named("w", &[1], &[0])], "output w: the signature promises uint8[2], and the plugin gave uint8[1]"),
+    ] {
+        let error = check(&signature(), given, 2).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.reason(), "BAD_OUTPUT");
+    }
+}

@@ -1,0 +1,294 @@
+//! What a plugin's instance is surrounded by: its handles, its device account, its limits and its clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_device::{Backend, DeviceError, Meter};
+use thiserror::Error;
+use wasmtime::component::{Resource, ResourceTable};
+use wasmtime::{Engine, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline, WasmBacktrace};
+
+use crate::bindings::tensors::{Error as WitError, ErrorCode};
+use crate::convert::code_name;
+use crate::error::PluginError;
+use crate::fault::{Fault, device_error};
+use crate::graphs::{Builder, Executables};
+use crate::job::TrainRole;
+use crate::limits::{
+    CALL_BYTES_MAX, CORE_INSTANCES_MAX, HANDLES_MAX, HOST_BYTES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
+};
+use crate::logging::LogBudget;
+
+/// What an instance may do, and for whom.
+pub(crate) enum Role {
+    /// It trains, inside a job.
+    Train(Box<TrainRole>),
+    /// It predicts. It has no job and no datasets, although its component may import them.
+    Predict {
+        /// For the log.
+        plugin: Arc<str>,
+    },
+}
+
+/// Everything that host functions of one instance work on.
+pub(crate) struct State {
+    pub(crate) table: ResourceTable,
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Charged with the instance's tensors, variables and programs.
+    pub(crate) meter: Meter,
+    /// Charged with constants and graphs that are being built, in host memory.
+    pub(crate) host_meter: Meter,
+    /// Graphs being built, by the number their handles carry.
+    pub(crate) builders: BTreeMap<u64, Builder>,
+    pub(crate) builders_made: u64,
+    /// Programs that instances of one model version share.
+    pub(crate) executables: Option<Arc<Executables>>,
+    pub(crate) logs: LogBudget,
+    pub(crate) role: Role,
+    pub(crate) guard: Guard,
+}
+
+/// The limits of an instance, and which of them it ran into since the call began.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    memory_bytes_max: u64,
+    memory_bytes: u64,
+    table_elements: usize,
+    memory_refused: bool,
+    handles_refused: bool,
+    /// The device's error that the plugin was told last.
+    device: Option<DeviceError>,
+    /// The job's error that the plugin was told last.
+    job: Option<PluginError>,
+    clock: Clock,
+}
+
+/// When the instance is interrupted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// When the call began.
+    began: Instant,
+    /// The whole call must be over after this.
+    limit: Option<Duration>,
+    /// The plugin must ask something of the host at least this often.
+    quiet: Option<Duration>,
+    /// When it last did.
+    asked: Instant,
+}
+
+/// Why the clock interrupted an instance.
+#[derive(Clone, Copy, Debug, Error)]
+pub(crate) enum Interrupted {
+    #[error("deadline passed")]
+    Deadline { limit: Duration },
+    #[error("hung")]
+    Hung { limit: Duration },
+}
+
+impl Clock {
+    pub(crate) fn new(limit: Option<Duration>, quiet: Option<Duration>) -> Clock {
+        let now = Instant::now();
+        Clock { began: now, limit, quiet, asked: now }
+    }
+
+    fn check(&self) -> Result<(), Interrupted> {
+        if let Some(limit) = self.limit.filter(|&limit| self.began.elapsed() >= limit) {
+            return Err(Interrupted::Deadline { limit });
+        }
+        match self.quiet.filter(|&quiet| self.asked.elapsed() >= quiet) {
+            Some(limit) => Err(Interrupted::Hung { limit }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn new(backend: Arc<dyn Backend>, meter: Meter, memory_bytes_max: u64, role: Role) -> State {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HANDLES_MAX);
+        State {
+            table,
+            backend,
+            meter,
+            host_meter: Meter::new(HOST_BYTES_MAX),
+            builders: BTreeMap::new(),
+            builders_made: 0,
+            executables: None,
+            logs: LogBudget::default(),
+            role,
+            guard: Guard {
+                memory_bytes_max,
+                memory_bytes: 0,
+                table_elements: 0,
+                memory_refused: false,
+                handles_refused: false,
+                device: None,
+                job: None,
+                clock: Clock::new(None, None),
+            },
+        }
+    }
+
+    /// A store around this state, with every limit of the engine set.
+    pub(crate) fn into_store(self, engine: &Engine) -> Store<State> {
+        let mut store = Store::new(engine, self);
+        store.limiter(|state| &mut state.guard);
+        store.set_hostcall_fuel(CALL_BYTES_MAX);
+        store.set_max_component_handles(2 * HANDLES_MAX);
+        store.epoch_deadline_callback(|store| {
+            store.data().guard.clock.check()?;
+            Ok(UpdateDeadline::Continue(1))
+        });
+        store.set_epoch_deadline(1);
+        store
+    }
+
+    /// Forgets what earlier calls ran into, and starts the clock of the next.
+    pub(crate) fn begin_call(&mut self, clock: Clock) {
+        self.guard.memory_refused = false;
+        self.guard.handles_refused = false;
+        self.guard.device = None;
+        self.guard.job = None;
+        self.guard.clock = clock;
+    }
+
+    /// The plugin did something other than compute by itself.
+    pub(crate) fn asked(&mut self) {
+        self.guard.clock.asked = Instant::now();
+    }
+
+    /// Hands an object to the plugin.
+    pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>, Fault> {
+        self.asked();
+        Ok(self.table.push(entry)?)
+    }
+
+    /// What the plugin is told of a fault; the guard remembers those that explain a later failure.
+    pub(crate) fn answer(&mut self, fault: Fault) -> wasmtime::Result<WitError> {
+        match fault {
+            Fault::Answer(error) => Ok(error),
+            Fault::Device(error) => {
+                let answer = device_error(&error);
+                self.guard.device = Some(error);
+                Ok(answer)
+            }
+            Fault::Job(error) => {
+                let answer = WitError { code: ErrorCode::Internal, message: error.to_string(), place: None };
+                self.guard.job = Some(error);
+                Ok(answer)
+            }
+            Fault::HandlesFull => {
+                self.guard.handles_refused = true;
+                let message = format!(
+                    "{HANDLES_MAX} handles are in use, the most a plugin may hold; drop some before making more"
+                );
+                Ok(WitError { code: ErrorCode::OutOfMemory, message, place: None })
+            }
+            Fault::Trap(error) => Err(error),
+        }
+    }
+
+    /// The error that the plugin answered to a call.
+    pub(crate) fn guest_error(&mut self, during: &'static str, error: WitError) -> PluginError {
+        // What the plugin passes on, perhaps in other words, is the host's error where the device or the job caused it.
+        if let Some(error @ DeviceError::Lost { .. }) = &self.guard.device {
+            return PluginError::Device(error.clone());
+        }
+        if let Some(cause) = self.guard.job.take_if(|cause| error.message.contains(&cause.to_string())) {
+            return cause;
+        }
+        let reason = format!("{} ({})", error.message, code_name(error.code));
+        self.refused(during, reason).unwrap_or_else(|| PluginError::Guest {
+            during,
+            code: code_name(error.code),
+            message: error.message,
+            place: error.place,
+        })
+    }
+
+    /// Why a call trapped.
+    pub(crate) fn trap(&mut self, during: &'static str, error: &wasmtime::Error) -> PluginError {
+        if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+            return match *interrupted {
+                Interrupted::Deadline { limit } => PluginError::Deadline { during, limit_ms: millis(limit) },
+                Interrupted::Hung { limit } => PluginError::Hung { limit_ms: millis(limit) },
+            };
+        }
+        if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+            return PluginError::engine("too many instances of plugins at a time");
+        }
+        let trap = error.downcast_ref::<Trap>();
+        if trap == Some(&Trap::StackOverflow) {
+            return PluginError::StackOverflow { during, limit_bytes: STACK_BYTES_MAX };
+        }
+        if let Some(error @ DeviceError::Lost { .. }) = &self.guard.device {
+            return PluginError::Device(error.clone());
+        }
+        let reason = match trap {
+            Some(trap) => format!("{trap}{}", frames(error)),
+            None => format!("{}{}", error.root_cause(), frames(error)),
+        };
+        self.refused(during, reason.clone()).unwrap_or(PluginError::Trap { during, reason })
+    }
+
+    fn refused(&self, during: &'static str, reason: String) -> Option<PluginError> {
+        if self.guard.memory_refused {
+            return Some(PluginError::MemoryLimit { during, limit_bytes: self.guard.memory_bytes_max, reason });
+        }
+        self.guard.handles_refused.then_some(PluginError::HandleLimit { during, limit: HANDLES_MAX, reason })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The plugin's innermost functions when it trapped, as far as it names them.
+fn frames(error: &wasmtime::Error) -> String {
+    const FRAMES: usize = 6;
+    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
+    let names: Vec<&str> = backtrace.frames().iter().filter_map(|frame| frame.func_name()).take(FRAMES).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", names.join(" < ")) }
+}
+
+impl ResourceLimiter for Guard {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // Other refusals are the plugin's own maximum.
+        let total = self.memory_bytes.saturating_add(desired.saturating_sub(current) as u64);
+        if total > self.memory_bytes_max {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        self.memory_bytes = total;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let total = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if total > TABLE_ELEMENTS_MAX {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        self.table_elements = total;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        CORE_INSTANCES_MAX as usize
+    }
+
+    fn tables(&self) -> usize {
+        CORE_INSTANCES_MAX as usize
+    }
+
+    fn memories(&self) -> usize {
+        CORE_INSTANCES_MAX as usize
+    }
+}

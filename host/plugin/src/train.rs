@@ -1,0 +1,158 @@
+//! A training: one call of the plugin's trainer, inside a job that it knows as [`JobContext`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_device::{Backend, Meter};
+use saggar_store::checkpoint::{Checkpoint, SavedVariable};
+use saggar_store::dataset::Dataset;
+
+use crate::engine::{Host, Plugin};
+use crate::error::PluginError;
+use crate::job::TrainRole;
+use crate::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, QUIET_TIME_DEFAULT};
+use crate::state::{Clock, Role, State};
+
+/// How much a line that a plugin writes matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// For the plugin's author.
+    Debug,
+    /// For whoever runs the job.
+    Info,
+    /// Something is odd.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+impl LogLevel {
+    /// `debug`, `info`, `warn`, `error`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
+        }
+    }
+}
+
+/// The job around a training. Every method is called on the thread that trains, between its steps, and may block it.
+pub trait JobContext: Send {
+    /// The job's parameters: a JSON object.
+    fn parameters(&self) -> String;
+
+    /// The job's seed.
+    fn seed(&self) -> u64;
+
+    /// The number of this attempt, from 1.
+    fn attempt(&self) -> u32;
+
+    /// A line that the plugin wrote, at most [`crate::limits::LOG_LINE_BYTES_MAX`] long.
+    fn log(&mut self, level: LogLevel, line: &str);
+
+    /// A value of a named series. It may be infinite or not a number.
+    fn metric(&mut self, step: u64, name: &str, value: f64);
+
+    /// Steps done, of steps to do.
+    fn progress(&mut self, step: u64, of: u64);
+
+    /// This many more items of datasets were drawn.
+    fn samples(&mut self, count: u64);
+
+    /// The newest checkpoint that is whole; none where the training starts from the beginning.
+    ///
+    /// # Errors
+    /// Where there may be one that cannot be reached: starting anew would lose it.
+    fn restore(&mut self) -> Result<Option<Checkpoint>, PluginError>;
+
+    /// Whether a checkpoint should be taken at this step. Called at every step boundary.
+    fn checkpoint_due(&mut self, step: u64) -> bool;
+
+    /// Makes a checkpoint durable. It is taken when this returns.
+    ///
+    /// # Errors
+    /// Ends the training.
+    fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError>;
+
+    /// Whether the training should save its state and return. Called at every step boundary.
+    fn stop_requested(&self) -> bool;
+
+    /// Makes a model version of these variables, with this training's plugin as its code. The same again gives the same
+    /// version. Returns its number.
+    ///
+    /// # Errors
+    /// The plugin is told, and decides whether to go on.
+    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError>;
+}
+
+/// Limits of one training.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainLimits {
+    /// Linear memory of the instance; none is [`MEMORY_BYTES_DEFAULT`].
+    pub memory_bytes: Option<u64>,
+    /// Wall time of the whole training; none is no limit.
+    pub time: Option<Duration>,
+    /// How long it may compute without asking anything of the host.
+    pub quiet: Duration,
+}
+
+impl Default for TrainLimits {
+    fn default() -> TrainLimits {
+        TrainLimits { memory_bytes: None, time: None, quiet: QUIET_TIME_DEFAULT }
+    }
+}
+
+/// How a training ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The plugin returned because it was done.
+    Finished,
+    /// The plugin was told to stop; its last state is in a checkpoint.
+    Stopped,
+}
+
+/// Runs a plugin's training to its end. Blocks; no runtime is needed on this thread.
+///
+/// `datasets` are what `dataset.open` finds, by mount; `meter` is charged with the training's device memory.
+///
+/// # Errors
+/// `MissingExport` where the plugin has no trainer; `Incompatible`; `Trap`, `StackOverflow`, `Deadline`, `Hung`,
+/// `MemoryLimit`, `HandleLimit` where its code fails; `Guest` where it answers an error; `Device` where the device was
+/// lost; `Job` where the context failed.
+pub fn train(
+    host: &Host,
+    plugin: &Plugin,
+    device: Arc<dyn Backend>,
+    meter: Meter,
+    datasets: BTreeMap<String, Arc<Dataset>>,
+    context: Box<dyn JobContext>,
+    limits: TrainLimits,
+) -> Result<Outcome, PluginError> {
+    let trainer = plugin.trainer()?;
+    let memory_bytes_max = limits.memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT).min(MEMORY_BYTES_MAX);
+    let role = TrainRole::new(context, datasets, plugin.digest().hex());
+    let state = State::new(device, meter, memory_bytes_max, Role::Train(Box::new(role)));
+    let mut store = state.into_store(host.engine());
+    let clock = Clock::new(limits.time, Some(limits.quiet));
+    let instance = plugin.instantiate(&mut store, clock)?;
+    let guest = trainer.load(&mut store, &instance).map_err(|error| store.data_mut().trap("start", &error))?;
+    store.data_mut().begin_call(clock);
+    let answer = guest.call_train(&mut store).map_err(|error| store.data_mut().trap("train", &error))?;
+    let stopped = match &store.data().role {
+        Role::Train(train) => train.stopped,
+        Role::Predict { .. } => false,
+    };
+    let dropped = store.data().logs.dropped();
+    if dropped > 0 {
+        store.data_mut().write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
+    }
+    match answer {
+        // A plugin that was told to stop may say so by an error.
+        Ok(()) | Err(_) if stopped => Ok(Outcome::Stopped),
+        Ok(()) => Ok(Outcome::Finished),
+        Err(error) => Err(store.data_mut().guest_error("train", error)),
+    }
+}

@@ -1,0 +1,259 @@
+//! Variables: state that outlives a dispatch, kept on the device and owned by the host, which can therefore checkpoint,
+//! restore and publish it without help from the plugin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use saggar_device::{Backend, Buffer, DeviceError, Meter};
+use saggar_store::checkpoint::{SavedVariable, VariableKind};
+use saggar_tensor::Descriptor;
+use saggar_tensor::limits::NAME_BYTES_MAX;
+use wasmtime::component::Resource;
+
+use crate::bindings::tensors::Descriptor as WitDescriptor;
+use crate::bindings::variables::{
+    Host, HostVariable, HostVariables, Initializer, Variable as WitVariable, VariableKind as WitKind,
+    Variables as WitVariables,
+};
+use crate::convert;
+use crate::fault::Fault;
+use crate::initial::initial;
+use crate::limits::VARIABLES_MAX;
+use crate::state::State;
+
+/// One tensor of state. Clones are the same variable.
+#[derive(Clone, Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct Variable(Arc<Slot>);
+
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    kind: VariableKind,
+    /// Belongs to a published version: nobody may change it.
+    sealed: bool,
+    buffer: Buffer,
+}
+
+impl Variable {
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        self.0.buffer.descriptor()
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.0.buffer
+    }
+
+    pub(crate) fn sealed(&self) -> bool {
+        self.0.sealed
+    }
+
+    /// Which variable this is, for maps; two namespaces may use one name.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
+    fn check(&self, descriptor: &Descriptor, kind: VariableKind) -> Result<(), Fault> {
+        if self.descriptor() != descriptor {
+            let message = format!("is {}, not {descriptor}", self.descriptor());
+            return Err(Fault::invalid_at(self.name(), message));
+        }
+        if self.0.kind != kind {
+            let message = format!("is a {:?} variable, not a {kind:?} one", self.0.kind).to_lowercase();
+            return Err(Fault::invalid_at(self.name(), message));
+        }
+        Ok(())
+    }
+}
+
+/// The variables of one model: what a checkpoint holds and a model version ships.
+#[derive(Clone, Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct Namespace {
+    seed: u64,
+    /// Came from a model version: nothing is made or changed in it.
+    sealed: bool,
+    variables: BTreeMap<String, Variable>,
+}
+
+impl Namespace {
+    fn new(seed: u64) -> Namespace {
+        Namespace { seed, sealed: false, variables: BTreeMap::new() }
+    }
+
+    /// A model version's variables, uploaded once. Clones share the device memory.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn sealed(
+        saved: &[SavedVariable],
+        backend: &dyn Backend,
+        meter: &Meter,
+    ) -> Result<Namespace, DeviceError> {
+        let mut variables = BTreeMap::new();
+        for SavedVariable { name, kind, descriptor, bytes } in saved {
+            let buffer = backend.allocate(descriptor, meter)?;
+            backend.write(&buffer, bytes)?;
+            let slot = Slot { name: name.clone(), kind: *kind, sealed: true, buffer };
+            variables.insert(name.clone(), Variable(Arc::new(slot)));
+        }
+        Ok(Namespace { seed: 0, sealed: true, variables })
+    }
+
+    /// The elements of every variable whose kind is wanted, read from the device, sorted by name.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn save(
+        &self,
+        backend: &dyn Backend,
+        wanted: impl Fn(VariableKind) -> bool,
+    ) -> Result<Vec<SavedVariable>, DeviceError> {
+        let slots = self.variables.values().map(|variable| &*variable.0).filter(|slot| wanted(slot.kind));
+        let save = |slot: &Slot| {
+            Ok(SavedVariable {
+                name: slot.name.clone(),
+                kind: slot.kind,
+                descriptor: slot.buffer.descriptor().clone(),
+                bytes: backend.read(&slot.buffer)?.into(),
+            })
+        };
+        slots.map(save).collect()
+    }
+
+    /// Overwrites every variable with what was saved. All or nothing: what was saved and what is there must have the same
+    /// names, descriptors and kinds.
+    ///
+    /// # Errors
+    /// Not found and invalid argument, at the variable's name; whatever the device says.
+    pub(crate) fn restore(&self, saved: &[SavedVariable], backend: &dyn Backend) -> Result<(), Fault> {
+        let missing =
+            |name: &str| Fault::not_found(name, "the checkpoint and the model differ: only one has this variable");
+        for variable in self.variables.keys() {
+            if !saved.iter().any(|saved| saved.name == *variable) {
+                return Err(missing(variable));
+            }
+        }
+        for saved in saved {
+            let variable = self.variables.get(&saved.name).ok_or_else(|| missing(&saved.name))?;
+            variable.check(&saved.descriptor, saved.kind)?;
+        }
+        for saved in saved {
+            backend.write(self.variables[&saved.name].buffer(), &saved.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn variable(
+        &self,
+        seed: u64,
+        name: &str,
+        descriptor: &Descriptor,
+        initializer: Initializer,
+        kind: VariableKind,
+    ) -> Result<Variable, Fault> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Fault::invalid(format!(
+                "a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {}",
+                name.len()
+            )));
+        }
+        let bytes = initial(seed, name, descriptor, initializer)?;
+        let buffer = self.upload(descriptor, &bytes)?;
+        Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, buffer })))
+    }
+}
+
+impl Host for State {}
+
+impl HostVariable for State {
+    fn name(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<String> {
+        Ok(self.table.get(&variable)?.name().to_owned())
+    }
+
+    fn descriptor(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<WitDescriptor> {
+        Ok(convert::wit_descriptor(self.table.get(&variable)?.descriptor()))
+    }
+
+    fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, Fault> {
+        self.asked();
+        Ok(self.backend.read(self.table.get(&variable)?.buffer())?)
+    }
+
+    fn write(&mut self, variable: Resource<WitVariable>, data: Vec<u8>) -> Result<(), Fault> {
+        let variable = self.table.get(&variable)?;
+        if variable.sealed() {
+            return Err(sealed(variable.name()));
+        }
+        let descriptor = variable.descriptor();
+        if data.len() != descriptor.bytes() {
+            let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len());
+            return Err(Fault::invalid_at(variable.name(), message));
+        }
+        Ok(self.backend.write(variable.buffer(), &data)?)
+    }
+
+    fn drop(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<()> {
+        self.table.delete(variable)?;
+        Ok(())
+    }
+}
+
+/// The refusal to change a variable of a published version.
+pub(crate) fn sealed(name: &str) -> Fault {
+    Fault::invalid_at(name, "belongs to a published model version, which never changes")
+}
+
+impl HostVariables for State {
+    fn new(&mut self, seed: u64) -> wasmtime::Result<Resource<WitVariables>> {
+        // A constructor has no error to answer: past the limit of handles it traps.
+        match self.push(Namespace::new(seed)) {
+            Ok(namespace) => Ok(namespace),
+            Err(fault) => {
+                let error = self.answer(fault)?;
+                Err(wasmtime::Error::msg(error.message))
+            }
+        }
+    }
+
+    fn get(
+        &mut self,
+        namespace: Resource<WitVariables>,
+        name: String,
+        descriptor: WitDescriptor,
+        initializer: Initializer,
+        kind: WitKind,
+    ) -> Result<Resource<WitVariable>, Fault> {
+        let (descriptor, kind) = (convert::descriptor(&descriptor)?, convert::kind(kind));
+        let Namespace { seed, sealed, variables } = self.table.get(&namespace)?;
+        if let Some(variable) = variables.get(&name) {
+            variable.check(&descriptor, kind)?;
+            let variable = variable.clone();
+            return self.push(variable);
+        }
+        if *sealed {
+            return Err(Fault::not_found(name, "the model version has no such variable"));
+        }
+        if variables.len() >= VARIABLES_MAX {
+            return Err(Fault::out_of_memory(format!("a namespace has at most {VARIABLES_MAX} variables")));
+        }
+        let variable = self.variable(*seed, &name, &descriptor, initializer, kind)?;
+        self.table.get_mut(&namespace)?.variables.insert(name, variable.clone());
+        self.push(variable)
+    }
+
+    fn names(&mut self, namespace: Resource<WitVariables>) -> wasmtime::Result<Vec<String>> {
+        Ok(self.table.get(&namespace)?.variables.keys().cloned().collect())
+    }
+
+    fn drop(&mut self, namespace: Resource<WitVariables>) -> wasmtime::Result<()> {
+        self.table.delete(namespace)?;
+        Ok(())
+    }
+}

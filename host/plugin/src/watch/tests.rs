@@ -1,0 +1,63 @@
+use std::fs;
+
+use super::*;
+
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// Longer than any test may take: a tick that comes was caused by an event.
+const NEVER: Duration = Duration::from_secs(600);
+
+fn models() -> (tempfile::TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("models");
+    fs::create_dir(&dir).unwrap();
+    (home, dir)
+}
+
+#[test]
+fn a_new_version_ticks() {
+    let (_home, dir) = models();
+    let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
+    fs::create_dir_all(dir.join("digits/1")).unwrap();
+    assert_eq!(watch.blocking_changed(), Some(()));
+    fs::write(dir.join("digits/1/plugin.wasm"), b"x").unwrap();
+    assert_eq!(watch.blocking_changed(), Some(()));
+}
+
+#[test]
+fn a_replaced_directory_is_followed() {
+    let (home, dir) = models();
+    let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
+    let other = home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::rename(&dir, home.path().join("old")).unwrap();
+    fs::rename(&other, &dir).unwrap();
+    assert_eq!(watch.blocking_changed(), Some(()));
+    // The first tick may have come between the two renames; this write is seen in either case.
+    fs::write(dir.join("version"), b"x").unwrap();
+    assert_eq!(watch.blocking_changed(), Some(()));
+}
+
+#[test]
+fn time_alone_ticks() {
+    let (_home, dir) = models();
+    let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, Duration::from_millis(5)).unwrap();
+    assert_eq!(watch.blocking_changed(), Some(()));
+    assert_eq!(watch.blocking_changed(), Some(()));
+}
+
+#[test]
+fn a_missing_directory_is_an_error() {
+    let (home, _) = models();
+    let error = ModelWatch::start(&home.path().join("nowhere")).unwrap_err();
+    assert_eq!(error.reason(), "WATCH");
+}
+
+#[test]
+fn dropping_ends_the_thread() {
+    let (_home, dir) = models();
+    let ModelWatch { ticks, _watcher } = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
+    drop(_watcher);
+    let mut ticks = ticks;
+    // The thread holds the sender: its end closes the channel.
+    while ticks.blocking_recv().is_some() {}
+}
