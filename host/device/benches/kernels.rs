@@ -1,6 +1,7 @@
-//! Speed of the CPU device's kernels: `cargo bench -p saggar-device [-- threads..]`.
+//! Speed of the CPU device's kernels: `cargo bench -p saggar-device [-- threads.. groups..]`.
 //!
-//! Prints multiply-adds, bytes or samples per second of the best of several runs.
+//! Prints operations, bytes or samples per second of the best of several runs, and of the median. Groups: products,
+//! elementwise, folds, networks.
 
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 
@@ -136,16 +137,21 @@ fn networks(backend: &dyn Backend) {
     }
 }
 
+/// Measurements of one kind.
+type Group = fn(&dyn Backend);
+
 fn main() {
-    let given: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let given: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let threads = if given.is_empty() { vec![1, 2] } else { given };
+    let groups: [(&str, Group); 4] =
+        [("products", products), ("elementwise", elementwise), ("folds", folds), ("networks", networks)];
+    let named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let all = !groups.iter().any(|(name, _)| named(name));
     for threads in threads {
         let backend = cpu::open(Some(threads)).expect("threads start");
         let info = backend.info();
         println!("{} ({}), {}", info.adapter, info.driver, if cfg!(debug_assertions) { "dev" } else { "release" });
-        products(&*backend);
-        elementwise(&*backend);
-        folds(&*backend);
-        networks(&*backend);
+        groups.iter().filter(|(name, _)| all || named(name)).for_each(|(_, group)| group(&*backend));
     }
 }

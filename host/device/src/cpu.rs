@@ -13,6 +13,7 @@ mod executable;
 mod floats;
 mod gemm;
 mod half;
+mod halve;
 mod index;
 mod lanes;
 mod map;

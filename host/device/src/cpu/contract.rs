@@ -1,4 +1,4 @@
-//! Matrix products: cut by shape into tasks of rows, or of columns where there are few rows.
+//! Matrix products, cut into tiles by their shape.
 
 use saggar_compile::program::Body;
 use saggar_tensor::DType;
@@ -12,14 +12,29 @@ use super::plan::{Planner, Refusal};
 use super::region::Piece;
 use super::threads::Threads;
 
-/// Multiply-adds of one task: about 40 microseconds of a core, so that waking a thread is worth it.
-const TASK_MULTIPLY_ADDS: usize = 2 << 20;
+/// Multiply-adds of one task: some 200 microseconds of a core, so that packing its operands is a small part.
+const TASK_MULTIPLY_ADDS: usize = 8 << 20;
 /// More tasks than this give no better balance.
-const TASKS_MAX: usize = 64;
-/// Fewer rows than this in a task waste the packing of the other operand.
-const TASK_ROWS_MIN: usize = 48;
-/// Widths of column tasks are multiples of this.
-const COLUMNS_STEP: usize = 16;
+const TASKS_MAX: usize = 32;
+/// Sides of a task's tile are multiples of this, which suits the packed kernels.
+const TILE_STEP: usize = 16;
+/// Least side of a tile, where the result has as much.
+const TILE_MIN: usize = 64;
+
+/// Height and width of the tiles that tasks compute; as high and wide as the result where one task is enough.
+fn tile([batch, m, n, k]: [usize; 4]) -> [usize; 2] {
+    let work = batch.saturating_mul(m * n).saturating_mul(k);
+    let tasks = (work / TASK_MULTIPLY_ADDS).clamp(1, TASKS_MAX).div_ceil(batch.max(1));
+    if tasks == 1 {
+        return [m, n];
+    }
+    let side = (m * n / tasks).isqrt().next_multiple_of(TILE_STEP).max(TILE_MIN);
+    // Where one side is short, the other takes the cuts.
+    let height = side.min(m);
+    let width = (m * n / tasks / height).next_multiple_of(TILE_STEP).max(TILE_MIN).min(n);
+    let height = (m * n / tasks / width).next_multiple_of(TILE_STEP).max(TILE_MIN).min(m);
+    [height, width]
+}
 
 /// `batch` matrix products with an epilogue.
 #[derive(Debug)]
@@ -30,10 +45,10 @@ pub(super) struct MatMul {
     dtype: DType,
     transposes: [bool; 2],
     batch_strides: [usize; 2],
-    /// Elements of each row task.
+    /// Height and width of a task's tile.
+    tile: [usize; 2],
+    /// Elements of each band of tiles, or of several whole batches.
     counts: Vec<usize>,
-    /// Width of column tasks; 0 where tasks are rows.
-    width: usize,
     finish: Finish,
 }
 
@@ -45,21 +60,15 @@ impl MatMul {
             unreachable!("the caller has matched the body");
         };
         let dtype = planner.float(*a)?;
-        let [batch, m, n, k] = *sizes;
+        let [batch, m, n, _] = *sizes;
         let finish = Finish::epilogue(planner, &[batch, m, n], epilogue)?;
-        let work = (batch * m * n).saturating_mul(k);
-        let tasks = (work / TASK_MULTIPLY_ADDS).clamp(1, TASKS_MAX);
-        let wanted = tasks.div_ceil(batch.max(1));
-        let rows = m.div_ceil(wanted).next_multiple_of(8);
-        let columns = wanted > 1 && rows < TASK_ROWS_MIN && n > m;
-        let width = if columns { n.div_ceil(wanted).next_multiple_of(COLUMNS_STEP) } else { 0 };
-        let counts = if columns || rows >= m {
-            let batches = if columns { 1 } else { batch.div_ceil(tasks).max(1) };
-            (0..batch).step_by(batches).map(|at| batches.min(batch - at) * m * n).collect()
+        let tile = tile(*sizes);
+        let counts = if tile[0] == m {
+            let together = if tile[1] == n { batch.div_ceil(TASKS_MAX).max(1) } else { 1 };
+            (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n).collect()
         } else {
-            let rows = rows.max(TASK_ROWS_MIN);
-            let one = (0..m).step_by(rows).map(|at| rows.min(m - at) * n);
-            std::iter::repeat_n(one, batch).flatten().collect()
+            let bands = (0..m).step_by(tile[0]).map(|at| tile[0].min(m - at) * n);
+            std::iter::repeat_n(bands, batch).flatten().collect()
         };
         Ok(MatMul {
             sizes: *sizes,
@@ -68,8 +77,8 @@ impl MatMul {
             dtype,
             transposes: [*transpose_a, *transpose_b],
             batch_strides: [*batch_stride_a, *batch_stride_b],
+            tile,
             counts,
-            width,
             finish,
         })
     }
@@ -78,7 +87,12 @@ impl MatMul {
     pub(super) fn workspace_bytes(&self) -> usize {
         let [batch, m, n, _] = self.sizes;
         let apart = usize::from(self.finish.accumulation == Accumulation::Workspace);
-        4 * batch * m * n * (apart + usize::from(self.width > 0))
+        4 * batch * m * n * (apart + usize::from(self.is_tiled()))
+    }
+
+    /// Whether rows of the result are cut, so that tiles are computed apart and put together.
+    fn is_tiled(&self) -> bool {
+        self.tile[1] < self.sizes[2]
     }
 
     /// Runs it.
@@ -92,18 +106,18 @@ impl MatMul {
         let inputs = self.finish.inputs(&pieces);
         let (a, b) = (floats(self.dtype, pieces[self.a].read()), floats(self.dtype, pieces[self.b].read()));
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (tiles, workspace) = workspace.split_at_mut(if self.width > 0 { elements } else { 0 });
+        let (tiles, workspace) = workspace.split_at_mut(if self.is_tiled() { elements } else { 0 });
         let operands = Operands { product: self, a: &a, b: &b };
-        if self.width > 0 {
-            self.columns(threads, operands, tiles);
+        if self.is_tiled() {
+            self.tiles(threads, operands, tiles);
         }
         let chunks = self.finish.chunks(stores, self.counts.iter().copied());
         let tasks = with_windows(chunks, workspace, self.finish.accumulation);
         let operations = elements.saturating_mul(k + self.finish.operations());
         threads.each(operations, tasks, |(chunk, window)| {
             finish_chunk(&self.finish, &inputs, chunk, window, |out, first| {
-                if self.width > 0 {
-                    self.gather_tiles(tiles, out, first);
+                if self.is_tiled() {
+                    self.put_together(&tiles[first..][..out.len()], out);
                 } else {
                     operands.rows(out, first);
                 }
@@ -111,35 +125,35 @@ impl MatMul {
         });
     }
 
-    /// Computes tiles of `width` columns, each dense, one after the other.
-    fn columns(&self, threads: &Threads, operands: Operands<'_>, tiles: &mut [f32]) {
+    /// Computes all tiles, each dense, band by band.
+    fn tiles(&self, threads: &Threads, operands: Operands<'_>, tiles: &mut [f32]) {
         let [batch, m, n, k] = self.sizes;
         let mut tasks = Vec::new();
         let mut rest = tiles;
         for index in 0..batch {
-            for column in (0..n).step_by(self.width) {
-                let width = self.width.min(n - column);
-                let (tile, tail) = rest.split_at_mut(m * width);
-                rest = tail;
-                tasks.push((tile, index, column, width));
+            for row in (0..m).step_by(self.tile[0]) {
+                for column in (0..n).step_by(self.tile[1]) {
+                    let size = [self.tile[0].min(m - row), self.tile[1].min(n - column)];
+                    let (tile, tail) = rest.split_at_mut(size[0] * size[1]);
+                    rest = tail;
+                    tasks.push((tile, index, [row, column], size));
+                }
             }
         }
-        threads.each(batch * m * n * k, tasks, |(tile, index, column, width)| {
+        threads.each(batch * m * n * k, tasks, |(tile, index, [row, column], [rows, columns])| {
             let (a, b) = operands.batch(index);
-            multiply(tile, [m, width, k], a, b.right_of(column), false);
+            multiply(tile, [rows, columns, k], a.below(row), b.right_of(column), false);
         });
     }
 
-    /// Puts tiles together for whole batches from element `first` on.
-    fn gather_tiles(&self, tiles: &[f32], out: &mut [f32], first: usize) {
-        let [_, m, n, _] = self.sizes;
-        for (index, batch) in out.chunks_mut(m * n).enumerate() {
-            let tiles = &tiles[first + index * m * n..][..m * n];
-            for (row, out) in batch.chunks_mut(n).enumerate() {
-                for (tile, out) in out.chunks_mut(self.width).enumerate() {
-                    let start = tile * self.width * m + row * out.len();
-                    out.copy_from_slice(&tiles[start..][..out.len()]);
-                }
+    /// Puts the tiles of one band together.
+    fn put_together(&self, tiles: &[f32], out: &mut [f32]) {
+        let n = self.sizes[2];
+        let rows = out.len() / n;
+        for (row, out) in out.chunks_mut(n).enumerate() {
+            for (tile, out) in out.chunks_mut(self.tile[1]).enumerate() {
+                let start = tile * self.tile[1] * rows + row * out.len();
+                out.copy_from_slice(&tiles[start..][..out.len()]);
             }
         }
     }

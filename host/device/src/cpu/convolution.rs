@@ -18,6 +18,11 @@ use super::threads::Threads;
 /// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
 
+/// Elements of a patch matrix that stay in the second-level cache while they are multiplied.
+const PATCH_ELEMENTS_MAX: usize = 1 << 16;
+/// Columns past which a patch matrix gains nothing from being wider.
+const PATCH_COLUMNS: usize = 512;
+
 /// Sizes of a convolution.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
@@ -48,14 +53,14 @@ impl Sizes {
         self.channels * self.windows.input[0] * self.windows.input[1]
     }
 
-    /// Columns of the patch matrix: output places.
+    /// Columns of one image's patch matrix: output places.
     fn columns(&self) -> usize {
-        self.windows.sizes()[1]
+        self.windows.output_plane()
     }
 
     /// Rows of the patch matrix: taps of one group.
     fn depth(&self) -> usize {
-        self.channels * self.windows.sizes()[0]
+        self.channels * self.windows.window[0] * self.windows.window[1]
     }
 
     /// Elements of one group of one result image.
@@ -72,16 +77,51 @@ impl Sizes {
         (self.images * self.groups * self.result()).saturating_mul(self.depth())
     }
 
-    /// The patch matrix of one group of an image, in `words` unless it is the image itself.
-    fn patches<'a>(&self, image: &'a [f32], words: &'a mut Vec<u64>) -> &'a [f32] {
-        if self.windows.is_pointwise() {
-            return image;
+    /// Images whose patches make one matrix: as many as fit the cache, where one alone has few columns.
+    fn together(&self) -> usize {
+        let fit = PATCH_ELEMENTS_MAX / (self.depth() * self.columns()).max(1);
+        let useful = PATCH_COLUMNS.div_ceil(self.columns().max(1));
+        fit.min(useful).max(1)
+    }
+
+    /// Whether images are multiplied as they are.
+    fn is_pointwise(&self) -> bool {
+        self.windows.is_pointwise() && self.together() == 1
+    }
+
+    /// The patch matrix of group `group` of whole images, side by side.
+    fn patches<'a>(&self, images: &'a [f32], group: usize, words: &'a mut Vec<u64>) -> &'a [f32] {
+        let image = self.groups * self.input();
+        let count = images.len() / image.max(1);
+        if self.is_pointwise() {
+            return &images[group * self.input()..][..self.input()];
         }
-        let patches = buffer::<f32>(words, self.depth() * self.columns());
+        let width = count * self.columns();
+        let patches = buffer::<f32>(words, self.depth() * width);
         if !patches.is_empty() {
-            self.windows.unfold(image, patches);
+            for (index, image) in images.chunks(image).enumerate() {
+                let image = &image[group * self.input()..][..self.input()];
+                self.windows.unfold(image, &mut patches[index * self.columns()..], width);
+            }
         }
         patches
+    }
+
+    /// Group `group` of whole result images as a matrix of output channels and places, images side by side.
+    fn side_by_side<'a>(&self, results: &'a [f32], group: usize, words: &'a mut Vec<u64>) -> &'a [f32] {
+        let image = self.groups * self.result();
+        let count = results.len() / image.max(1);
+        if count <= 1 {
+            return &results[group * self.result()..][..self.result()];
+        }
+        let matrix = buffer::<f32>(words, count * self.result());
+        for (index, image) in results.chunks(image).enumerate() {
+            let image = &image[group * self.result()..][..self.result()];
+            for (channel, place) in image.chunks(self.columns()).enumerate() {
+                matrix[(channel * count + index) * self.columns()..][..self.columns()].copy_from_slice(place);
+            }
+        }
+        matrix
     }
 }
 
@@ -129,26 +169,43 @@ impl Conv2d {
         let inputs = self.finish.inputs(&pieces);
         let (x, filter) = (pieces[self.input].read(), pieces[self.filter].read());
         let (x, filter) = (floats(self.dtype, x), floats(self.dtype, filter));
-        let chunks = self.finish.chunks(stores, std::iter::repeat_n(image, sizes.images));
+        let together = sizes.together();
+        let counts = (0..sizes.images).step_by(together).map(|at| together.min(sizes.images - at) * image);
+        let chunks = self.finish.chunks(stores, counts);
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let tasks = with_windows(chunks, workspace, self.finish.accumulation);
         threads.each(sizes.multiply_adds(), tasks, |(chunk, window)| {
             finish_chunk(&self.finish, &inputs, chunk, window, |out, first| {
-                let x = x.get(first / image * sizes.groups * sizes.input()..).unwrap_or(&[]);
-                self.image(x, &filter, out);
+                let input = sizes.groups * sizes.input();
+                self.images(&x[first / image * input..][..out.len() / image * input], &filter, out);
             });
         });
     }
 
-    fn image(&self, x: &[f32], filter: &[f32], out: &mut [f32]) {
+    fn images(&self, x: &[f32], filter: &[f32], out: &mut [f32]) {
         let sizes = &self.sizes;
+        let image = sizes.groups * sizes.result();
+        let count = out.len() / image;
+        let columns = count * sizes.columns();
         with_scratch(|scratch| {
-            for (group, out) in out.chunks_mut(sizes.result()).enumerate() {
-                let x = &x[group * sizes.input()..][..sizes.input()];
-                let patches = sizes.patches(x, &mut scratch.buffers[0]);
+            let [words, others] = &mut scratch.buffers;
+            for group in 0..sizes.groups {
+                let patches = sizes.patches(x, group, words);
                 let a = Matrix::new(&filter[group * sizes.filter()..][..sizes.filter()], sizes.depth(), 0, false);
-                let b = Matrix::new(patches, sizes.columns(), 0, false);
-                multiply(out, [sizes.outputs, sizes.columns(), sizes.depth()], a, b, false);
+                let b = Matrix::new(patches, columns, 0, false);
+                let shape = [sizes.outputs, columns, sizes.depth()];
+                if count == 1 {
+                    multiply(&mut out[group * sizes.result()..][..sizes.result()], shape, a, b, false);
+                    continue;
+                }
+                let matrix = buffer::<f32>(others, sizes.outputs * columns);
+                multiply(matrix, shape, a, b, false);
+                for (index, out) in out.chunks_mut(image).enumerate() {
+                    let out = &mut out[group * sizes.result()..][..sizes.result()];
+                    for (out, row) in out.chunks_mut(sizes.columns()).zip(matrix.chunks(columns)) {
+                        out.copy_from_slice(&row[index * sizes.columns()..][..sizes.columns()]);
+                    }
+                }
             }
         });
     }
@@ -191,32 +248,38 @@ impl InputGrad {
             return;
         }
         write_floats(self.dtype, output, |dx| {
-            let tasks: Vec<_> = dx.chunks_mut(image).enumerate().collect();
+            let together = sizes.together();
+            let tasks: Vec<_> = dx.chunks_mut(image * together).enumerate().collect();
             threads.each(sizes.multiply_adds(), tasks, |(index, dx)| {
-                let dy = dy.get(index * sizes.groups * sizes.result()..).unwrap_or(&[]);
-                self.image(dy, &filter, dx);
+                let result = sizes.groups * sizes.result();
+                self.images(&dy[index * together * result..][..dx.len() / image * result], &filter, dx);
             });
         });
     }
 
-    fn image(&self, dy: &[f32], filter: &[f32], dx: &mut [f32]) {
+    fn images(&self, dy: &[f32], filter: &[f32], dx: &mut [f32]) {
         let sizes = &self.sizes;
-        let shape = [sizes.depth(), sizes.columns(), sizes.outputs];
+        let image = sizes.groups * sizes.input();
+        let columns = dx.len() / image * sizes.columns();
+        let shape = [sizes.depth(), columns, sizes.outputs];
         with_scratch(|scratch| {
-            for (group, dx) in dx.chunks_mut(sizes.input()).enumerate() {
+            let [words, others] = &mut scratch.buffers;
+            for group in 0..sizes.groups {
                 let filter = &filter[group * sizes.filter()..][..sizes.filter()];
-                let dy = &dy[group * sizes.result()..][..sizes.result()];
                 let a = Matrix::new(filter, 0, sizes.depth(), true);
-                let b = Matrix::new(dy, sizes.columns(), 0, false);
-                if sizes.windows.is_pointwise() {
-                    multiply(dx, shape, a, b, false);
+                let b = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
+                if sizes.is_pointwise() {
+                    multiply(&mut dx[group * sizes.input()..][..sizes.input()], shape, a, b, false);
                     continue;
                 }
-                let patches = buffer::<f32>(&mut scratch.buffers[0], sizes.depth() * sizes.columns());
+                let patches = buffer::<f32>(words, sizes.depth() * columns);
                 multiply(patches, shape, a, b, false);
-                dx.fill(0.0);
-                if !patches.is_empty() {
-                    sizes.windows.fold(patches, dx);
+                for (index, dx) in dx.chunks_mut(image).enumerate() {
+                    let dx = &mut dx[group * sizes.input()..][..sizes.input()];
+                    dx.fill(0.0);
+                    if !patches.is_empty() {
+                        sizes.windows.fold(&patches[index * sizes.columns()..], columns, dx);
+                    }
                 }
             }
         });
@@ -279,10 +342,11 @@ impl FilterGrad {
         threads.each(sizes.multiply_adds(), tasks, |(index, partial)| {
             partial.fill(0.0);
             let first = index * self.images();
-            for image in first..(first + self.images()).min(sizes.images) {
-                let x = x.get(image * sizes.groups * sizes.input()..).unwrap_or(&[]);
-                let dy = dy.get(image * sizes.groups * sizes.result()..).unwrap_or(&[]);
-                self.image(x, dy, partial);
+            let last = (first + self.images()).min(sizes.images);
+            for image in (first..last).step_by(sizes.together()) {
+                let count = sizes.together().min(last - image);
+                let (input, result) = (sizes.groups * sizes.input(), sizes.groups * sizes.result());
+                self.add(&x[image * input..][..count * input], &dy[image * result..][..count * result], partial);
             }
         });
         write_floats(self.dtype, output, |sum| {
@@ -293,16 +357,16 @@ impl FilterGrad {
         });
     }
 
-    fn image(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
+    /// Adds the gradients of whole images.
+    fn add(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
         let sizes = &self.sizes;
+        let columns = dy.len() / sizes.groups.max(1) / sizes.outputs.max(1);
         with_scratch(|scratch| {
+            let [words, others] = &mut scratch.buffers;
             for (group, partial) in partial.chunks_mut(sizes.filter()).enumerate() {
-                let x = &x[group * sizes.input()..][..sizes.input()];
-                let dy = &dy[group * sizes.result()..][..sizes.result()];
-                let patches = sizes.patches(x, &mut scratch.buffers[0]);
-                let a = Matrix::new(dy, sizes.columns(), 0, false);
-                let b = Matrix::new(patches, 0, sizes.columns(), true);
-                multiply(partial, [sizes.outputs, sizes.depth(), sizes.columns()], a, b, true);
+                let a = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
+                let b = Matrix::new(sizes.patches(x, group, words), 0, columns, true);
+                multiply(partial, [sizes.outputs, sizes.depth(), columns], a, b, true);
             }
         });
     }

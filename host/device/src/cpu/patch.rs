@@ -13,15 +13,60 @@ pub(super) fn span(outputs: usize, size: usize, stride: usize, offset: isize) ->
     (low.min(high), high)
 }
 
-/// One tap's row of inputs for one row of outputs.
+/// A tap of the window, and the outputs under which it lies inside the input.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taps {
-    /// First output column whose tap is inside.
-    pub(super) low: usize,
-    /// First output column past those.
-    pub(super) high: usize,
-    /// Input element under output column `low`.
-    pub(super) start: usize,
+pub(super) struct Tap {
+    /// Rows of outputs: first inside, first past those.
+    rows: (usize, usize),
+    /// Columns of outputs.
+    columns: (usize, usize),
+    /// Input element under the first of those outputs.
+    start: usize,
+    /// Input elements from one row of outputs to the next.
+    row_step: usize,
+    /// Input elements from one output to the next.
+    step: usize,
+    /// Outputs in a row.
+    width: usize,
+}
+
+/// A row of outputs for which a tap lies inside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TapRow {
+    /// First such output, in the plane.
+    pub(super) output: usize,
+    /// Input element under it.
+    pub(super) input: usize,
+    /// Number of outputs.
+    pub(super) len: usize,
+}
+
+impl Tap {
+    /// Input elements from one output to the next.
+    pub(super) fn step(&self) -> usize {
+        self.step
+    }
+
+    /// Row `row` of outputs, if the tap lies inside there.
+    pub(super) fn row(&self, row: usize) -> Option<TapRow> {
+        let (low, high) = self.rows;
+        let (left, right) = self.columns;
+        let inside = (low..high).contains(&row) && left < right;
+        inside.then(|| TapRow {
+            output: row * self.width + left,
+            input: self.start + (row - low) * self.row_step,
+            len: right - left,
+        })
+    }
+
+    /// All rows of outputs for which it lies inside.
+    pub(super) fn each_row(&self, mut visit: impl FnMut(TapRow)) {
+        for row in self.rows.0..self.rows.1 {
+            if let Some(row) = self.row(row) {
+                visit(row);
+            }
+        }
+    }
 }
 
 /// Windows over one image plane.
@@ -54,19 +99,40 @@ impl Windows {
         }
     }
 
-    /// Inputs under one tap for a row of outputs; none where the row lies in padding.
-    pub(super) fn taps(&self, row: usize, tap: [usize; 2]) -> Option<Taps> {
-        let y = (row * self.strides[0] + tap[0] * self.dilations[0]).checked_sub(self.padding[0])?;
-        if y >= self.input[0] {
-            return None;
+    /// Tap `index` of the window, in row-major order.
+    pub(super) fn tap(&self, index: usize) -> Tap {
+        let tap = [index / self.window[1], index % self.window[1]];
+        let axis = |axis: usize| {
+            let offset = (tap[axis] * self.dilations[axis]) as isize - self.padding[axis] as isize;
+            let (low, high) = span(self.output[axis], self.input[axis], self.strides[axis], offset);
+            // Where the span is empty the start is not used.
+            (low, high, (low * self.strides[axis]).checked_add_signed(offset).unwrap_or(0))
+        };
+        let (top, bottom, y) = axis(0);
+        let (left, right, x) = axis(1);
+        Tap {
+            rows: (top, bottom),
+            columns: (left, right),
+            start: y * self.input[1] + x,
+            row_step: self.strides[0] * self.input[1],
+            step: self.strides[1],
+            width: self.output[1],
         }
-        let offset = (tap[1] * self.dilations[1]) as isize - self.padding[1] as isize;
-        let (low, high) = span(self.output[1], self.input[1], self.strides[1], offset);
-        if low == high {
-            return None;
-        }
-        let x = (low * self.strides[1]).checked_add_signed(offset)?;
-        Some(Taps { low, high, start: y * self.input[1] + x })
+    }
+
+    /// All taps of the window, in row-major order.
+    pub(super) fn taps(&self) -> impl Iterator<Item = Tap> {
+        (0..self.window[0] * self.window[1]).map(|index| self.tap(index))
+    }
+
+    /// Elements of one input plane.
+    pub(super) fn input_plane(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+
+    /// Elements of one output plane.
+    pub(super) fn output_plane(&self) -> usize {
+        self.output[0] * self.output[1]
     }
 
     /// Whether patches are the image itself.
@@ -74,72 +140,91 @@ impl Windows {
         self.window == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
-    /// Rows of the patch matrix for one channel, and its columns.
-    pub(super) fn sizes(&self) -> [usize; 2] {
-        [self.window[0] * self.window[1], self.output[0] * self.output[1]]
+    /// Writes the patches of `image` (whole channels): row `(channel, tap)` of `patches`, which are `width` apart, has
+    /// one element for each output.
+    pub(super) fn unfold(&self, image: &[f32], patches: &mut [f32], width: usize) {
+        let taps: Vec<Tap> = self.taps().collect();
+        let mut rows = patches.chunks_mut(width);
+        for image in image.chunks(self.input_plane()) {
+            for (tap, row) in taps.iter().zip(&mut rows) {
+                self.unfold_tap(image, tap, &mut row[..self.output_plane()]);
+            }
+        }
     }
 
-    /// Writes the patches of `image` (whole channels): row `(channel, tap)`, column `output`.
-    pub(super) fn unfold(&self, image: &[f32], patches: &mut [f32]) {
-        let plane = self.input[0] * self.input[1];
-        let [taps, columns] = self.sizes();
-        for (channel, patches) in patches.chunks_mut(taps * columns).enumerate() {
-            let image = &image[channel * plane..][..plane];
-            for (tap, rows) in patches.chunks_mut(columns).enumerate() {
-                let tap = [tap / self.window[1], tap % self.window[1]];
-                for (row, out) in rows.chunks_mut(self.output[1]).enumerate() {
-                    self.unfold_row(image, row, tap, out);
+    fn unfold_tap(&self, image: &[f32], tap: &Tap, out: &mut [f32]) {
+        // What the tap's rows leave out lies in padding.
+        let mut done = 0;
+        tap.each_row(|row| {
+            if done < row.output {
+                out[done..row.output].fill(0.0);
+            }
+            done = row.output + row.len;
+            let out = &mut out[row.output..done];
+            if tap.step == 1 {
+                copy_row(out, &image[row.input..][..row.len]);
+            } else {
+                for (out, &value) in out.iter_mut().zip(image[row.input..].iter().step_by(tap.step)) {
+                    *out = value;
                 }
             }
-        }
-    }
-
-    fn unfold_row(&self, image: &[f32], row: usize, tap: [usize; 2], out: &mut [f32]) {
-        let Some(taps) = self.taps(row, tap) else {
-            out.fill(0.0);
-            return;
-        };
-        out[..taps.low].fill(0.0);
-        out[taps.high..].fill(0.0);
-        let out = &mut out[taps.low..taps.high];
-        if self.strides[1] == 1 {
-            out.copy_from_slice(&image[taps.start..][..out.len()]);
-        } else {
-            for (out, &value) in out.iter_mut().zip(image[taps.start..].iter().step_by(self.strides[1])) {
-                *out = value;
-            }
-        }
+        });
+        out[done..].fill(0.0);
     }
 
     /// Adds patches to the places of `image` (whole channels) that they came from.
-    pub(super) fn fold(&self, patches: &[f32], image: &mut [f32]) {
-        let plane = self.input[0] * self.input[1];
-        let [taps, columns] = self.sizes();
-        for (channel, patches) in patches.chunks(taps * columns).enumerate() {
-            let image = &mut image[channel * plane..][..plane];
-            for (tap, rows) in patches.chunks(columns).enumerate() {
-                let tap = [tap / self.window[1], tap % self.window[1]];
-                for (row, values) in rows.chunks(self.output[1]).enumerate() {
-                    self.fold_row(&values[..self.output[1]], row, tap, image);
-                }
+    pub(super) fn fold(&self, patches: &[f32], width: usize, image: &mut [f32]) {
+        let taps: Vec<Tap> = self.taps().collect();
+        let mut rows = patches.chunks(width);
+        for image in image.chunks_mut(self.input_plane()) {
+            for (tap, row) in taps.iter().zip(&mut rows) {
+                fold_tap(&row[..self.output_plane()], tap, image);
             }
         }
     }
+}
 
-    /// Adds a row of values to the places of `image` under one tap.
-    pub(super) fn fold_row(&self, values: &[f32], row: usize, tap: [usize; 2], image: &mut [f32]) {
-        let Some(taps) = self.taps(row, tap) else { return };
-        let values = &values[taps.low..taps.high];
-        if self.strides[1] == 1 {
-            for (out, &value) in image[taps.start..].iter_mut().zip(values) {
-                *out += value;
-            }
+/// Elements that rows are copied by: rows are often so short that a call to copy them costs more than the copying.
+const ROW_CHUNK: usize = 8;
+
+#[inline(always)]
+fn copy_row(out: &mut [f32], values: &[f32]) {
+    let (out, out_rest) = out.as_chunks_mut::<ROW_CHUNK>();
+    let (values, rest) = values.as_chunks::<ROW_CHUNK>();
+    for (out, values) in out.iter_mut().zip(values) {
+        *out = *values;
+    }
+    for (out, &value) in out_rest.iter_mut().zip(rest) {
+        *out = value;
+    }
+}
+
+#[inline(always)]
+fn add_row(out: &mut [f32], values: &[f32]) {
+    let (out, out_rest) = out.as_chunks_mut::<ROW_CHUNK>();
+    let (values, rest) = values.as_chunks::<ROW_CHUNK>();
+    for (out, values) in out.iter_mut().zip(values) {
+        for (out, &value) in out.iter_mut().zip(values) {
+            *out += value;
+        }
+    }
+    for (out, &value) in out_rest.iter_mut().zip(rest) {
+        *out += value;
+    }
+}
+
+/// Adds a value for each output to the place of `image` under one tap.
+pub(super) fn fold_tap(values: &[f32], tap: &Tap, image: &mut [f32]) {
+    tap.each_row(|row| {
+        let values = &values[row.output..][..row.len];
+        if tap.step == 1 {
+            add_row(&mut image[row.input..][..row.len], values);
         } else {
-            for (out, &value) in image[taps.start..].iter_mut().step_by(self.strides[1]).zip(values) {
+            for (out, &value) in image[row.input..].iter_mut().step_by(tap.step).zip(values) {
                 *out += value;
             }
         }
-    }
+    });
 }
 
 #[cfg(test)]

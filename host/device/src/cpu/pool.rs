@@ -6,9 +6,11 @@ use saggar_tensor::op;
 
 use super::element::{Max, Operator};
 use super::floats::{floats, write_floats};
-use super::patch::Windows;
+use super::halve::{Max2, Max2Grad, beats, is_halving};
+use super::patch::{Windows, fold_tap};
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
+use super::simd;
 use super::threads::Threads;
 
 /// Elements that one task writes, about.
@@ -22,27 +24,6 @@ fn windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> Windows {
         strides: pool.strides,
         dilations: pool.dilations,
         padding: [pool.padding[0], pool.padding[2]],
-    }
-}
-
-impl Windows {
-    fn input_plane(&self) -> usize {
-        self.input[0] * self.input[1]
-    }
-
-    fn output_plane(&self) -> usize {
-        self.output[0] * self.output[1]
-    }
-
-    /// Calls `visit` for every row of outputs and every tap, in row-major order: row, position of the tap, tap.
-    fn each_tap(&self, mut visit: impl FnMut(usize, [usize; 2])) {
-        for row in 0..self.output[0] {
-            for y in 0..self.window[0] {
-                for x in 0..self.window[1] {
-                    visit(row, [y, x]);
-                }
-            }
-        }
     }
 }
 
@@ -103,6 +84,7 @@ impl Pool {
             planes(threads, out, windows.output_plane(), operations, |index, out| {
                 let x = x.get(index * windows.input_plane()..).unwrap_or(&[]);
                 match self.kind {
+                    op::Pool::Max if is_halving(windows) => simd::dispatch(Max2 { windows, x, out }),
                     op::Pool::Max => {
                         out.fill(f32::NEG_INFINITY);
                         self.plane(x, out, <Max as Operator<f32, f32>>::apply);
@@ -116,16 +98,16 @@ impl Pool {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn plane(&self, x: &[f32], out: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
-        let windows = &self.windows;
-        windows.each_tap(|row, tap| {
-            let Some(taps) = windows.taps(row, tap) else { return };
-            let out = &mut out[row * windows.output[1]..][taps.low..taps.high];
-            for (out, &value) in out.iter_mut().zip(x[taps.start..].iter().step_by(windows.strides[1])) {
-                *out = combine(*out, value);
-            }
-        });
+        for tap in self.windows.taps() {
+            tap.each_row(|row| {
+                let out = &mut out[row.output..][..row.len];
+                for (out, &value) in out.iter_mut().zip(x[row.input..].iter().step_by(tap.step())) {
+                    *out = combine(*out, value);
+                }
+            });
+        }
     }
 }
 
@@ -179,17 +161,23 @@ impl MaxGrad {
         if dy.is_empty() {
             return;
         }
+        if is_halving(windows) {
+            return simd::dispatch(Max2Grad { windows, x, dy, dx });
+        }
         // Largest element of each window of one row of outputs, and its place in the plane.
-        let mut best = vec![(f32::NEG_INFINITY, NONE); windows.output[1]];
-        for (row, dy) in dy.chunks(windows.output[1]).enumerate() {
+        let width = windows.output[1];
+        let mut best = vec![(f32::NEG_INFINITY, NONE); width];
+        let taps: Vec<_> = windows.taps().collect();
+        for (row, dy) in dy.chunks(width).enumerate() {
             best.fill((f32::NEG_INFINITY, NONE));
-            for tap in 0..windows.window[0] * windows.window[1] {
-                let tap = [tap / windows.window[1], tap % windows.window[1]];
-                let Some(taps) = windows.taps(row, tap) else { continue };
-                for (step, best) in best[taps.low..taps.high].iter_mut().enumerate() {
-                    let place = taps.start + step * windows.strides[1];
-                    let value = x[place];
-                    let beaten = best.1 == NONE || value > best.0 || (value.is_nan() && !best.0.is_nan());
+            for tap in &taps {
+                let Some(inside) = tap.row(row) else { continue };
+                let best = &mut best[inside.output - row * width..][..inside.len];
+                let places = (inside.input..).step_by(tap.step());
+                for ((best, place), &value) in
+                    best.iter_mut().zip(places).zip(x[inside.input..].iter().step_by(tap.step()))
+                {
+                    let beaten = best.1 == NONE || beats(value, best.0);
                     *best = if beaten { (value, place as u32) } else { *best };
                 }
             }
@@ -237,10 +225,7 @@ impl SumGrad {
             planes(threads, dx, windows.input_plane(), operations, |index, dx| {
                 dx.fill(0.0);
                 let dy = &dy[index * windows.output_plane()..][..windows.output_plane()];
-                windows.each_tap(|row, tap| {
-                    let dy = &dy[row * windows.output[1]..][..windows.output[1]];
-                    windows.fold_row(dy, row, tap, dx);
-                });
+                windows.taps().for_each(|tap| fold_tap(dy, &tap, dx));
             });
         });
     }

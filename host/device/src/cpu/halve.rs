@@ -1,0 +1,123 @@
+//! Max pooling by 2 by 2 windows side by side, the usual one: loops that become vector code.
+//!
+//! Neighbours are first sorted into four streams, so that the loops that decide have plain operands.
+
+use super::element::{Max, Operator};
+use super::patch::Windows;
+use super::simd::Work;
+
+/// Outputs decided at a time.
+const CHUNK: usize = 32;
+
+/// Whether windows are 2 by 2, side by side and without padding.
+pub(super) fn is_halving(windows: &Windows) -> bool {
+    windows.window == [2, 2]
+        && windows.strides == [2, 2]
+        && windows.dilations == [1, 1]
+        && windows.padding == [0, 0]
+        && (0..2).all(|axis| windows.output[axis] * 2 <= windows.input[axis])
+}
+
+/// Whether `value` is a window's first largest so far, NaN being largest.
+#[inline(always)]
+pub(super) fn beats(value: f32, best: f32) -> bool {
+    (value > best) | (value.is_nan() & !best.is_nan())
+}
+
+/// Even and odd elements of a row, from output `first` on.
+#[inline(always)]
+fn split(row: &[f32], first: usize, count: usize, even: &mut [f32; CHUNK], odd: &mut [f32; CHUNK]) {
+    let pairs = row[2 * first..][..2 * count].as_chunks::<2>().0;
+    for ((even, odd), pair) in even.iter_mut().zip(odd).zip(pairs) {
+        *even = pair[0];
+        *odd = pair[1];
+    }
+}
+
+/// The reverse of [`split`].
+#[inline(always)]
+fn join(row: &mut [f32], first: usize, count: usize, even: &[f32; CHUNK], odd: &[f32; CHUNK]) {
+    let pairs = row[2 * first..][..2 * count].as_chunks_mut::<2>().0;
+    for ((even, odd), pair) in even.iter().zip(odd).zip(pairs) {
+        *pair = [*even, *odd];
+    }
+}
+
+/// The largest of each window of one plane.
+pub(super) struct Max2<'a> {
+    /// The geometry, for which [`is_halving`] holds.
+    pub(super) windows: &'a Windows,
+    /// The input plane.
+    pub(super) x: &'a [f32],
+    /// The output plane.
+    pub(super) out: &'a mut [f32],
+}
+
+impl Work for Max2<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let max = <Max as Operator<f32, f32>>::apply;
+        let (width, columns) = (self.windows.input[1], self.windows.output[1]);
+        let [mut a, mut b, mut c, mut d] = [[0.0; CHUNK]; 4];
+        for (out, rows) in self.out.chunks_mut(columns).zip(self.x.chunks(2 * width)) {
+            let (top, bottom) = rows.split_at(width);
+            for (chunk, out) in out.chunks_mut(CHUNK).enumerate() {
+                split(top, chunk * CHUNK, out.len(), &mut a, &mut b);
+                split(bottom, chunk * CHUNK, out.len(), &mut c, &mut d);
+                for i in 0..CHUNK {
+                    a[i] = max(max(a[i], b[i]), max(c[i], d[i]));
+                }
+                out.copy_from_slice(&a[..out.len()]);
+            }
+        }
+    }
+}
+
+/// Gives each window's gradient to its first largest element.
+pub(super) struct Max2Grad<'a> {
+    /// The geometry, for which [`is_halving`] holds.
+    pub(super) windows: &'a Windows,
+    /// The input plane.
+    pub(super) x: &'a [f32],
+    /// Gradient of the output plane.
+    pub(super) dy: &'a [f32],
+    /// Gradient of the input plane: zeros where no window reaches.
+    pub(super) dx: &'a mut [f32],
+}
+
+impl Work for Max2Grad<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (width, columns) = (self.windows.input[1], self.windows.output[1]);
+        let [mut a, mut b, mut c, mut d, mut given] = [[0.0f32; CHUNK]; 5];
+        let rows = self.x.chunks(2 * width).zip(self.dx.chunks_mut(2 * width));
+        for (dy, (x, dx)) in self.dy.chunks(columns).zip(rows) {
+            let (top, bottom) = x.split_at(width);
+            let (dx_top, dx_bottom) = dx.split_at_mut(width);
+            for (chunk, dy) in dy.chunks(CHUNK).enumerate() {
+                let first = chunk * CHUNK;
+                split(top, first, dy.len(), &mut a, &mut b);
+                split(bottom, first, dy.len(), &mut c, &mut d);
+                given[..dy.len()].copy_from_slice(dy);
+                for i in 0..CHUNK {
+                    let second = beats(b[i], a[i]);
+                    let upper = if second { b[i] } else { a[i] };
+                    let third = beats(c[i], upper);
+                    let best = if third { c[i] } else { upper };
+                    let fourth = beats(d[i], best);
+                    let (second, third) = (second & !third & !fourth, third & !fourth);
+                    a[i] = if second | third | fourth { 0.0 } else { given[i] };
+                    b[i] = if second { given[i] } else { 0.0 };
+                    c[i] = if third { given[i] } else { 0.0 };
+                    d[i] = if fourth { given[i] } else { 0.0 };
+                }
+                join(dx_top, first, dy.len(), &a, &b);
+                join(dx_bottom, first, dy.len(), &c, &d);
+            }
+        }
+    }
+}
