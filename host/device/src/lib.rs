@@ -13,6 +13,5 @@ pub mod gpu;
 pub mod meter;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable};
-pub use choose::{Choice, choose, list, open};
 pub use error::DeviceError;
 pub use meter::Meter;
