@@ -16,8 +16,6 @@ pub struct Architecture {
     pub height: u32,
     /// Pixels from left to right.
     pub width: u32,
-    /// The largest value a pixel has: 255, or 16 in the digits of the UCI repository.
-    pub white: f64,
     /// Channels of the first convolution; the second has twice as many.
     pub channels: u32,
     /// Features between the linear layers.
@@ -35,7 +33,6 @@ impl Architecture {
         Ok(Self {
             height: config.require("height")?,
             width: config.require("width")?,
-            white: config.require("white")?,
             channels: config.require("channels")?,
             hidden: config.require("hidden")?,
             classes: config.require("classes")?,
@@ -47,7 +44,6 @@ impl Architecture {
         Params::new()
             .with("height", self.height)
             .with("width", self.width)
-            .with("white", self.white)
             .with("channels", self.channels)
             .with("hidden", self.hidden)
             .with("classes", self.classes.clone())
@@ -94,9 +90,9 @@ impl Lenet {
     /// # Errors
     /// `Host` if the image is of another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
-        let Architecture { height, width, white, .. } = self.architecture;
+        let Architecture { height, width, .. } = self.architecture;
         let batch = image.shape().first().copied().unwrap_or_default();
-        let x = image.cast(DataType::Float32)?.div_scalar(white)?.reshape(&[batch, 1, height, width])?;
+        let x = image.cast(DataType::Float32)?.div_scalar(255.0)?.reshape(&[batch, 1, height, width])?;
         let x = self.conv1.apply(&x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.conv2.apply(&x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.fc1.apply(&x.flatten(1)?)?.relu()?;
@@ -141,7 +137,7 @@ mod tests {
     #[test]
     fn a_configuration_describes_its_architecture() {
         let classes = vec!["zero".to_owned(), "one".to_owned()];
-        let architecture = Architecture { height: 28, width: 20, white: 16.0, channels: 8, hidden: 64, classes };
+        let architecture = Architecture { height: 28, width: 20, channels: 8, hidden: 64, classes };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
         assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
         config.check().unwrap();
