@@ -1,0 +1,12 @@
+//! The management interface under `/api/v1`, health, metrics, and the index.
+
+pub mod devices;
+pub mod plugins;
+
+pub(crate) mod datasets;
+pub(crate) mod health;
+pub(crate) mod index;
+pub(crate) mod jobs;
+pub(crate) mod logs;
+pub(crate) mod models;
+mod query;

@@ -1,0 +1,117 @@
+//! `/api/v1/plugins`: components, checked when they come and named by their content.
+
+use std::fmt::Debug;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use bytes::Bytes;
+use saggar_plugin::{Host, PluginError};
+use saggar_store::digest::Digest;
+use saggar_store::error::StoreError;
+use saggar_store::objects::Objects;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::limits::PLUGIN_BYTES_MAX;
+
+/// What is known of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginFacts {
+    /// Its digest.
+    pub digest: Digest,
+    /// Whether it trains.
+    pub trains: bool,
+    /// Whether it predicts.
+    pub predicts: bool,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Looks into plugins.
+pub trait PluginInspector: Debug + Send + Sync {
+    /// Checks a component as if it were to run. Called from a thread that may block, once for each upload.
+    ///
+    /// # Errors
+    /// Why it can never run here.
+    fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError>;
+}
+
+impl PluginInspector for Host {
+    fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
+        let plugin = self.compile(wasm)?;
+        let (trains, predicts) = (plugin.trains(), plugin.predicts());
+        Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64 })
+    }
+}
+
+/// `POST /api/v1/plugins`.
+pub(crate) async fn upload(State(app): State<App>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let body = app.bodies().read(&parts.headers, body, PLUGIN_BYTES_MAX).await?;
+    Ok(Json(keep(&app, body.bytes.clone()).await?))
+}
+
+/// `GET /api/v1/plugins`.
+pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
+    let objects = &app.parts().objects;
+    let mut plugins = Vec::new();
+    for object in objects.list_flat(FOLDER).await? {
+        match facts_in(objects, &object.name).await {
+            Ok(Some(facts)) => plugins.push(facts),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(object = object.name, %error, "plugin left out"),
+        }
+    }
+    Ok(Json(json!({ "plugins": plugins })))
+}
+
+/// The facts of a plugin that was uploaded.
+///
+/// # Errors
+/// `NotFound`; `PluginRefused` where it can no longer run here.
+pub(crate) async fn facts(app: &App, digest: &Digest) -> Result<PluginFacts, ApiError> {
+    let objects = &app.parts().objects;
+    if let Some(facts) = facts_in(objects, &name(digest)).await? {
+        return Ok(facts);
+    }
+    match objects.get_blob(digest).await {
+        Ok(wasm) => keep(app, wasm).await,
+        Err(StoreError::NotFound { .. }) => Err(ApiError::NotFound {
+            kind: "plugin",
+            name: digest.hex(),
+            hint: "upload it first: POST /api/v1/plugins".to_owned(),
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where facts are kept, each under its plugin's digest.
+const FOLDER: &str = "plugins";
+
+fn name(digest: &Digest) -> String {
+    format!("{FOLDER}/{digest}.json")
+}
+
+/// Checks a component and keeps it: the bytes first, so that what is listed is there.
+async fn keep(app: &App, wasm: Bytes) -> Result<PluginFacts, ApiError> {
+    let bytes = wasm.clone();
+    let inspect = move |parts: &crate::Parts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
+    let facts = app.blocking(inspect).await?;
+    let objects = &app.parts().objects;
+    let digest = objects.put_blob(wasm).await?;
+    let text = serde_json::to_vec(&facts).expect("facts are plain data");
+    objects.create(&name(&digest), text.into()).await?;
+    tracing::info!(%digest, trains = facts.trains, predicts = facts.predicts, "plugin kept");
+    Ok(facts)
+}
+
+/// The facts in an object; none where there is no such object, or it holds something else.
+async fn facts_in(objects: &Objects, name: &str) -> Result<Option<PluginFacts>, StoreError> {
+    match objects.get(name).await {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,48 @@
+//! Parameters of a query string.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use std::str::FromStr;
+
+use crate::error::ApiError;
+
+/// The parameters, in order. The last of a name counts.
+#[derive(Debug)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Parameters, ApiError> {
+        let query = Query::from_request_parts(parts, state).await;
+        let Query(pairs) = query.map_err(|error| ApiError::Parameter {
+            name: "query",
+            expected: "name=value pairs",
+            got: error.body_text().chars().take(80).collect(),
+        })?;
+        Ok(Parameters(pairs))
+    }
+}
+
+impl Parameters {
+    /// The value of a parameter, if it is there and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rev().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// A parameter as a number, or another type.
+    pub(crate) fn parse<T: FromStr>(&self, name: &'static str, expected: &'static str) -> Result<Option<T>, ApiError> {
+        let parse = |value: &str| {
+            let got = value.chars().take(80).collect();
+            value.parse().map_err(|_| ApiError::Parameter { name, expected, got })
+        };
+        self.get(name).map(parse).transpose()
+    }
+
+    /// Whether a flag is set: `?follow`, `?follow=1`, `?follow=true`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        let found = self.0.iter().rev().find(|(key, _)| key == name);
+        found.is_some_and(|(_, value)| !matches!(value.as_str(), "0" | "false" | "no"))
+    }
+}

@@ -1,0 +1,179 @@
+//! The server's state, which every handler shares, and its route table.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware;
+use axum::routing::{MethodRouter, get, post, put};
+use saggar_jobs::Jobs;
+use saggar_metrics::Metrics;
+use saggar_store::checkpoint::Checkpoints;
+use saggar_store::clock::Clock;
+use saggar_store::dataset::Datasets;
+use saggar_store::dataset::upload::Uploads;
+use saggar_store::objects::Objects;
+use tokio::sync::watch;
+
+use crate::api::devices::Device;
+use crate::api::plugins::PluginInspector;
+use crate::api::{datasets, devices, health, index, jobs, logs, models, plugins};
+use crate::body::Bodies;
+use crate::error::ApiError;
+use crate::models::ModelRouter;
+use crate::observe::observe;
+use crate::predict;
+
+/// What a server is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The models that answer predictions.
+    pub models: Arc<ModelRouter>,
+    /// Training jobs.
+    pub jobs: Jobs,
+    /// Every metric.
+    pub metrics: Arc<Metrics>,
+    /// Plugins and checkpoints.
+    pub objects: Objects,
+    /// Datasets.
+    pub datasets: Datasets,
+    /// Datasets on their way.
+    pub uploads: Uploads,
+    /// Looks into plugins that are uploaded.
+    pub inspector: Arc<dyn PluginInspector>,
+    /// The devices of this machine.
+    pub devices: Vec<Device>,
+}
+
+/// The state of a server. Clones share it.
+#[derive(Clone)]
+pub struct App {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    checkpoints: Checkpoints,
+    clock: Arc<dyn Clock>,
+    bodies: Bodies,
+    shutdown: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("parts", &self.shared.parts).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// A server made of `parts`. Answers that go on for long end when `shutdown` is true.
+    pub fn new(parts: Parts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> App {
+        let checkpoints = Checkpoints::new(parts.objects.clone());
+        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies: Bodies::new(), shutdown }) }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.shared.parts
+    }
+
+    pub(crate) fn models(&self) -> &Arc<ModelRouter> {
+        &self.shared.parts.models
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.shared.parts.jobs
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.parts.metrics
+    }
+
+    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+        &self.shared.checkpoints
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.shared.clock.now_ms()
+    }
+
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.shared.bodies
+    }
+
+    pub(crate) fn shutdown(&self) -> watch::Receiver<bool> {
+        self.shared.shutdown.clone()
+    }
+
+    /// Runs `work`, which may wait for the disk, on a thread that may.
+    pub(crate) async fn blocking<T, E>(
+        &self,
+        work: impl FnOnce(&Parts) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        let app = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(app.parts())).await;
+        done.map_err(|error| ApiError::Internal { cause: error.to_string() })?.map_err(Into::into)
+    }
+
+    /// Every route, and the methods it has, as the index shows them.
+    fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
+        vec![
+            ("/", get(index::index).post(predict::by_default)),
+            ("/predict", post(predict::by_default)),
+            ("/models/{model}/predict", post(predict::by_name)),
+            ("/healthz", get(health::alive)),
+            ("/livez", get(health::alive)),
+            ("/readyz", get(health::ready)),
+            ("/version", get(health::version)),
+            ("/metrics", get(health::metrics)),
+            ("/api/v1/models", get(models::list)),
+            ("/api/v1/models/{model}", get(models::one)),
+            ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
+            ("/api/v1/jobs", get(jobs::list).post(jobs::submit)),
+            ("/api/v1/jobs/{job}", get(jobs::one)),
+            ("/api/v1/jobs/{job}/stop", post(jobs::stop)),
+            ("/api/v1/jobs/{job}/checkpoint", post(jobs::checkpoint)),
+            ("/api/v1/jobs/{job}/logs", get(logs::logs)),
+            ("/api/v1/jobs/{job}/metrics", get(jobs::metrics)),
+            ("/api/v1/jobs/{job}/attempts", get(jobs::attempts)),
+            ("/api/v1/jobs/{job}/events", get(jobs::events)),
+            ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints)),
+            ("/api/v1/datasets", get(datasets::list).post(datasets::begin)),
+            ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
+            ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),
+            ("/api/v1/devices", get(devices::list)),
+        ]
+    }
+
+    /// The paths of all routes.
+    pub(crate) fn paths() -> Vec<&'static str> {
+        App::routes().into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// The server as a service: routes, with the observing layer around everything.
+    pub fn router(&self) -> Router {
+        let mut router = Router::new();
+        for (path, methods) in App::routes() {
+            router = router.route(path, methods);
+        }
+        router
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method)
+            // Handlers read bodies through `Bodies`, each with its own maximum.
+            .layer(DefaultBodyLimit::disable())
+            .layer(middleware::from_fn_with_state(Arc::clone(self.metrics()), observe))
+            .with_state(self.clone())
+    }
+}
+
+async fn no_route(request: Request) -> ApiError {
+    ApiError::NoRoute { path: request.uri().path().chars().take(200).collect() }
+}
+
+async fn no_method(request: Request) -> ApiError {
+    let path = request.uri().path().chars().take(200).collect();
+    ApiError::Method { method: request.method().as_str().chars().take(40).collect(), path }
+}

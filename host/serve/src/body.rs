@@ -1,0 +1,95 @@
+//! Reading bodies: whole, within a maximum, and never waiting for long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::ApiError;
+use crate::limits::{
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, REFUSED_BYTES_MAX, REFUSED_TIME_MAX,
+};
+
+/// Bytes that one permit of [`Bodies`] stands for.
+const PERMIT_BYTES: usize = 64 << 10;
+
+/// The memory that all bodies share.
+#[derive(Clone, Debug)]
+pub(crate) struct Bodies(Arc<Semaphore>);
+
+/// A body and its share of memory.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl Bodies {
+    pub(crate) fn new() -> Bodies {
+        Bodies(Arc::new(Semaphore::new(BODIES_BYTES_MAX / PERMIT_BYTES)))
+    }
+
+    /// The whole body, if it has at most `bytes_max`. A longer one is refused as soon as that is known, at best before
+    /// its first byte.
+    pub(crate) async fn read(&self, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Whole, ApiError> {
+        let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let expects = headers.contains_key(header::EXPECT);
+        let mut stream = body.into_data_stream();
+        if announced.is_some_and(|length: u64| length > bytes_max as u64) {
+            return Err(refuse(stream, bytes_max, expects));
+        }
+        let room = announced.map_or(bytes_max, |length| usize::try_from(length).unwrap_or(bytes_max));
+        let mut share = None;
+        if room > PERMIT_BYTES {
+            let permits = u32::try_from(room.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+            share = Arc::clone(&self.0).acquire_many_owned(permits).await.ok();
+        }
+        let mut bytes = BytesMut::with_capacity(room.min(PERMIT_BYTES));
+        // A client that sends a byte now and then must not hold its share of memory for ever.
+        let end = Instant::now() + BODY_QUIET_MAX + Duration::from_secs((room / BODY_BYTES_PER_SECOND_MIN) as u64);
+        loop {
+            let until = end.min(Instant::now() + BODY_QUIET_MAX);
+            let piece = timeout_at(until, stream.next()).await;
+            match piece.map_err(|_| ApiError::BodyQuiet { quiet: BODY_QUIET_MAX })? {
+                None => return Ok(Whole { bytes: bytes.freeze(), _share: share }),
+                Some(Err(error)) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
+                Some(Ok(piece)) if bytes.len() + piece.len() > bytes_max => {
+                    return Err(refuse(stream, bytes_max, false));
+                }
+                Some(Ok(piece)) => bytes.extend_from_slice(&piece),
+            }
+        }
+    }
+
+    /// The body as JSON of a known form.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+        let (parts, body) = request.into_parts();
+        let whole = self.read(&parts.headers, body, BODY_BYTES_MAX).await?;
+        serde_json::from_slice(&whole.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })
+    }
+}
+
+/// The refusal. A client that is still sending reads the answer only if its bytes are taken, so they are, and dropped:
+/// a connection that is closed with bytes unread is reset, and the answer lost. A client that waits to be told to go on
+/// is not.
+fn refuse(mut stream: BodyDataStream, bytes_max: usize, expects: bool) -> ApiError {
+    if !expects {
+        tokio::spawn(timeout(REFUSED_TIME_MAX, async move {
+            let mut bytes = 0;
+            while let Some(Ok(piece)) = stream.next().await {
+                bytes += piece.len() as u64;
+                if bytes > REFUSED_BYTES_MAX {
+                    break;
+                }
+            }
+        }));
+    }
+    ApiError::TooLarge { bytes_max }
+}

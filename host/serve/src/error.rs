@@ -1,0 +1,365 @@
+//! What clients are told when something goes wrong. The only place that knows HTTP status codes.
+//!
+//! Every answer has the form `{"error", "code", "hint", "request_id"}`. Causes of our own faults go to the log, not out.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use saggar_jobs::JobError;
+use saggar_plugin::PluginError;
+use saggar_store::error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+use thiserror::Error;
+
+use crate::predict::decode::DecodeError;
+use crate::predict::encode::EncodeError;
+use crate::predict::image::ImageError;
+
+/// Why a request gets no answer of its own.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// The input does not fit the model.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The picture cannot be taken.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A multipart form that is none, or lacks what is needed.
+    #[error("form: {reason}")]
+    Form {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A body that is not the JSON this route takes.
+    #[error("body: {reason}")]
+    Json {
+        /// The parser's words.
+        reason: String,
+    },
+    /// A header or parameter with a value it cannot have.
+    #[error("{name}: expected {expected}, got {got:?}")]
+    Parameter {
+        /// The header or parameter.
+        name: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What came.
+        got: String,
+    },
+    /// A body over its maximum.
+    #[error("body: more than {bytes_max} bytes")]
+    TooLarge {
+        /// The maximum.
+        bytes_max: usize,
+    },
+    /// A body that stopped coming.
+    #[error("body: it came too slowly, or nothing for {} s", quiet.as_secs())]
+    BodyQuiet {
+        /// How long.
+        quiet: Duration,
+    },
+    /// A body that broke off.
+    #[error("body: {reason}")]
+    BodyBroken {
+        /// Why.
+        reason: String,
+    },
+    /// A type of body that the route does not take.
+    #[error("content-type: {got:?} is not taken here; expected {expected}")]
+    MediaType {
+        /// What came.
+        got: String,
+        /// What is taken.
+        expected: &'static str,
+    },
+    /// No such route.
+    #[error("no route {path}")]
+    NoRoute {
+        /// The path.
+        path: String,
+    },
+    /// A route that has no such method.
+    #[error("{method} is not a method of {path}")]
+    Method {
+        /// The method.
+        method: String,
+        /// The path.
+        path: String,
+    },
+    /// No such thing.
+    #[error("no {kind} {name}; {hint}")]
+    NotFound {
+        /// What it is.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// How to see what there is.
+        hint: String,
+    },
+    /// No such model.
+    #[error("no model {name}; {}", known_models(known))]
+    NoModel {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// A version that is not loaded.
+    #[error("version {version} of model {model} is {state}; {}", serving_version(*serving))]
+    VersionNotServing {
+        /// The model.
+        model: String,
+        /// The version asked for.
+        version: u64,
+        /// Its state.
+        state: &'static str,
+        /// The version that serves.
+        serving: Option<u64>,
+    },
+    /// A model none of whose versions serves yet.
+    #[error("model {model} is not ready: {reason}")]
+    NotReady {
+        /// The model.
+        model: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing serves.
+    #[error("no model is ready")]
+    NothingReady,
+    /// The model's queue is full.
+    #[error("model {model} has {waiting} predictions waiting or running, the most it takes")]
+    QueueFull {
+        /// The model.
+        model: String,
+        /// How many.
+        waiting: usize,
+    },
+    /// The time was over before the prediction began.
+    #[error("the deadline of {} ms passed while the prediction was queued", limit.as_millis())]
+    DeadlineQueued {
+        /// The time given.
+        limit: Duration,
+    },
+    /// The plugin failed, or refused.
+    #[error("{0}")]
+    Plugin(#[from] PluginError),
+    /// A plugin that was uploaded is refused.
+    #[error("the plugin is refused: {0}")]
+    PluginRefused(#[source] PluginError),
+    /// The plugin answered what its signature does not promise.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A job cannot be had, or not so.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// A dataset cannot be had, or not so.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A model's files failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Files or objects failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Checkpoints failed.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The server is stopping.
+    #[error("the server is stopping")]
+    Stopping,
+    /// A fault of ours.
+    #[error("internal error")]
+    Internal {
+        /// What happened, for the log.
+        cause: String,
+    },
+}
+
+fn known_models(known: &[String]) -> String {
+    if known.is_empty() { "there is none yet".to_owned() } else { format!("known are {}", known.join(", ")) }
+}
+
+fn serving_version(serving: Option<u64>) -> String {
+    serving.map_or_else(|| "no version serves".to_owned(), |version| format!("version {version} serves"))
+}
+
+/// What an error is to a client.
+struct Meaning {
+    status: StatusCode,
+    code: &'static str,
+    hint: String,
+}
+
+/// The parts of an error's body, until the observing layer, which knows the request's identifier, writes it.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorBody {
+    pub(crate) error: String,
+    pub(crate) code: &'static str,
+    pub(crate) hint: String,
+}
+
+impl ApiError {
+    /// The answer's status.
+    pub fn status(&self) -> StatusCode {
+        self.meaning().status
+    }
+
+    /// The error's code, from a closed set.
+    pub fn code(&self) -> &'static str {
+        self.meaning().code
+    }
+
+    fn meaning(&self) -> Meaning {
+        let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+        let bad = |code, hint| of(StatusCode::BAD_REQUEST, code, hint);
+        let missing = |hint| of(StatusCode::NOT_FOUND, "not_found", hint);
+        match self {
+            ApiError::Decode(_) => bad("bad_input", "GET /api/v1/models/NAME shows what the model takes"),
+            ApiError::Image(ImageError::TooLarge { .. }) => {
+                of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "make the picture smaller")
+            }
+            ApiError::Image(ImageError::NotPng { .. } | ImageError::NotImage { .. }) => {
+                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send a PNG, or JSON")
+            }
+            ApiError::Image(ImageError::Broken { .. }) => bad("bad_input", "the file may have been cut off"),
+            ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
+            ApiError::Json { .. } => bad("bad_json", ""),
+            ApiError::Parameter { .. } => bad("bad_parameter", ""),
+            ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
+            ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, "body_timeout", ""),
+            ApiError::BodyBroken { .. } => bad("bad_body", ""),
+            ApiError::MediaType { .. } => of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", ""),
+            ApiError::NoRoute { .. } => missing("GET / with Accept: application/json lists the routes"),
+            ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", ""),
+            ApiError::NotFound { .. } => missing(""),
+            ApiError::NoModel { .. } => of(StatusCode::NOT_FOUND, "unknown_model", "GET /api/v1/models lists them"),
+            ApiError::VersionNotServing { state: "LOADING", .. } => retry("not_ready"),
+            ApiError::VersionNotServing { .. } => {
+                of(StatusCode::NOT_FOUND, "version_not_serving", "leave the version out to get the one that serves")
+            }
+            ApiError::NotReady { .. } | ApiError::NothingReady => retry("not_ready"),
+            ApiError::QueueFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
+            ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
+            ApiError::Plugin(error) => plugin(error),
+            ApiError::PluginRefused(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_plugin", ""),
+            ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
+            ApiError::Job(error) => job(error),
+            ApiError::Dataset(error) => dataset(error),
+            ApiError::Model(ModelError::NotFound { .. }) => missing("GET /api/v1/models lists what there is"),
+            ApiError::Model(ModelError::BadName { .. }) => bad("bad_name", ""),
+            ApiError::Stopping => retry("stopping"),
+            ApiError::Model(_) | ApiError::Store(_) | ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal(),
+        }
+    }
+
+    /// What the client reads. Messages of our own faults stay inside: they name files of this machine.
+    fn public(&self) -> String {
+        match self {
+            ApiError::Plugin(error) if error.reason() == "TRAP" => "the plugin trapped".to_owned(),
+            ApiError::Plugin(error) if plugin(error).status.is_server_error() => {
+                format!("the plugin failed: {}", error.reason())
+            }
+            error if error.code() == "internal" => "internal error".to_owned(),
+            error => error.to_string(),
+        }
+    }
+
+    /// Whether the cause is worth a line in the log: the client did nothing wrong.
+    fn is_ours(&self) -> bool {
+        self.status() == StatusCode::INTERNAL_SERVER_ERROR
+    }
+}
+
+fn retry(code: &'static str) -> Meaning {
+    let hint = "try again; GET /readyz?verbose tells what it waits for".to_owned();
+    Meaning { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
+}
+
+fn internal() -> Meaning {
+    let hint = "the server's log has the cause under this request_id".to_owned();
+    Meaning { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
+}
+
+/// A plugin's failure while it predicts.
+fn plugin(error: &PluginError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, "bad_input", ""),
+        PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
+            of(StatusCode::UNPROCESSABLE_ENTITY, "plugin_rejected", "")
+        }
+        PluginError::Deadline { .. } => {
+            of(StatusCode::GATEWAY_TIMEOUT, "deadline", "give it more time with X-Saggar-Deadline-Ms")
+        }
+        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
+        error => match error.reason() {
+            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_trap", ""),
+            "DEVICE_LOST" => retry("device_lost"),
+            "OUT_OF_MEMORY" => retry("out_of_memory"),
+            _ => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_error", ""),
+        },
+    }
+}
+
+fn job(error: &JobError) -> Meaning {
+    let of = |status, code| Meaning { status, code, hint: String::new() };
+    match error {
+        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
+        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
+        JobError::State { .. } => of(StatusCode::CONFLICT, "bad_state"),
+        _ => internal(),
+    }
+}
+
+fn dataset(error: &DatasetError) -> Meaning {
+    let of = |status, code| Meaning { status, code, hint: String::new() };
+    match error {
+        DatasetError::Store(_) | DatasetError::Damaged { .. } => internal(),
+        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
+        DatasetError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        DatasetError::DiskFull { .. } => of(StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
+        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
+        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
+            of(StatusCode::BAD_REQUEST, "wrong_content")
+        }
+        _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
+    }
+}
+
+/// The answer to a request that made something.
+pub(crate) fn created(body: serde_json::Value) -> Response {
+    (StatusCode::CREATED, axum::Json(body)).into_response()
+}
+
+/// The answer to a request after which there is nothing to say.
+pub(crate) fn no_content() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// The answer of a probe while something is not ready.
+pub(crate) fn not_ready(body: serde_json::Value) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let Meaning { status, code, hint } = self.meaning();
+        if self.is_ours() {
+            let cause = match &self {
+                ApiError::Internal { cause } => cause.clone(),
+                error => error.to_string(),
+            };
+            tracing::error!(code, %cause, "request failed");
+        }
+        let mut response = status.into_response();
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response.extensions_mut().insert(ErrorBody { error: self.public(), code, hint });
+        response
+    }
+}

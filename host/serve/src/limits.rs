@@ -1,0 +1,67 @@
+//! Every maximum of the server, by name.
+
+use std::time::Duration;
+
+/// Connections served at once; further ones wait in the kernel's backlog.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// How long a client may take to send a request's head. An idle connection is closed after this time too.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a body may go without a byte arriving.
+pub const BODY_QUIET_MAX: Duration = Duration::from_secs(30);
+/// Bytes that must arrive in a second, on the whole.
+pub const BODY_BYTES_PER_SECOND_MIN: usize = 64 << 10;
+/// Bytes of a request's head.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How long requests in flight may take to finish once the server stops.
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes of a body, where no other maximum is named.
+pub const BODY_BYTES_MAX: usize = 10 << 20;
+/// Bytes of a plugin's component.
+pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
+/// Bytes of all bodies held at once; past it a request waits for others to finish.
+pub const BODIES_BYTES_MAX: usize = 1 << 30;
+/// Bytes of a refused body that are read and dropped, so that the client gets to read the answer.
+pub const REFUSED_BYTES_MAX: u64 = 1 << 30;
+/// How long a refused body is read and dropped.
+pub const REFUSED_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Nesting of arrays in an input: a batch of items of the highest rank.
+pub const JSON_DEPTH_MAX: usize = saggar_tensor::limits::RANK_MAX + 1;
+/// Bytes of one decoded input. 10 MiB of JSON hold at most half as many numbers of 8 bytes.
+pub const INPUT_BYTES_MAX: usize = BODY_BYTES_MAX * 4;
+/// Pixels of a picture. A small file can hold a large one.
+pub const IMAGE_PIXELS_MAX: u64 = 1 << 23;
+/// Bodies up to this size are decoded where they arrive; larger ones on a thread that may take long.
+pub const INLINE_BYTES_MAX: usize = 16 << 10;
+/// Fields of a multipart form.
+pub const FORM_FIELDS_MAX: usize = 64;
+
+/// Predictions of one model version that are queued or computed at once; further ones are refused.
+pub const PREDICTIONS_MAX: usize = 256;
+/// Predictions of one model version that are computed at once.
+pub const COMPUTING_MAX: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
+/// The time a prediction gets where its client names none.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+/// The most time a client can give a prediction.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(600);
+/// Compiled plugins kept at hand for new weights.
+pub const COMPILED_MAX: usize = 8;
+/// Versions of one model whose series stay in `/metrics` after they were unloaded.
+pub const UNLOADED_SERIES_MAX: usize = 8;
+/// Versions that one look at the models directory tries to bring up for one model, newest first.
+pub const LOAD_TRIES_MAX: usize = 4;
+
+/// Jobs in an answer, where the client names no number.
+pub const JOBS_LISTED_DEFAULT: u32 = 100;
+/// Bytes of a piece of a log.
+pub const LOG_PIECE_BYTES: u64 = 256 << 10;
+/// Lines of a log's end that can be asked for.
+pub const LOG_TAIL_MAX: usize = 10_000;
+/// Bytes of a request's identifier that are taken over from the client.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+
+const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
+const _: () = assert!(COMPUTING_MAX <= PREDICTIONS_MAX);

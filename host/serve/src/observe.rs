@@ -1,0 +1,110 @@
+//! The outermost layer: identifies, times and counts every request, and turns a handler's panic into an answer.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use saggar_metrics::Metrics;
+use tracing::Instrument;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::limits::REQUEST_ID_BYTES_MAX;
+
+/// The header that identifies a request.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+
+/// Answers the request and observes it. A request whose client goes away before the answer counts with code 499.
+pub(crate) async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let id = request_id(&request);
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let method = method(request.method());
+    let span = tracing::info_span!("request", request_id = %id, method, route);
+    let mut count = Count { metrics, route, method, began: Instant::now(), code: None };
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await;
+    let response = answer.unwrap_or_else(|panic| {
+        let _entered = span.enter();
+        ApiError::Internal { cause: format!("handler panicked: {}", panic_text(&*panic)) }.into_response()
+    });
+    let response = finish(response, &id);
+    count.code = Some(response.status().as_u16());
+    response
+}
+
+/// Counts when it is dropped, so that a request that is given up counts too.
+struct Count {
+    metrics: Arc<Metrics>,
+    route: String,
+    method: &'static str,
+    began: Instant,
+    code: Option<u16>,
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        let families = &self.metrics.families;
+        let code = self.code.unwrap_or(499).to_string();
+        families.http_requests.with_label_values(&[&self.route, self.method, &code]).inc();
+        let seconds = self.began.elapsed().as_secs_f64();
+        families.http_request_duration.with_label_values(&[&self.route]).observe(seconds);
+        tracing::debug!(route = self.route, method = self.method, code, seconds, "answered");
+    }
+}
+
+/// The client's identifier where it sent a printable one, else a new one.
+fn request_id(request: &Request) -> String {
+    let sent = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let usable = |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX;
+    sent.filter(usable).map_or_else(new_id, str::to_owned)
+}
+
+/// Unique in this process, and very likely beyond: the time of its start and a number.
+fn new_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let start = START.get_or_init(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    });
+    format!("{start:x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The method as a label: from a closed set, whatever clients invent.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "other",
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+fn finish(mut response: Response, id: &str) -> Response {
+    if let Some(ErrorBody { error, code, hint }) = response.extensions_mut().remove::<ErrorBody>() {
+        let body = serde_json::json!({ "error": error, "code": code, "hint": hint, "request_id": id });
+        *response.body_mut() = Body::from(body.to_string());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}

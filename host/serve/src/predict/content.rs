@@ -1,0 +1,153 @@
+//! From a request's body, in any of the forms that are taken, to a model's inputs.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use saggar_plugin::{ModelPort, Signature};
+
+use super::decode::{self, Input, Inputs};
+use super::image;
+use crate::body::Whole;
+use crate::error::ApiError;
+use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
+
+/// The inputs in a body of this content type.
+///
+/// # Errors
+/// Whatever is wrong with it, as data of [`ApiError`].
+pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Whole) -> Result<Inputs, ApiError> {
+    let declared = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let declared = declared.unwrap_or_default().to_string();
+    let form = media_type(&declared) == "multipart/form-data";
+    let fields = if form { fields(&declared, body.bytes.clone()).await? } else { Vec::new() };
+    let bytes = body.bytes.clone();
+    let decode = move |signature: &Signature| {
+        if form { from_form(signature, &fields) } else { from_body(signature, &declared, &bytes) }
+    };
+    if body.bytes.len() <= INLINE_BYTES_MAX {
+        return decode(signature);
+    }
+    let signature = signature.clone();
+    let decoded = tokio::task::spawn_blocking(move || decode(&signature)).await;
+    decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
+}
+
+/// `Image/PNG; charset=x` as `image/png`.
+fn media_type(declared: &str) -> String {
+    declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn from_body(signature: &Signature, declared: &str, bytes: &[u8]) -> Result<Inputs, ApiError> {
+    let expected = "application/json, multipart/form-data, image/png or application/octet-stream";
+    let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
+    match media_type(declared).as_str() {
+        "application/json" => Ok(decode::json(signature, bytes)?),
+        // What clients say that were not told better: `curl -d`, `curl --data-binary`.
+        "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_png(bytes) => picture(signature, bytes),
+        "" | "text/plain" | "application/x-www-form-urlencoded" if looks_like_json(bytes) => {
+            Ok(decode::json(signature, bytes)?)
+        }
+        "image/png" => picture(signature, bytes),
+        "application/octet-stream" => {
+            let port = only(signature)?;
+            let raw = if takes_pictures(port) && image::is_png(bytes) {
+                Input::raw(port, image::decode(port, bytes)?)?
+            } else {
+                Input::raw(port, bytes.to_vec())?
+            };
+            Ok(Inputs::new(signature, vec![raw])?)
+        }
+        other if other.ends_with("+json") => Ok(decode::json(signature, bytes)?),
+        _ => Err(refuse()),
+    }
+}
+
+fn looks_like_json(bytes: &[u8]) -> bool {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    first.is_some_and(|first| b"{[-0123456789".contains(first))
+}
+
+fn picture(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
+    let port = only(signature)?;
+    let input = Input::raw(port, image::decode(port, bytes)?)?;
+    Ok(Inputs::new(signature, vec![input])?)
+}
+
+fn takes_pictures(port: &ModelPort) -> bool {
+    image::geometry(port).is_some()
+}
+
+/// The only input of the model.
+fn only(signature: &Signature) -> Result<&ModelPort, ApiError> {
+    match signature.inputs.as_slice() {
+        [port] => Ok(port),
+        ports => {
+            let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+            let reason = format!("the model has several inputs: send JSON or a form with {}", names.join(", "));
+            Err(ApiError::Form { reason })
+        }
+    }
+}
+
+/// A field of a form.
+struct Field {
+    name: String,
+    is_file: bool,
+    media_type: String,
+    bytes: Bytes,
+}
+
+async fn fields(declared: &str, body: Bytes) -> Result<Vec<Field>, ApiError> {
+    let broken = |reason: String| ApiError::Form { reason };
+    let request = Request::builder().header(header::CONTENT_TYPE, declared).body(Body::from(body));
+    let request = request.map_err(|error| broken(error.to_string()))?;
+    let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(error.body_text()))?;
+    let mut fields = Vec::new();
+    while let Some(field) = form.next_field().await.map_err(|error| broken(error.body_text()))? {
+        if fields.len() == FORM_FIELDS_MAX {
+            return Err(broken(format!("more than {FORM_FIELDS_MAX} fields")));
+        }
+        fields.push(Field {
+            name: field.name().unwrap_or_default().to_owned(),
+            is_file: field.file_name().is_some(),
+            media_type: media_type(field.content_type().unwrap_or_default()),
+            bytes: field.bytes().await.map_err(|error| broken(error.body_text()))?,
+        });
+    }
+    Ok(fields)
+}
+
+fn from_form(signature: &Signature, fields: &[Field]) -> Result<Inputs, ApiError> {
+    if fields.is_empty() {
+        let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        return Err(ApiError::Form { reason: format!("it has no fields; expected {}", names.join(", ")) });
+    }
+    let mut inputs = Vec::with_capacity(fields.len());
+    for field in fields {
+        let port = match (decode::port(signature, &field.name), signature.inputs.as_slice()) {
+            (Ok(port), _) => port,
+            // A file of any name is meant for the only input there is.
+            (Err(_), [port]) if field.is_file => port,
+            (Err(error), _) => return Err(error.into()),
+        };
+        inputs.push(from_field(port, field)?);
+    }
+    Ok(Inputs::new(signature, inputs)?)
+}
+
+fn from_field(port: &ModelPort, field: &Field) -> Result<Input, ApiError> {
+    let is_picture = image::is_png(&field.bytes) || field.media_type.starts_with("image/");
+    if is_picture {
+        return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
+    }
+    let is_raw = field.media_type == "application/octet-stream";
+    if is_raw && field.bytes.len() == port.item.bytes() {
+        return Ok(Input::raw(port, field.bytes.to_vec())?);
+    }
+    if field.is_file && takes_pictures(port) && !looks_like_json(&field.bytes) {
+        // Says what the file is instead.
+        return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
+    }
+    Ok(Input::json(port, &field.bytes)?)
+}

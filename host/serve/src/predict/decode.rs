@@ -1,0 +1,373 @@
+//! From a request's JSON to inputs of a model: an object keyed by input, or a bare value where there is one input.
+//!
+//! A value of the item's shape is one item; with one dimension more it is a batch, and then every input is one.
+
+use std::fmt;
+
+use saggar_tensor::{Descriptor, Shape};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use thiserror::Error;
+
+use super::dense::{Dense, Node};
+use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
+use saggar_plugin::{ModelPort as Port, Signature};
+
+/// A tensor on its way into or out of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// The port's name.
+    pub name: String,
+    /// Data type and shape, the batch first.
+    pub descriptor: Descriptor,
+    /// Dense little-endian elements.
+    pub bytes: Vec<u8>,
+}
+
+/// One decoded input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    tensor: Tensor,
+    /// The number of items, or none for one item without a batch around it.
+    items: Option<usize>,
+}
+
+/// A request's inputs, in the signature's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// One for each port, `[batch, item...]`.
+    pub tensors: Vec<Tensor>,
+    /// The number of items, or none where the client sent one item without a batch around it.
+    pub items: Option<usize>,
+}
+
+/// Why a request's body is not what the model takes.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum DecodeError {
+    /// Not JSON.
+    #[error("{place}: {reason}")]
+    Syntax {
+        /// The input, or `body`.
+        place: String,
+        /// The parser's words.
+        reason: String,
+    },
+    /// JSON, but not of this form.
+    #[error("{place}: expected {expected}, got {got}")]
+    Unexpected {
+        /// `image[3][2]`, or `body`.
+        place: String,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        got: String,
+    },
+    /// Arrays of several lengths side by side.
+    #[error("{place}: expected {expected} values, as in the array before it, got {got}")]
+    Ragged {
+        /// The array.
+        place: String,
+        /// The length of those before.
+        expected: usize,
+        /// Its length.
+        got: usize,
+    },
+    /// Arrays in arrays in arrays.
+    #[error("{place}: arrays are nested deeper than {JSON_DEPTH_MAX}")]
+    TooDeep {
+        /// Where.
+        place: String,
+    },
+    /// The wrong shape.
+    #[error("{name}: expected shape {item}, or {} for a batch, got {}", batch(item), dims(got))]
+    Shape {
+        /// The input.
+        name: String,
+        /// Its item's shape.
+        item: Shape,
+        /// The shape that came.
+        got: Vec<usize>,
+    },
+    /// A batch of nothing.
+    #[error("{name}: the batch is empty; expected at least one item of shape {item}")]
+    Empty {
+        /// The input.
+        name: String,
+        /// Its item's shape.
+        item: Shape,
+    },
+    /// More data than any input takes.
+    #[error("{name}: more than {INPUT_BYTES_MAX} bytes of elements")]
+    TooLarge {
+        /// The input.
+        name: String,
+    },
+    /// Inputs of different batches.
+    #[error("{name}: expected {}, as in {other}, got {}", count(*expected), count(*got))]
+    Batch {
+        /// The input.
+        name: String,
+        /// Another input.
+        other: String,
+        /// Its items.
+        expected: Option<usize>,
+        /// This input's items.
+        got: Option<usize>,
+    },
+    /// An input the model does not have.
+    #[error("{name}: the model has no such input; it takes {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The model's inputs.
+        known: String,
+    },
+    /// An input left out.
+    #[error("{name}: missing; expected {item}")]
+    Missing {
+        /// The input.
+        name: String,
+        /// What it takes.
+        item: Descriptor,
+    },
+    /// An input given twice.
+    #[error("{name}: given twice")]
+    Twice {
+        /// The input.
+        name: String,
+    },
+    /// Raw bytes of the wrong length.
+    #[error("{name}: expected {expected} bytes ({item}), got {got}")]
+    Bytes {
+        /// The input.
+        name: String,
+        /// What it takes.
+        item: Descriptor,
+        /// Bytes of an item.
+        expected: usize,
+        /// Bytes that came.
+        got: usize,
+    },
+}
+
+fn dims(dims: &[usize]) -> String {
+    format!("{dims:?}")
+}
+
+fn batch(item: &Shape) -> String {
+    let item = item.to_string();
+    if item == "[]" { "[n]".to_owned() } else { item.replacen('[', "[n, ", 1) }
+}
+
+fn count(items: Option<usize>) -> String {
+    items.map_or_else(|| "one item without a batch".to_owned(), |items| format!("a batch of {items}"))
+}
+
+impl Input {
+    /// An input of this shape.
+    ///
+    /// # Errors
+    /// `Shape`, `Empty`; `TooLarge`.
+    pub fn new(port: &Port, dims: &[usize], bytes: Vec<u8>) -> Result<Input, DecodeError> {
+        let item = port.item.shape.dims();
+        let items = if dims == item {
+            None
+        } else if dims.first() == Some(&0) {
+            return Err(DecodeError::Empty { name: port.name.clone(), item: port.item.shape.clone() });
+        } else if dims.len() == item.len() + 1 && &dims[1..] == item {
+            Some(dims[0])
+        } else {
+            let (name, item) = (port.name.clone(), port.item.shape.clone());
+            return Err(DecodeError::Shape { name, item, got: dims.to_vec() });
+        };
+        let mut shape = vec![items.unwrap_or(1)];
+        shape.extend(item);
+        let shape = Shape::new(shape).map_err(|_| DecodeError::TooLarge { name: port.name.clone() })?;
+        let descriptor = Descriptor::new(port.item.dtype, shape);
+        Ok(Input { tensor: Tensor { name: port.name.clone(), descriptor, bytes }, items })
+    }
+
+    /// One item given as dense bytes.
+    ///
+    /// # Errors
+    /// `Bytes` where their number is another than the item's.
+    pub fn raw(port: &Port, bytes: Vec<u8>) -> Result<Input, DecodeError> {
+        let expected = port.item.bytes();
+        if bytes.len() != expected {
+            let (name, item, got) = (port.name.clone(), port.item.clone(), bytes.len());
+            return Err(DecodeError::Bytes { name, item, expected, got });
+        }
+        Input::new(port, port.item.shape.dims(), bytes)
+    }
+
+    /// One input's value as JSON text.
+    ///
+    /// # Errors
+    /// As [`json`].
+    pub fn json(port: &Port, text: &[u8]) -> Result<Input, DecodeError> {
+        let mut dense = Dense::new(port);
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let read = Node(&mut dense).deserialize(&mut json).and_then(|()| json.end());
+        match (dense.take_error(), read) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(DecodeError::Syntax { place: dense.place(), reason: error.to_string() }),
+            (None, Ok(())) => dense.finish(),
+        }
+    }
+}
+
+impl Inputs {
+    /// The inputs of a request, in any order.
+    ///
+    /// # Errors
+    /// `Missing`; `Twice`; `Batch`.
+    pub fn new(signature: &Signature, inputs: Vec<Input>) -> Result<Inputs, DecodeError> {
+        let mut inputs: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
+        let mut ordered: Vec<Input> = Vec::with_capacity(inputs.len());
+        for port in &signature.inputs {
+            let named = |input: &&mut Option<Input>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
+            let input = inputs.iter_mut().find(named).and_then(Option::take);
+            ordered.push(input.ok_or_else(|| missing(port))?);
+        }
+        if let Some(input) = inputs.into_iter().flatten().next() {
+            return Err(DecodeError::Twice { name: input.tensor.name });
+        }
+        let items = ordered.first().and_then(|input| input.items);
+        if let Some(odd) = ordered.iter().find(|input| input.items != items) {
+            let (name, other) = (odd.tensor.name.clone(), ordered[0].tensor.name.clone());
+            return Err(DecodeError::Batch { name, other, expected: items, got: odd.items });
+        }
+        Ok(Inputs { tensors: ordered.into_iter().map(|input| input.tensor).collect(), items })
+    }
+}
+
+fn missing(port: &Port) -> DecodeError {
+    DecodeError::Missing { name: port.name.clone(), item: port.item.clone() }
+}
+
+/// The input of this name.
+///
+/// # Errors
+/// `Unknown`.
+pub fn port<'s>(signature: &'s Signature, name: &str) -> Result<&'s Port, DecodeError> {
+    let found = signature.inputs.iter().find(|port| port.name == name);
+    found.ok_or_else(|| {
+        let known: Vec<String> = signature.inputs.iter().map(|p| format!("{} ({})", p.name, p.item)).collect();
+        DecodeError::Unknown { name: name.chars().take(80).collect(), known: known.join(", ") }
+    })
+}
+
+/// The inputs in a JSON body.
+///
+/// # Errors
+/// [`DecodeError`], naming the place, what was expected and what was found.
+pub fn json(signature: &Signature, body: &[u8]) -> Result<Inputs, DecodeError> {
+    let mut reading = Reading { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let read = json.deserialize_any(Body(&mut reading)).and_then(|()| json.end());
+    match (reading.error, read) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(DecodeError::Syntax { place: reading.place, reason: error.to_string() }),
+        (None, Ok(())) => Inputs::new(signature, reading.inputs),
+    }
+}
+
+/// A body while it is read; as with [`Dense`], what is wrong is kept here.
+struct Reading<'s> {
+    signature: &'s Signature,
+    inputs: Vec<Input>,
+    error: Option<DecodeError>,
+    /// Where the parser stopped, for errors of its own.
+    place: String,
+}
+
+impl<'s> Reading<'s> {
+    fn fail<E: Error>(&mut self, error: DecodeError) -> E {
+        self.error.get_or_insert(error);
+        E::custom("refused")
+    }
+
+    fn unexpected<E: Error>(&mut self, got: impl Into<String>) -> E {
+        let names: Vec<&str> = self.signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        let expected = format!("an object with {}", names.join(", "));
+        self.fail(DecodeError::Unexpected { place: "body".to_owned(), expected, got: got.into() })
+    }
+
+    /// Reads the value of `port` with `read`.
+    fn input<E: Error>(&mut self, port: &'s Port, read: impl FnOnce(Node<'_, 's>) -> Result<(), E>) -> Result<(), E> {
+        let mut dense = Dense::new(port);
+        if let Err(error) = read(Node(&mut dense)) {
+            self.place = dense.place();
+            self.error = dense.take_error();
+            return Err(error);
+        }
+        match dense.finish() {
+            Ok(input) => self.inputs.push(input),
+            Err(error) => return Err(self.fail(error)),
+        }
+        Ok(())
+    }
+
+    /// The only input, for a bare value.
+    fn only<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
+        match self.signature.inputs.as_slice() {
+            [port] => Ok(port),
+            _ => Err(self.unexpected(got)),
+        }
+    }
+}
+
+struct Body<'r, 's>(&'r mut Reading<'s>);
+
+impl<'de> Visitor<'de> for Body<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object keyed by input")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            let port = port(self.0.signature, &name).map_err(|error| self.0.fail::<A::Error>(error))?;
+            if self.0.inputs.iter().any(|input| input.tensor.name == name) {
+                return Err(self.0.fail(DecodeError::Twice { name }));
+            }
+            self.0.input(port, |node| map.next_value_seed(node))?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
+        let port = self.0.only::<A::Error>("an array")?;
+        self.0.input(port, |node| node.visit_seq(seq))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        let port = self.0.only::<E>("a number")?;
+        self.0.input(port, |node| node.visit_u64(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        let port = self.0.only::<E>("a number")?;
+        self.0.input(port, |node| node.visit_i64(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        let port = self.0.only::<E>("a number")?;
+        self.0.input(port, |node| node.visit_f64(number))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Err(self.0.unexpected("a truth value"))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Err(self.0.unexpected("a string"))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Err(self.0.unexpected("null"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use saggar_tensor::DType;
+
+use super::*;
+
+fn port_of(name: &str, dtype: DType, shape: &[usize]) -> Port {
+    let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new() }
+}
+
+fn of(inputs: Vec<Port>) -> Signature {
+    Signature { inputs, outputs: Vec::new(), batch_sizes: vec![1] }
+}
+
+fn image() -> Signature {
+    of(vec![port_of("image", DType::U8, &[2, 3])])
+}
+
+fn two() -> Signature {
+    of(vec![port_of("x", DType::F32, &[]), port_of("y", DType::I64, &[2])])
+}
+
+/// The message of what is wrong with a body.
+fn refused(signature: &Signature, body: impl AsRef<[u8]>) -> String {
+    json(signature, body.as_ref()).unwrap_err().to_string()
+}
+
+#[test]
+fn one_item_and_a_batch() {
+    for body in [r#"{"image": [[1,2,3],[4,5,255]]}"#, "[[1,2,3],[4,5,255]]", " [[1.0,2,3e0],[4,5,255]] "] {
+        let inputs = json(&image(), body.as_bytes()).unwrap();
+        assert_eq!(inputs.items, None);
+        assert_eq!(inputs.tensors[0].bytes, [1, 2, 3, 4, 5, 255]);
+        assert_eq!(inputs.tensors[0].descriptor.to_string(), "uint8[1, 2, 3]");
+    }
+    let inputs = json(&image(), b"[[[1,2,3],[4,5,6]],[[7,8,9],[10,11,12]]]").unwrap();
+    assert_eq!(inputs.items, Some(2));
+    assert_eq!(inputs.tensors[0].descriptor.to_string(), "uint8[2, 2, 3]");
+    let inputs = json(&two(), br#"{"y":[[1,2],[3,-4]],"x":[0.5,true]}"#).unwrap();
+    assert_eq!(inputs.items, Some(2));
+    assert_eq!(inputs.tensors[0].name, "x");
+    assert_eq!(inputs.tensors[0].bytes, [0.5f32.to_le_bytes(), 1f32.to_le_bytes()].concat());
+    assert_eq!(inputs.tensors[1].bytes, [1i64, 2, 3, -4].map(i64::to_le_bytes).concat());
+}
+
+#[test]
+fn a_scalar_input_takes_a_bare_number() {
+    let signature = of(vec![port_of("x", DType::F32, &[])]);
+    assert_eq!(json(&signature, b"2.5").unwrap().items, None);
+    assert_eq!(json(&signature, b"[2.5]").unwrap().items, Some(1));
+    assert_eq!(refused(&signature, "[]"), "x: the batch is empty; expected at least one item of shape []");
+}
+
+#[test]
+fn whole_numbers_are_exact() {
+    let signature = of(vec![port_of("x", DType::U64, &[])]);
+    let inputs = json(&signature, b"18446744073709551615").unwrap();
+    assert_eq!(inputs.tensors[0].bytes, u64::MAX.to_le_bytes());
+    let expected = "x: expected a whole number from 0 to 2^64 - 1, got 1.8446744073709552e19";
+    assert_eq!(refused(&signature, "18446744073709551616"), expected);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let cases = [
+        ("[[1,2,3],[4,5,256]]", "image[1][2]: expected a whole number from 0 to 255, got 256"),
+        ("[[1,2,3],[4,5,-1]]", "image[1][2]: expected a whole number from 0 to 255, got -1"),
+        ("[[1,2,3],[4,5,0.5]]", "image[1][2]: expected a whole number from 0 to 255, got 0.5"),
+        ("[[1,2,3],[4,5]]", "image[1]: expected 3 values, as in the array before it, got 2"),
+        ("[[1,2],[4,5]]", "image: expected shape [2, 3], or [n, 2, 3] for a batch, got [2, 2]"),
+        ("[1,2,3,4,5,6]", "image: expected shape [2, 3], or [n, 2, 3] for a batch, got [6]"),
+        ("7", "image: expected shape [2, 3], or [n, 2, 3] for a batch, got []"),
+        ("[[[[1]]]]", "image: expected shape [2, 3], or [n, 2, 3] for a batch, got [1, 1, 1, 1]"),
+        ("[]", "image: the batch is empty; expected at least one item of shape [2, 3]"),
+        ("[[],[]]", "image: expected shape [2, 3], or [n, 2, 3] for a batch, got [2, 0]"),
+        ("[[1,2,3],[4,5,[6]]]", "image[1][2]: expected a number, as beside it, got an array"),
+        ("[[1,2,3],4]", "image[1]: expected an array, as beside it, got 4"),
+        ("[[1,2,3],[4,5,\"NaN\"]]", "image[1][2]: expected a number, got the string \"NaN\""),
+        ("[[1,2,3],[4,5,null]]", "image[1][2]: expected a number, got null"),
+        ("[[1,2,3],{}]", "image[1]: expected a number or an array of numbers, got an object"),
+        ("\"text\"", "body: expected an object with image, got a string"),
+        ("null", "body: expected an object with image, got null"),
+        ("{}", "image: missing; expected uint8[2, 3]"),
+        (r#"{"picture":[[1,2,3],[4,5,6]]}"#, "picture: the model has no such input; it takes image (uint8[2, 3])"),
+        (r#"{"image":[[1,2,3],[4,5,6]],"image":0}"#, "image: given twice"),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(refused(&image(), body), expected, "{body}");
+        if body.starts_with('[') {
+            assert_eq!(refused(&image(), format!("{{\"image\": {body}}}")), expected, "{body}");
+        }
+    }
+}
+
+#[test]
+fn several_inputs_are_an_object_of_one_batch() {
+    assert_eq!(refused(&two(), "[1]"), "body: expected an object with x, y, got an array");
+    assert_eq!(refused(&two(), "3"), "body: expected an object with x, y, got a number");
+    let mixed = refused(&two(), r#"{"x":[1,2],"y":[1,2]}"#);
+    assert_eq!(mixed, "y: expected a batch of 2, as in x, got one item without a batch");
+    let uneven = refused(&two(), r#"{"x":[1,2],"y":[[1,2],[1,2],[1,2]]}"#);
+    assert_eq!(uneven, "y: expected a batch of 2, as in x, got a batch of 3");
+}
+
+#[test]
+fn class_names_stand_for_their_numbers() {
+    let mut port = port_of("kind", DType::I32, &[]);
+    port.semantics = Some("class".to_owned());
+    port.classes = vec!["cat".to_owned(), "dog".to_owned()];
+    let signature = of(vec![port]);
+    assert_eq!(json(&signature, br#"["dog","cat"]"#).unwrap().tensors[0].bytes, [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(refused(&signature, r#"["cow"]"#), "kind[0]: expected a number, got the string \"cow\"");
+}
+
+#[test]
+fn hostile_bodies_are_refused_where_they_go_wrong() {
+    let deep = "[".repeat(100_000);
+    let place = "[0]".repeat(JSON_DEPTH_MAX);
+    assert_eq!(refused(&image(), &deep), format!("image{place}: arrays are nested deeper than 9"));
+    assert_eq!(refused(&two(), &deep), "body: expected an object with x, y, got an array");
+    let objects = "{\"image\":".repeat(100_000);
+    assert_eq!(refused(&image(), objects), "image: expected a number or an array of numbers, got an object");
+    let cases: [(&[u8], &str); 9] = [
+        (b"", "body: EOF while parsing"),
+        (b"{", "body: EOF while parsing"),
+        (b"[[1,2,3],[4,5,1e999]]", "image[1][2]: number out of range"),
+        (b"[[1,2,3],[4,5,6]] 7", "body: trailing characters"),
+        (b"[[1,2,3],[4,5,6]", "image[2]: EOF while parsing"),
+        (b"[[1,2,3],[4,5,01]]", "image[1][2]: invalid number"),
+        (b"{\"image\xff\": 1}", "body: invalid unicode"),
+        (b"{\"image\": \"\xff\"}", "image: invalid unicode"),
+        (b"\x00\x01", "body: expected value"),
+    ];
+    for (body, expected) in cases {
+        let message = refused(&image(), body);
+        assert!(message.starts_with(expected), "{message}");
+    }
+    let wide = refused(&image(), format!("[{}1]", "1,".repeat(1_000_000)));
+    assert!(wide.ends_with("got [1000001]"), "{wide}");
+}
+
+#[test]
+fn raw_bytes_have_the_item_s_size() {
+    let signature = image();
+    assert_eq!(Input::raw(&signature.inputs[0], vec![0; 6]).unwrap().items, None);
+    let error = Input::raw(&signature.inputs[0], vec![0; 12]).unwrap_err().to_string();
+    assert_eq!(error, "image: expected 6 bytes (uint8[2, 3]), got 12");
+}
+
+/// JSON of any form, with numbers of any kind: decoding answers, and what it takes has the size its descriptor says.
+#[test]
+fn random_json_is_taken_or_refused() {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let pieces =
+        ["[", "]", ",", "1", "0.5", "-3", "{", "}", "\"image\"", ":", "null", "1e9", "\"", " ", "256", "[1,2,3]"];
+    let signature = of(vec![port_of("image", DType::U8, &[3])]);
+    let mut taken = 0;
+    for _ in 0..20_000 {
+        let body: String = (0..next(12)).map(|_| pieces[next(pieces.len() as u64) as usize]).collect();
+        if let Ok(inputs) = json(&signature, body.as_bytes()) {
+            taken += 1;
+            assert_eq!(inputs.tensors[0].bytes.len(), inputs.tensors[0].descriptor.bytes(), "{body}");
+        }
+    }
+    assert!(taken > 0);
+}

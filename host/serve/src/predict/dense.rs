@@ -1,0 +1,176 @@
+//! Nested JSON arrays of numbers as dense bytes, read in one pass without a tree in between.
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::decode::{DecodeError, Input};
+use super::number::{Number, range};
+use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
+use saggar_plugin::ModelPort as Port;
+
+/// One input while its value is read. What is wrong with it is kept here, because serde's errors carry text only.
+pub(super) struct Dense<'p> {
+    port: &'p Port,
+    /// Indices of the place that is read.
+    path: Vec<usize>,
+    /// The length that arrays at each depth have, once one has ended.
+    dims: Vec<usize>,
+    /// Lengths are set from the inside out; these are the depths that have one.
+    set: [bool; JSON_DEPTH_MAX],
+    /// How deep numbers stand, once there was one.
+    depth: Option<usize>,
+    bytes: Vec<u8>,
+    error: Option<DecodeError>,
+}
+
+impl<'p> Dense<'p> {
+    pub(super) fn new(port: &'p Port) -> Dense<'p> {
+        Dense {
+            port,
+            path: Vec::new(),
+            dims: vec![0; JSON_DEPTH_MAX],
+            set: [false; JSON_DEPTH_MAX],
+            depth: None,
+            bytes: Vec::with_capacity(port.item.bytes().min(INPUT_BYTES_MAX)),
+            error: None,
+        }
+    }
+
+    /// What is wrong with the value, where something is.
+    pub(super) fn take_error(&mut self) -> Option<DecodeError> {
+        self.error.take()
+    }
+
+    /// The place that is read: `image[3][2]`.
+    pub(super) fn place(&self) -> String {
+        let indices: String = self.path.iter().map(|index| format!("[{index}]")).collect();
+        format!("{}{indices}", self.port.name)
+    }
+
+    /// The input, where the value has the item's shape, or is a batch of such.
+    pub(super) fn finish(self) -> Result<Input, DecodeError> {
+        let rank = self.set.iter().take_while(|&&set| set).count();
+        Input::new(self.port, &self.dims[..rank], self.bytes)
+    }
+
+    fn refuse(&mut self, error: DecodeError) -> bool {
+        self.error.get_or_insert(error);
+        false
+    }
+
+    fn unexpected(&mut self, expected: impl Into<String>, got: impl Into<String>) -> bool {
+        let (place, expected, got) = (self.place(), expected.into(), got.into());
+        self.refuse(DecodeError::Unexpected { place, expected, got })
+    }
+
+    fn number(&mut self, number: Number, got: impl std::fmt::Display) -> bool {
+        let depth = self.path.len();
+        if self.depth.is_some_and(|expected| expected != depth) || self.set.get(depth) == Some(&true) {
+            return self.unexpected("an array, as beside it", got.to_string());
+        }
+        self.depth = Some(depth);
+        if self.bytes.len() >= INPUT_BYTES_MAX {
+            let name = self.port.name.clone();
+            return self.refuse(DecodeError::TooLarge { name });
+        }
+        number.push(self.port.item.dtype, &mut self.bytes)
+            || self.unexpected(range(self.port.item.dtype), got.to_string())
+    }
+
+    fn open(&mut self) -> bool {
+        let depth = self.path.len();
+        if depth == JSON_DEPTH_MAX {
+            let place = self.place();
+            return self.refuse(DecodeError::TooDeep { place });
+        }
+        if self.depth.is_some_and(|numbers| numbers <= depth) {
+            return self.unexpected("a number, as beside it", "an array");
+        }
+        self.path.push(0);
+        true
+    }
+
+    fn close(&mut self) -> bool {
+        let length = self.path.pop().unwrap_or(0);
+        let depth = self.path.len();
+        if self.set[depth] && self.dims[depth] != length {
+            let (place, expected) = (self.place(), self.dims[depth]);
+            return self.refuse(DecodeError::Ragged { place, expected, got: length });
+        }
+        self.set[depth] = true;
+        self.dims[depth] = length;
+        true
+    }
+}
+
+/// Reads one value into it.
+pub(super) struct Node<'d, 'p>(pub(super) &'d mut Dense<'p>);
+
+impl Node<'_, '_> {
+    /// Ends the parse where something is wrong; the reason is in [`Dense`].
+    fn check<E: Error>(ok: bool) -> Result<(), E> {
+        if ok { Ok(()) } else { Err(E::custom("refused")) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a number or an array of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        Self::check(self.0.open())?;
+        while seq.next_element_seed(Node(self.0))?.is_some() {
+            if let Some(index) = self.0.path.last_mut() {
+                *index += 1;
+            }
+        }
+        Self::check(self.0.close())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        Self::check(self.0.number(Number::Whole(number.into()), number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        Self::check(self.0.number(Number::Whole(number.into()), number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        Self::check(self.0.number(Number::Float(number), format_args!("{number:?}")))
+    }
+
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<(), E> {
+        Self::check(self.0.number(Number::Whole(truth.into()), truth))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        let class = |class: &String| class == text;
+        if let Some(index) = self.0.port.classes.iter().position(class).filter(|_| is_class(self.0.port)) {
+            return Self::check(self.0.number(Number::Whole(index as i128), text));
+        }
+        let shown: String = text.chars().take(40).collect();
+        Self::check(self.0.unexpected("a number", format!("the string {shown:?}")))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Self::check(self.0.unexpected("a number", "null"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Self::check(self.0.unexpected("a number or an array of numbers", "an object"))
+    }
+}
+
+fn is_class(port: &Port) -> bool {
+    port.semantics.as_deref() == Some("class")
+}

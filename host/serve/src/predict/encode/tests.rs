@@ -1,0 +1,86 @@
+use saggar_tensor::Shape;
+
+use super::*;
+
+fn port(name: &str, dtype: DType, shape: &[usize]) -> Port {
+    let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new() }
+}
+
+fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Tensor {
+    Tensor { name: name.to_owned(), descriptor: Descriptor::new(dtype, Shape::new(shape).unwrap()), bytes }
+}
+
+fn of(outputs: Vec<Port>) -> Signature {
+    Signature { inputs: Vec::new(), outputs, batch_sizes: vec![1] }
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn one_item_has_no_batch_around_it() {
+    let signature = of(vec![port("class", DType::U8, &[]), port("p", DType::F32, &[2])]);
+    let outputs = [tensor("p", DType::F32, &[1, 2], floats(&[0.1, 1e-9])), tensor("class", DType::U8, &[1], vec![7])];
+    assert_eq!(json(&signature, &outputs, None).unwrap(), r#"{"class":7,"p":[0.1,1e-9]}"#);
+    assert_eq!(json(&signature, &outputs, Some(1)).unwrap(), r#"{"class":[7],"p":[[0.1,1e-9]]}"#);
+}
+
+#[test]
+fn floats_come_back_the_same_and_the_rest_is_null() {
+    let values = [0.0, -0.0, 1.0, 0.1, f32::MIN_POSITIVE, f32::MAX, 16_777_217.0, 1e-45, f32::NAN, f32::INFINITY];
+    let signature = of(vec![port("x", DType::F32, &[values.len()])]);
+    let text = json(&signature, &[tensor("x", DType::F32, &[1, values.len()], floats(&values))], None).unwrap();
+    let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (at, value) in values.iter().enumerate() {
+        let back = parsed["x"][at].as_f64().map(|back| back as f32);
+        assert_eq!(back.map(f32::to_bits), value.is_finite().then_some(value.to_bits()), "{text}");
+    }
+}
+
+#[test]
+fn every_type_is_written() {
+    let cases: [(DType, Vec<u8>, &str); 8] = [
+        (DType::F32, floats(&[-1.5]), "-1.5"),
+        (DType::F16, 0x3e00u16.to_le_bytes().to_vec(), "1.5"),
+        (DType::I64, i64::MIN.to_le_bytes().to_vec(), "-9223372036854775808"),
+        (DType::U64, u64::MAX.to_le_bytes().to_vec(), "18446744073709551615"),
+        (DType::I32, (-7i32).to_le_bytes().to_vec(), "-7"),
+        (DType::U32, 7u32.to_le_bytes().to_vec(), "7"),
+        (DType::I8, vec![0xff], "-1"),
+        (DType::U8, vec![0xff], "255"),
+    ];
+    for (dtype, bytes, expected) in cases {
+        let text = json(&of(vec![port("x", dtype, &[])]), &[tensor("x", dtype, &[1], bytes)], None).unwrap();
+        assert_eq!(text, format!("{{\"x\":{expected}}}"));
+    }
+}
+
+#[test]
+fn class_names_stand_beside_their_numbers() {
+    let mut class = port("class", DType::I32, &[]);
+    class.semantics = Some("class".to_owned());
+    class.classes = vec!["a \"cat\"".to_owned(), "dog".to_owned()];
+    let output = tensor("class", DType::I32, &[3], [0, 1, -1].map(i32::to_le_bytes).concat());
+    let text = json(&of(vec![class.clone()]), &[output], Some(3)).unwrap();
+    assert_eq!(text, r#"{"class":[0,1,-1],"class_name":["a \"cat\"","dog",null]}"#);
+    class.classes = (0..10).map(|digit| digit.to_string()).collect();
+    let text = json(&of(vec![class]), &[tensor("class", DType::I32, &[1], vec![3, 0, 0, 0])], None).unwrap();
+    assert_eq!(text, r#"{"class":3}"#);
+}
+
+#[test]
+fn what_the_signature_does_not_promise_is_refused() {
+    let signature = of(vec![port("x", DType::F32, &[2])]);
+    let cases = [
+        (tensor("y", DType::F32, &[1, 2], floats(&[0.0; 2])), "nothing"),
+        (tensor("x", DType::I32, &[1, 2], floats(&[0.0; 2])), "int32[1, 2] in 8 bytes"),
+        (tensor("x", DType::F32, &[2], floats(&[0.0; 2])), "float32[2] in 8 bytes"),
+        (tensor("x", DType::F32, &[], floats(&[0.0])), "float32[] in 4 bytes"),
+        (tensor("x", DType::F32, &[1, 2], floats(&[0.0])), "float32[1, 2] in 4 bytes"),
+    ];
+    for (output, got) in cases {
+        assert_eq!(json(&signature, &[output], None).unwrap_err().got, got);
+    }
+}

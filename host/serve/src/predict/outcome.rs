@@ -1,0 +1,97 @@
+//! How predictions end, and how long their parts take, in metrics.
+
+use std::time::{Duration, Instant};
+
+use saggar_metrics::Metrics;
+use saggar_plugin::PluginError;
+
+use crate::error::ApiError;
+use crate::models::version::Serving;
+
+/// The parts of a prediction.
+pub(crate) const PHASES: [&str; 4] = ["decode", "queue", "compute", "encode"];
+
+/// How a prediction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Success,
+    Rejected,
+    Cancelled,
+    Timeout,
+    PluginError,
+    HostError,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Outcome; 6] = [
+        Outcome::Success,
+        Outcome::Rejected,
+        Outcome::Cancelled,
+        Outcome::Timeout,
+        Outcome::PluginError,
+        Outcome::HostError,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Outcome::Success => "success",
+            Outcome::Rejected => "rejected",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Timeout => "timeout",
+            Outcome::PluginError => "plugin_error",
+            Outcome::HostError => "host_error",
+        }
+    }
+
+    fn of(error: &ApiError) -> Outcome {
+        match error {
+            ApiError::DeadlineQueued { .. }
+            | ApiError::Plugin(PluginError::Deadline { .. } | PluginError::Busy { .. }) => Outcome::Timeout,
+            ApiError::Plugin(PluginError::Device(_) | PluginError::Engine { .. }) | ApiError::Internal { .. } => {
+                Outcome::HostError
+            }
+            ApiError::Plugin(PluginError::BadInput { .. } | PluginError::Guest { code: "invalid-argument", .. }) => {
+                Outcome::Rejected
+            }
+            ApiError::Plugin(_) | ApiError::Encode(_) => Outcome::PluginError,
+            _ => Outcome::Rejected,
+        }
+    }
+}
+
+/// Counts one prediction when it is dropped: as cancelled, unless it was told another end.
+#[derive(Debug)]
+pub(crate) struct Record<'m> {
+    metrics: &'m Metrics,
+    model: String,
+    version: String,
+    began: Instant,
+    outcome: Outcome,
+}
+
+impl<'m> Record<'m> {
+    pub(crate) fn begin(metrics: &'m Metrics, serving: &Serving) -> Record<'m> {
+        let (model, version) = (serving.model.clone(), serving.version.to_string());
+        Record { metrics, model, version, began: Instant::now(), outcome: Outcome::Cancelled }
+    }
+
+    /// Observes how long a part took.
+    pub(crate) fn phase(&self, phase: &'static str, time: Duration) {
+        let labels = [self.model.as_str(), &self.version, phase];
+        self.metrics.families.predict_phase.with_label_values(&labels).observe(time.as_secs_f64());
+    }
+
+    /// Says how it ended.
+    pub(crate) fn end<T>(&mut self, result: &Result<T, ApiError>) {
+        self.outcome = result.as_ref().map_or_else(Outcome::of, |_| Outcome::Success);
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        let families = &self.metrics.families;
+        let labels = [self.model.as_str(), &self.version];
+        families.predict_requests.with_label_values(&[labels[0], labels[1], self.outcome.name()]).inc();
+        families.predict_duration.with_label_values(&labels).observe(self.began.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,8 @@
+//! The server as clients see it, with models and plugins of the tests' own.
+
+mod connections;
+mod fixture;
+mod management;
+mod observing;
+mod predictions;
+mod versions;

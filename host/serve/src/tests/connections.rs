@@ -1,0 +1,169 @@
+//! Over real sockets: bodies that are too long, clients that are too slow, and a server that stops.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::fixture::{BLOCK, Fixture, picture};
+use crate::connection::{self, Patience};
+
+struct Server {
+    fixture: Fixture,
+    address: std::net::SocketAddr,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start(patience: Patience) -> Server {
+        let fixture = Fixture::serving().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stopping = fixture.stop.subscribe();
+        let task = tokio::spawn(connection::serve(listener, fixture.router.clone(), stopping, patience));
+        Server { fixture, address, task }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+fn predict(body: &str) -> String {
+    let head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// Reads until the answer's end is there.
+async fn answer(stream: &mut TcpStream, end: &str) -> String {
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(end) {
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).await.unwrap();
+        assert!(count > 0, "the connection ended after {:?}", String::from_utf8_lossy(&read));
+        read.extend(&piece[..count]);
+    }
+    String::from_utf8(read).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_takes_requests_one_after_the_other() {
+    let server = Server::start(Patience::default()).await;
+    let mut stream = server.connect().await;
+    for _ in 0..3 {
+        stream.write_all(predict(&picture(1)).as_bytes()).await.unwrap();
+        let answer = answer(&mut stream, "}").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(answer.ends_with(r#"{"sum":10.0,"mark":1}"#), "{answer}");
+    }
+}
+
+/// 100 MB are refused when their length is, and a client that sends them all the same reads the answer.
+#[tokio::test]
+async fn a_long_body_is_refused_unread_and_its_client_is_told() {
+    let server = Server::start(Patience::default()).await;
+    for head in ["content-length: 100000000\r\n\r\n", "transfer-encoding: chunked\r\n\r\n"] {
+        let mut stream = server.connect().await;
+        let head = format!("POST /predict HTTP/1.1\r\nhost: x\r\n{head}");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let chunked = head.contains("chunked");
+        let (mut reader, mut writer) = stream.split();
+        let send = async {
+            let piece = vec![b' '; 1_000_000];
+            for _ in 0..100 {
+                if chunked {
+                    writer.write_all(b"f4240\r\n").await?;
+                }
+                writer.write_all(&piece).await?;
+                if chunked {
+                    writer.write_all(b"\r\n").await?;
+                }
+            }
+            if chunked { writer.write_all(b"0\r\n\r\n").await } else { Ok(()) }
+        };
+        let read = async {
+            let mut read = Vec::new();
+            while !read.ends_with(b"}") {
+                let mut piece = [0; 4096];
+                let count = reader.read(&mut piece).await.unwrap();
+                assert!(count > 0);
+                read.extend(&piece[..count]);
+            }
+            String::from_utf8(read).unwrap()
+        };
+        let (sent, answer) = tokio::join!(send, read);
+        sent.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(answer.contains("body: more than 10485760 bytes"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_not_to_send() {
+    let server = Server::start(Patience::default()).await;
+    let mut stream = server.connect().await;
+    let head = "POST /predict HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 100000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = answer(&mut stream, "}").await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    let patience = Patience { head: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start(patience).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"POST /predict HTTP/1.1\r\nhost").await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert!(!String::from_utf8_lossy(&rest).contains("200"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn nonsense_ends_the_connection_alone() {
+    let server = Server::start(Patience::default()).await;
+    for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", &[b'x'; 100_000]]
+    {
+        let mut stream = server.connect().await;
+        // The server may have hung up in the middle of it, and then reading is reset.
+        let _ = stream.write_all(nonsense).await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_finishes_what_it_began() {
+    let server = Server::start(Patience::default()).await;
+    let mut idle = server.connect().await;
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    answer(&mut idle, "ok").await;
+    let mut busy = server.connect().await;
+    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    server.fixture.stop.send(true).unwrap();
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection is closed");
+    while TcpStream::connect(server.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    server.fixture.host.gate.open();
+    let answer = answer(&mut busy, "}").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    server.task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_does_not_keep_the_server_up() {
+    let server = Server::start(Patience { drain: Duration::from_millis(20), ..Patience::default() }).await;
+    let mut busy = server.connect().await;
+    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    server.fixture.stop.send(true).unwrap();
+    server.task.await.unwrap().unwrap();
+    server.fixture.host.gate.open();
+}

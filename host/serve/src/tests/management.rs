@@ -1,0 +1,296 @@
+//! Jobs, logs, plugins, datasets and devices.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use futures::StreamExt;
+use saggar_jobs::logs::LogWriter;
+use saggar_store::clock::{Clock, SystemClock};
+use saggar_store::digest::Digest;
+use saggar_store::records::{JobState, MetricPoint, Reason, Records, Usage};
+use serde_json::{Value, json};
+
+use super::fixture::{Answer, Fixture};
+
+const WASM: &str = "application/wasm";
+
+/// The digest of a plugin that was uploaded.
+async fn upload(fixture: &Fixture, plugin: &str) -> String {
+    let answer = fixture.post("/api/v1/plugins", WASM, plugin.to_owned()).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["digest"].as_str().unwrap().to_owned()
+}
+
+async fn submit(fixture: &Fixture, spec: &Value) -> Answer {
+    fixture.post_json("/api/v1/jobs", &spec.to_string()).await
+}
+
+/// A job of the project `digits`, queued.
+async fn queued(fixture: &Fixture) -> Value {
+    let plugin = upload(fixture, "plugin trains").await;
+    let answer = submit(fixture, &json!({ "project": "digits", "plugin": plugin })).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()
+}
+
+/// A dataset of three items, uploaded in chunks.
+async fn dataset(fixture: &Fixture) -> Value {
+    let description = json!({
+        "format": "csv", "file": "a.csv",
+        "fields": [{ "name": "x", "columns": [0, 2], "dtype": "float32" }, { "name": "y", "columns": [2, 3], "dtype": "uint8" }],
+    });
+    let contents = [("dataset.json", description.to_string()), ("a.csv", "1,2,0\n3,4,1\n5,6,0\n".to_owned())];
+    let files: Vec<Value> = contents
+        .iter()
+        .map(|(path, text)| {
+            let digest = Digest::of(text.as_bytes());
+            json!({ "path": path, "size": text.len(), "sha256": digest, "chunks": [digest] })
+        })
+        .collect();
+    let announcement = json!({ "name": "points", "files": files }).to_string();
+    let begun = fixture.post_json("/api/v1/datasets", &announcement).await.json();
+    let upload = format!("/api/v1/datasets/points/uploads/{}", begun["upload"].as_str().unwrap());
+    assert_eq!(fixture.post_json(&format!("{upload}/commit"), "").await.error().0, 409);
+    for (_, text) in &contents {
+        let path = format!("{upload}/chunks/{}", Digest::of(text.as_bytes()));
+        let wrong = Request::put(&path).body(Body::from("wrong")).unwrap();
+        assert_eq!(Answer::of(fixture.send(wrong).await).await.error().0, 400);
+        let right = Request::put(&path).body(Body::from(text.clone())).unwrap();
+        assert_eq!(fixture.send(right).await.status(), 204);
+    }
+    assert_eq!(fixture.post_json("/api/v1/datasets", &announcement).await.json()["missing"], json!([]));
+    fixture.post_json(&format!("{upload}/commit"), "").await.json()
+}
+
+#[tokio::test]
+async fn plugins_are_checked_and_kept() {
+    let fixture = Fixture::new();
+    let refused = fixture.post("/api/v1/plugins", WASM, "nonsense").await.error();
+    assert_eq!((refused.0, refused.1.as_str()), (422, "bad_plugin"));
+    let digest = upload(&fixture, "plugin trains predicts").await;
+    assert_eq!(upload(&fixture, "plugin trains predicts").await, digest);
+    let expected = json!({ "plugins": [{ "digest": digest, "trains": true, "predicts": true, "bytes": 22 }] });
+    assert_eq!(fixture.get("/api/v1/plugins").await.json(), expected);
+}
+
+#[tokio::test]
+async fn datasets_come_in_chunks() {
+    let fixture = Fixture::new();
+    let info = dataset(&fixture).await;
+    assert_eq!((&info["name"], &info["version"], &info["items"]), (&json!("points"), &json!(1), &json!(3)));
+    assert_eq!(info["fields"][0]["shape"], json!([2]));
+    assert_eq!(fixture.get("/api/v1/datasets").await.json(), json!({ "datasets": [info] }));
+    assert_eq!(fixture.metric("saggar_dataset_bytes").await, Some(27.0));
+    let unknown = format!("/api/v1/datasets/points/uploads/{}/commit", Digest::of(b"x"));
+    assert_eq!(fixture.post_json(&unknown, "").await.error().0, 404);
+    assert_eq!(fixture.post_json("/api/v1/datasets/points/uploads/x/commit", "").await.error().0, 400);
+    let escape = json!({ "path": "../a", "size": 0, "sha256": Digest::of(b""), "chunks": [] });
+    let escaped = json!({ "name": "points", "files": [escape] }).to_string();
+    assert_eq!(fixture.post_json("/api/v1/datasets", &escaped).await.error().0, 400);
+    let nameless = json!({ "name": "a/b", "files": [] }).to_string();
+    assert_eq!(fixture.post_json("/api/v1/datasets", &nameless).await.error().0, 400);
+}
+
+#[tokio::test]
+async fn a_submitted_job_has_its_versions_pinned() {
+    let fixture = Fixture::new();
+    dataset(&fixture).await;
+    let plugin = upload(&fixture, "plugin trains").await;
+    let spec = json!({
+        "project": "digits", "plugin": plugin, "retry": 2, "message": "first",
+        "data": [{ "dataset": "points", "mount": "/data" }],
+    });
+    let job = submit(&fixture, &spec).await;
+    assert_eq!(job.status, 201);
+    let job = job.json();
+    assert_eq!(job["name"], "digits-1");
+    assert_eq!((&job["state"], &job["position"], &job["attempts_max"]), (&json!("QUEUED"), &json!(1), &json!(3)));
+    assert_eq!(job["spec"]["data"][0]["version"], 1);
+    assert_eq!(job["description"], "first");
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_run_is_refused() {
+    let fixture = Fixture::new();
+    let plugin = upload(&fixture, "plugin trains").await;
+    let predicts = upload(&fixture, "plugin predicts").await;
+    let data = |dataset: &str, version: u64| json!([{ "dataset": dataset, "version": version, "mount": "/data" }]);
+    let cases = [
+        (json!({ "project": "digits" }), 400, "body: missing field `plugin`"),
+        (json!({ "project": "digits", "plugin": "x" }), 400, "plugin: expected the 64 hexadecimal digits"),
+        (json!({ "project": "Digits!", "plugin": plugin }), 400, "project: \"Digits!\" is no name"),
+        (json!({ "project": "digits", "plugin": plugin, "nonsense": 1 }), 400, "body: unknown field `nonsense`"),
+        (json!({ "project": "digits", "plugin": "0".repeat(64) }), 404, "no plugin 000"),
+        (json!({ "project": "digits", "plugin": predicts }), 422, "plugin "),
+        (json!({ "project": "digits", "plugin": plugin, "data": data("none", 1) }), 404, "no dataset none/1"),
+    ];
+    for (spec, status, error) in cases {
+        let found = submit(&fixture, &spec).await.error();
+        assert_eq!(found.0, status, "{found:?}");
+        assert!(found.2.starts_with(error), "{found:?}");
+    }
+    assert_eq!(fixture.post_json("/api/v1/jobs", "{").await.error().1, "bad_json");
+    assert_eq!(fixture.get("/api/v1/jobs").await.json()["jobs"], json!([]));
+}
+
+#[tokio::test]
+async fn a_key_makes_one_job_of_two_requests() {
+    let fixture = Fixture::new();
+    let plugin = upload(&fixture, "plugin trains").await;
+    let spec = json!({ "project": "digits", "plugin": plugin }).to_string();
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let request = Request::post("/api/v1/jobs").header("idempotency-key", "k").body(Body::from(spec.clone()));
+        let answer = Answer::of(fixture.send(request.unwrap()).await).await;
+        names.push(answer.json()["name"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(names, ["digits-1", "digits-1"]);
+}
+
+#[tokio::test]
+async fn jobs_are_listed_in_pages_and_by_state() {
+    let fixture = Fixture::new();
+    for _ in 0..5 {
+        queued(&fixture).await;
+    }
+    let mut names = Vec::new();
+    let mut path = "/api/v1/jobs?limit=2".to_owned();
+    loop {
+        let page = fixture.get(&path).await.json();
+        names.extend(page["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap().to_owned()));
+        let Some(cursor) = page["cursor"].as_u64() else { break };
+        path = format!("/api/v1/jobs?limit=2&cursor={cursor}");
+    }
+    assert_eq!(names, ["digits-5", "digits-4", "digits-3", "digits-2", "digits-1"]);
+    let stopped = fixture.post_json("/api/v1/jobs/digits-2/stop", "").await.json();
+    assert_eq!(stopped["state"], "CANCELLED");
+    assert_eq!(fixture.post_json("/api/v1/jobs/digits-2/stop", "").await.error().0, 409);
+    let count = |path: &'static str| async { fixture.get(path).await.json()["jobs"].as_array().unwrap().len() };
+    assert_eq!(count("/api/v1/jobs?state=CANCELLED").await, 1);
+    assert_eq!(count("/api/v1/jobs?state=queued,cancelled").await, 5);
+    assert_eq!(count("/api/v1/jobs?project=other").await, 0);
+    assert_eq!(fixture.get("/api/v1/jobs?state=DREAMING").await.error().0, 400);
+    assert_eq!(fixture.get("/api/v1/jobs?limit=many").await.error().0, 400);
+}
+
+#[tokio::test]
+async fn a_job_is_told_whole() {
+    let fixture = Fixture::new();
+    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+    let now = SystemClock.now_ms();
+    let claim = fixture.records.claim_next(now).unwrap().unwrap();
+    fixture.records.set_device(&claim.lease, "cpu").unwrap();
+    fixture.records.set_state(&claim.lease, JobState::Running, &Reason::default(), now).unwrap();
+    let usage = Usage { first_step: 1, last_step: 7, wall_seconds: 2.5, gpu_seconds: 1.5, ..Usage::default() };
+    fixture.records.progress(&claim.lease, 7, 100, &usage).unwrap();
+    let point = |step, value| MetricPoint { name: "loss".to_owned(), step, value, at_ms: now };
+    fixture.records.record_metrics(&claim.lease, &[point(6, 0.5), point(7, f64::NAN)]).unwrap();
+    for path in ["digits-1", &id] {
+        let job = fixture.get(&format!("/api/v1/jobs/{path}")).await.json();
+        assert_eq!((&job["state"], &job["attempt"], &job["step"]), (&json!("RUNNING"), &json!(1), &json!(7)));
+        assert_eq!(
+            (&job["wall_seconds"], &job["gpu_seconds"], &job["device"]),
+            (&json!(2.5), &json!(1.5), &json!("cpu"))
+        );
+        assert_eq!(job["attempts"][0]["last_step"], 7);
+        assert_eq!(job["metrics"], json!({ "loss": null }));
+        assert!(!job["events"].as_array().unwrap().is_empty());
+        assert_eq!(job["position"], Value::Null);
+    }
+    let series = json!({ "series": [{ "name": "loss", "points": [[6, 0.5], [7, null]] }] });
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics").await.json(), series);
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics?series=loss").await.json(), series);
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/checkpoints").await.json(), json!({ "checkpoints": [] }));
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/attempts").await.json()["attempts"][0]["state"], "RUNNING");
+    assert_eq!(fixture.get("/api/v1/jobs/none-1").await.error().0, 404);
+    let stopping = fixture.post_json("/api/v1/jobs/digits-1/stop", "").await;
+    assert_eq!(stopping.status, 200);
+    assert_eq!(fixture.post_json("/api/v1/jobs/digits-1/checkpoint", "").await.error().0, 409);
+}
+
+#[tokio::test]
+async fn logs_of_every_attempt_stay() {
+    let fixture = Fixture::new();
+    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+    let now = SystemClock.now_ms();
+    for attempt in 1..=2 {
+        let claim = fixture.records.claim_next(now).unwrap().unwrap();
+        let mut log = LogWriter::open(&fixture.home.jobs(), &id, attempt).unwrap();
+        for line in 1..=3 {
+            log.line(1_795_262_593_076, &format!("attempt {attempt} line {line}")).unwrap();
+        }
+        let reason = Reason::new("HOST_RESTART", "the server restarted");
+        if attempt == 1 {
+            fixture.records.requeue(&claim.lease, &reason, now, now).unwrap();
+        } else {
+            fixture.records.finish_job(&claim.lease, JobState::Succeeded, &Reason::default(), now).unwrap();
+        }
+    }
+    let first = "attempt 1 line 1\nattempt 1 line 2\nattempt 1 line 3\n";
+    let second = "attempt 2 line 1\nattempt 2 line 2\nattempt 2 line 3\n";
+    let cases = [
+        ("", format!("{first}{second}")),
+        ("?follow=1", format!("{first}{second}")),
+        ("?attempt=1", first.to_owned()),
+        ("?attempt=2&follow=1", second.to_owned()),
+        ("?tail=2", "attempt 2 line 2\nattempt 2 line 3\n".to_owned()),
+        ("?tail=4&follow=1", format!("attempt 1 line 3\n{second}")),
+        ("?tail=0", String::new()),
+        ("?attempt=1&tail=1&timestamps=1", "2026-11-21T12:03:13.076Z attempt 1 line 3\n".to_owned()),
+    ];
+    for (query, expected) in cases {
+        assert_eq!(fixture.get(&format!("/api/v1/jobs/digits-1/logs{query}")).await.text(), expected, "{query}");
+    }
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs?attempt=9").await.error().0, 404);
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs?tail=x").await.error().0, 400);
+}
+
+#[tokio::test]
+async fn following_a_log_ends_with_the_job_or_the_server() {
+    let fixture = Fixture::new();
+    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+    let now = SystemClock.now_ms();
+    let claim = fixture.records.claim_next(now).unwrap().unwrap();
+    let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
+    log.line(now as i64, "first").unwrap();
+    let follow = || Request::get("/api/v1/jobs/digits-1/logs?follow=1").body(Body::empty()).unwrap();
+    let mut stream = fixture.send(follow()).await.into_body().into_data_stream();
+    assert_eq!(stream.next().await.unwrap().unwrap(), "first\n");
+    let silent = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
+    assert!(silent.is_err(), "nothing more was written");
+    log.line(now as i64, "second").unwrap();
+    // Any change of any job makes followers look: this one is another job's.
+    queued(&fixture).await;
+    assert_eq!(stream.next().await.unwrap().unwrap(), "second\n");
+    let mut other = fixture.send(follow()).await.into_body().into_data_stream();
+    assert_eq!(other.next().await.unwrap().unwrap(), "first\nsecond\n");
+    fixture.records.finish_job(&claim.lease, JobState::Failed, &Reason::default(), now).unwrap();
+    queued(&fixture).await;
+    assert!(stream.next().await.is_none());
+
+    let second = fixture.records.claim_next(now).unwrap().unwrap();
+    let path = format!("/api/v1/jobs/{}/logs?follow=1", second.job.name);
+    let waiting = fixture.send(Request::get(path).body(Body::empty()).unwrap()).await;
+    let mut waiting = waiting.into_body().into_data_stream();
+    fixture.stop.send(true).unwrap();
+    assert!(waiting.next().await.is_none());
+}
+
+#[tokio::test]
+async fn devices_are_named() {
+    let fixture = Fixture::new();
+    let devices = fixture.get("/api/v1/devices").await.json();
+    assert_eq!((&devices["devices"][0]["name"], &devices["devices"][0]["job_slots"]), (&json!("cpu"), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_model_tells_what_it_takes() {
+    let fixture = Fixture::serving().await;
+    let model = fixture.get("/api/v1/models/digits").await.json();
+    let image = json!({ "name": "image", "dtype": "uint8", "shape": [2, 2], "semantics": "image", "classes": [] });
+    assert_eq!(model["signature"]["inputs"], json!([image]));
+    assert_eq!((&model["signature"]["batch_sizes"], &model["device"]), (&json!([1, 8]), &json!("cpu")));
+    assert_eq!((&model["serving"], &model["versions"][0]["source_job"]), (&json!(1), &json!("job")));
+    assert_eq!(fixture.get("/api/v1/models/none").await.error().1, "unknown_model");
+}

@@ -1,0 +1,143 @@
+//! What every answer carries, probes, and the metrics page.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::middleware;
+use axum::routing::get;
+use std::sync::Arc;
+
+use super::fixture::{Answer, Fixture, picture};
+use crate::observe::observe;
+
+#[tokio::test]
+async fn requests_are_identified() {
+    let fixture = Fixture::serving().await;
+    let ask = |id: Option<String>| {
+        let mut request = Request::get("/nowhere");
+        if let Some(id) = id {
+            request = request.header("x-request-id", id);
+        }
+        fixture.send(request.body(Body::empty()).unwrap())
+    };
+    let answer = Answer::of(ask(Some("mine-7".to_owned())).await).await;
+    assert_eq!(answer.header("x-request-id"), "mine-7");
+    assert_eq!(answer.error(), (404, "not_found".to_owned(), "no route /nowhere".to_owned()));
+    let mut ids = BTreeSet::new();
+    for _ in 0..10 {
+        ids.insert(Answer::of(ask(None).await).await.header("x-request-id").to_owned());
+    }
+    assert_eq!(ids.len(), 10);
+    let long = Answer::of(ask(Some("x".repeat(1000))).await).await;
+    assert!(long.header("x-request-id").len() < 100);
+    assert!(fixture.get("/healthz").await.headers.contains_key("x-request-id"));
+}
+
+#[tokio::test]
+async fn routes_are_counted_by_template() {
+    let fixture = Fixture::serving().await;
+    for at in 0..20 {
+        fixture.get(&format!("/nowhere/{at}")).await;
+        fixture.post_json(&format!("/models/none{at}/predict"), "1").await;
+        fixture.send(Request::builder().method("BREW").uri("/").body(Body::empty()).unwrap()).await;
+    }
+    let text = fixture.get("/metrics").await.text();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("saggar_http_requests_total")).collect();
+    let expected = [
+        r#"saggar_http_requests_total{code="404",method="GET",route="unmatched"} 20"#,
+        r#"saggar_http_requests_total{code="404",method="POST",route="/models/{model}/predict"} 20"#,
+        r#"saggar_http_requests_total{code="405",method="other",route="/"} 20"#,
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    assert!(expected.iter().all(|line| lines.contains(line)), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer() {
+    let metrics = Arc::new(saggar_metrics::Metrics::new());
+    async fn panics() -> &'static str {
+        panic!("with a secret")
+    }
+    let layer = middleware::from_fn_with_state(Arc::clone(&metrics), observe);
+    let router = Router::new().route("/", get(panics)).layer(layer);
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    let answer = Answer::of(tower::ServiceExt::oneshot(router, request).await.unwrap()).await;
+    assert_eq!(answer.error(), (500, "internal".to_owned(), "internal error".to_owned()));
+    assert!(metrics.render().contains(r#"saggar_http_requests_total{code="500",method="GET",route="/"} 1"#));
+}
+
+#[tokio::test]
+async fn a_wrong_method_says_which_there_are() {
+    let fixture = Fixture::serving().await;
+    let answer = fixture.get("/predict").await;
+    assert_eq!(answer.error(), (405, "method_not_allowed".to_owned(), "GET is not a method of /predict".to_owned()));
+    assert_eq!(answer.header("allow"), "POST");
+}
+
+#[tokio::test]
+async fn probes() {
+    let mut fixture = Fixture::new();
+    for path in ["/healthz", "/livez"] {
+        let answer = fixture.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "ok"));
+    }
+    assert_eq!(fixture.get("/version").await.text(), r#"{"name":"saggar","version":"0.1.0"}"#);
+    assert_eq!(fixture.get("/readyz").await.text(), r#"{"ready":true}"#);
+    fixture.publish("digits", "refused", 1);
+    fixture.loader.look().await;
+    let answer = fixture.get("/readyz").await;
+    assert_eq!(answer.status, 503);
+    let reason = answer.json()["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("model digits does not serve, version 1 is FAILED: BAD_PLUGIN: "), "{reason}");
+    fixture.publish("digits", "plugin", 2);
+    fixture.loader.look().await;
+    let answer = fixture.get("/readyz?verbose").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["models"][0]["versions"][1]["state"], "READY");
+    fixture.stop.send(true).unwrap();
+    assert_eq!(fixture.get("/readyz").await.json()["reasons"][0], "the server is stopping");
+}
+
+#[tokio::test]
+async fn the_index_is_for_programs_and_people() {
+    let fixture = Fixture::serving().await;
+    let index = fixture.get("/").await.json();
+    assert_eq!((&index["name"], &index["models"][0]["name"]), (&"saggar".into(), &"digits".into()));
+    assert!(index["routes"].as_array().unwrap().contains(&"/models/{model}/predict".into()));
+    let request = Request::get("/").header("accept", "text/html,application/xhtml+xml").body(Body::empty()).unwrap();
+    let page = Answer::of(fixture.send(request).await).await;
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.text().contains("curl $HOST/models/digits/predict -F image=@picture.png"));
+}
+
+/// The rules by which `promtool check metrics` judges, as far as a page can break them.
+#[tokio::test]
+async fn the_metrics_page_is_well_formed() {
+    let fixture = Fixture::serving().await;
+    fixture.post_json("/predict", &picture(1)).await;
+    fixture.post_json("/predict", "{").await;
+    let answer = fixture.get("/metrics").await;
+    assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
+    let text = answer.text();
+    assert!(text.ends_with('\n'));
+    let (mut typed, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut family = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            family = rest.split(' ').next().unwrap();
+            assert!(typed.insert(family), "{family} is described twice");
+        } else if !line.starts_with("# HELP ") {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            assert!(seen.insert(series), "{series} is there twice");
+            assert!(series.starts_with(family), "{series} stands under {family}");
+        }
+    }
+    for family in
+        ["saggar_build_info", "saggar_predict_phase_seconds", "saggar_model_setups_total", "saggar_cold_start_seconds"]
+    {
+        assert!(typed.contains(family), "{family}");
+    }
+}
