@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PLUGINS := lenet
+GUESTS := careless echo hostile matmul
 KEEP ?= 0
 export KEEP
 
@@ -28,14 +29,15 @@ demo: build ## serve, train on real digits, swap the model in, predict; ends by 
 test: ## run every test, with formatting and lints
 	@.ci/setup test
 	@$(MAKE) --no-print-directory lint
-	cargo build --locked -p saggar
+	@# One set of units for binary and tests: another choice of packages would build the dependencies again.
+	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory guests
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast; \
 	 else cargo test --locked --workspace --no-fail-fast; fi
 
 guests: # the components that tests run, built by the debug binary
 	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin; done
-	@target/debug/saggar build tests/guests
+	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest; done
 
 lint:
 	cargo fmt --all --check
@@ -43,9 +45,9 @@ lint:
 	cargo fmt --all --check --manifest-path tests/guests/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
-bench: build ## measure serving, training and swapping on this machine
+bench: build ## measure training, serving, swapping and starting (MNIST=DIR takes MNIST instead of digits)
 	@.ci/setup bench
-	@tests/bench.sh
+	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench
 
 clean: ## remove what was built
 	cargo clean

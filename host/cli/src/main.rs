@@ -1,2 +1,80 @@
-//! The saggar command.
-fn main() {}
+//! The saggar command: the one place where the floors are put together.
+
+mod args;
+mod client;
+mod commands;
+mod exit;
+mod output;
+mod picture;
+mod units;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command};
+use client::Client;
+use exit::Failure;
+use output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let colour = !cli.no_color
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::io::stdout().is_terminal();
+    let output = Output { json: cli.json, quiet: cli.quiet, colour };
+    init_logging(&cli);
+    let code = match run(cli, output) {
+        Ok(code) => code,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Runs the command and returns the exit code of what it did.
+fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
+    let client = Client::new(&cli.host);
+    match cli.command {
+        Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
+        Command::Worker(args) => commands::serve::worker(&args),
+        Command::Run(args) => commands::run::run(&args, &client, output),
+        Command::Ps(args) => commands::jobs::ps(&args, &client, output).map(|()| 0),
+        Command::Status(args) => commands::jobs::status(&args, &client, output).map(|()| 0),
+        Command::Logs(args) => commands::jobs::logs(&args, &client, output).map(|()| 0),
+        Command::Stop(args) => commands::jobs::stop(&args, &client, output).map(|()| 0),
+        Command::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),
+        Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
+        Command::Predict(args) => commands::predict::predict(&args, &client, output).map(|()| 0),
+        Command::Doctor(args) => commands::doctor::doctor(&args, output),
+        Command::Build(args) => commands::build::build(&args, output).map(|()| 0),
+        Command::Init(args) => commands::init::init(&args, output).map(|()| 0),
+    }
+}
+
+/// Logs go to standard error: the server's at `info`, the other commands' at `warn`, unless `SAGGAR_LOG` or `-v` say
+/// otherwise.
+fn init_logging(cli: &Cli) {
+    let level = match (&cli.command, cli.verbose) {
+        (Command::Serve(_), 0) if !cli.quiet => "info",
+        (_, 0) => "warn",
+        (_, 1) => "debug",
+        (_, _) => "trace",
+    };
+    // Only our own crates at the chosen level: wgpu and cranelift are talkative.
+    let ours = format!(
+        "warn,saggar={level},saggar_serve={level},saggar_jobs={level},saggar_plugin={level},saggar_device={level},saggar_store={level}"
+    );
+    let filter = EnvFilter::try_from_env("SAGGAR_LOG").unwrap_or_else(|_| EnvFilter::new(ours));
+    let colour = !cli.no_color && std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -26,12 +26,14 @@ pub struct LocalLauncher {
     pub program: PathBuf,
     /// The state directory the worker opens.
     pub home: PathBuf,
+    /// Where it publishes.
+    pub models: PathBuf,
 }
 
 impl Launcher for LocalLauncher {
     fn launch(&self) -> Result<Child, JobError> {
         let mut command = Command::new(&self.program);
-        command.arg("worker").arg("--home").arg(&self.home);
+        command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         // A Ctrl-C at the server's terminal is the server's to handle: it lets workers save their state.
         command.process_group(0);

@@ -18,16 +18,17 @@ use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, E
 use channel::{Channel, Control};
 use context::Context;
 
-/// Runs the attempt that the supervisor describes on standard input, and returns the process's exit code.
+/// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
+/// `models`. Returns the process's exit code.
 ///
 /// `runtime` drives the object store; it must not be the runtime that calls this, which blocks.
-pub fn run(home: &Path, runtime: &tokio::runtime::Handle) -> i32 {
+pub fn run(home: &Path, models: &Path, runtime: &tokio::runtime::Handle) -> i32 {
     let channel = Channel::new();
     let (start, control) = match channel.receive_start() {
         Ok(received) => received,
         Err(error) => return fail(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
     };
-    let attempt = Attempt { home, runtime, channel: &channel, control, start };
+    let attempt = Attempt { home, models, runtime, channel: &channel, control, start };
     match attempt.run() {
         Ok(Outcome::Finished) => finish(&channel, false),
         Ok(Outcome::Stopped) => finish(&channel, true),
@@ -73,6 +74,7 @@ impl From<PluginError> for Failure {
 
 struct Attempt<'a> {
     home: &'a Path,
+    models: &'a Path,
     runtime: &'a tokio::runtime::Handle,
     channel: &'a Channel,
     control: Arc<Control>,
@@ -104,7 +106,7 @@ impl Attempt<'_> {
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
             checkpoints: Checkpoints::new(objects),
-            models: Models::new(home.models()),
+            models: Models::new(self.models),
             plugin_wasm: wasm,
             plugin_digest: spec.plugin.clone(),
             device: format!("{} {} {}", info.name, info.adapter, info.driver),

@@ -1,0 +1,253 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use saggar_jobs::CheckpointEvery;
+
+use crate::units;
+
+/// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
+#[derive(Debug, Parser)]
+#[command(name = "saggar", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// The server to talk to.
+    #[arg(long, global = true, env = "SAGGAR_HOST", default_value = "http://127.0.0.1:5000", value_name = "URL")]
+    pub(crate) host: String,
+    /// Print JSON, with the names of the REST interface.
+    #[arg(long, global = true, env = "SAGGAR_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) json: bool,
+    /// Print names only, and no notes.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Log more (once: debug, twice: trace).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// No colours.
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve models and run jobs.
+    Serve(Serve),
+    /// Start a training job.
+    Run(Run),
+    /// List jobs.
+    #[command(visible_alias = "jobs")]
+    Ps(Ps),
+    /// Show one job with its attempts.
+    Status(JobName),
+    /// Print a job's log.
+    Logs(Logs),
+    /// Have a job save its state and end.
+    Stop(JobName),
+    /// Datasets.
+    #[command(subcommand)]
+    Data(Data),
+    /// Models and their versions.
+    #[command(subcommand)]
+    Models(Models),
+    /// Ask a model for a prediction.
+    Predict(Predict),
+    /// Tell what this machine has, and what is missing.
+    Doctor(Doctor),
+    /// Build a plugin into a component.
+    Build(Build),
+    /// Start a plugin of your own.
+    Init(Init),
+    /// Run one attempt of a job (the server starts this).
+    #[command(hide = true)]
+    Worker(Worker),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000")]
+    pub(crate) addr: SocketAddr,
+    /// The state directory: records, datasets, checkpoints, models.
+    #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
+    pub(crate) home: PathBuf,
+    /// The directory of model versions to watch, if not the state directory's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) models: Option<PathBuf>,
+    /// Jobs that run at once.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) jobs: usize,
+    /// The device that predicts: auto, cpu, gpu, vulkan:0.
+    #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// Listen beyond this machine though there are no keys yet that could keep strangers out.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// A component, or the directory of a plugin, which is built first.
+    pub(crate) plugin: PathBuf,
+    /// A dataset and where the plugin finds it: `mnist`, `mnist/1:/data`. May be given several times.
+    #[arg(long, value_name = "DATASET[:MOUNT]")]
+    pub(crate) data: Vec<String>,
+    /// auto, cpu, gpu, vulkan:0.
+    #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// The group that the job is numbered in; the plugin's name by default.
+    #[arg(long, env = "SAGGAR_PROJECT", value_name = "NAME")]
+    pub(crate) project: Option<String>,
+    /// What this job is for.
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Where everything random comes from.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Extra attempts after interruptions.
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) retry: u32,
+    /// When to save a checkpoint: 30s, 100steps.
+    #[arg(long, default_value = "30s", value_parser = units::checkpoint_every, value_name = "INTERVAL")]
+    pub(crate) checkpoint_every: CheckpointEvery,
+    /// Save and end after this time, all attempts together: 1h.
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    pub(crate) max_runtime: Option<Duration>,
+    /// Host memory the plugin may take: 512MiB.
+    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
+    pub(crate) memory: Option<u64>,
+    /// Device memory the job may take: 2GiB.
+    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
+    pub(crate) gpu_memory: Option<u64>,
+    /// Print the log until the job ends; Ctrl-C leaves it running.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Wait until the job ends and show the result.
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) wait: bool,
+    /// The plugin's parameters: `epochs=3` or `--epochs 3`.
+    #[arg(last = true, value_name = "PARAMETERS")]
+    pub(crate) parameters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Finished jobs too.
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Only jobs in this state.
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobName {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// Go on until the job ends.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only this attempt's.
+    #[arg(long, value_name = "N")]
+    pub(crate) attempt: Option<u32>,
+    /// Only the last lines.
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<u64>,
+    /// With the time of each line.
+    #[arg(long)]
+    pub(crate) timestamps: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Data {
+    /// Store a directory as a version of a dataset.
+    Push(DataPush),
+    /// List datasets and their versions.
+    Ls {
+        /// Only this one.
+        name: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataPush {
+    /// The directory: IDX files, or CSV with a dataset.json.
+    pub(crate) dir: PathBuf,
+    /// The dataset's name; the directory's by default.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    /// List models.
+    Ls,
+    /// Show a model's versions and what it takes and gives.
+    Show {
+        /// The model.
+        model: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    /// The model, or a version of it: `digits`, `digits@3`. The server's default where it is left out.
+    pub(crate) model: Option<String>,
+    /// An input: a JSON value, or `@` and a file. May be given several times.
+    #[arg(short, long, required = true, value_name = "NAME=VALUE|NAME=@FILE")]
+    pub(crate) input: Vec<String>,
+    /// Show the K most probable classes.
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+    /// Draw the picture that was sent.
+    #[arg(long)]
+    pub(crate) show: bool,
+    /// Write the answer to a file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Fail where this device is missing: cpu, gpu, vulkan:0.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Build {
+    /// The plugin's directory.
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Write the component there.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The plugin's name, and the directory that is made.
+    pub(crate) name: String,
+    /// What to start from.
+    #[arg(long, default_value = "classifier", value_parser = ["classifier"])]
+    pub(crate) template: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Worker {
+    /// The state directory.
+    #[arg(long)]
+    pub(crate) home: PathBuf,
+    /// The directory of model versions.
+    #[arg(long)]
+    pub(crate) models: PathBuf,
+}

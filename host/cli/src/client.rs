@@ -1,0 +1,132 @@
+//! The server's REST interface, as the commands use it.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body};
+
+use crate::exit::{self, Failure};
+
+/// Bytes of an answer that is read whole.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// A server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    agent: Agent,
+    host: String,
+}
+
+/// What is sent.
+pub(crate) enum Payload<'a> {
+    Nothing,
+    Json(&'a Value),
+    Bytes { content_type: &'a str, bytes: &'a [u8] },
+}
+
+impl Client {
+    pub(crate) fn new(host: &str) -> Client {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(5)))
+            .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Client { agent: Agent::new_with_config(config), host: host.trim_end_matches('/').to_owned() }
+    }
+
+    /// The address of the server.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.agent.get(self.url(path)).header("accept", "application/json").call();
+        self.json(answer)
+    }
+
+    pub(crate) fn post(&self, path: &str, payload: Payload<'_>) -> Result<Value, Failure> {
+        let answer = self.send(self.agent.post(self.url(path)), payload);
+        self.json(answer)
+    }
+
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let request = self.agent.put(self.url(path)).content_type("application/octet-stream");
+        self.checked(request.send(bytes)).map(drop)
+    }
+
+    /// An answer whose body is read as it arrives.
+    pub(crate) fn stream(&self, path: &str) -> Result<impl Read + use<>, Failure> {
+        let answer = self.agent.get(self.url(path)).call();
+        Ok(self.checked(answer)?.into_body().into_reader())
+    }
+
+    /// An answer with its headers, as text.
+    pub(crate) fn post_for_text(
+        &self,
+        path: &str,
+        payload: Payload<'_>,
+    ) -> Result<(ureq::http::HeaderMap, String), Failure> {
+        let answer = self.send(self.agent.post(self.url(path)), payload);
+        let mut answer = self.checked(answer)?;
+        let headers = answer.headers().clone();
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+        Ok((headers, text.map_err(|error| self.unreachable(&error))?))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.host)
+    }
+
+    fn send(
+        &self,
+        request: ureq::RequestBuilder<ureq::typestate::WithBody>,
+        payload: Payload<'_>,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let request = request.header("accept", "application/json");
+        match payload {
+            Payload::Nothing => request.send_empty(),
+            Payload::Json(value) => request.send_json(value),
+            Payload::Bytes { content_type, bytes } => request.content_type(content_type).send(bytes),
+        }
+    }
+
+    fn json(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Value, Failure> {
+        let mut answer = self.checked(answer)?;
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+        let text = text.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_str(&text).map_err(|error| {
+            Failure::new(exit::UNEXPECTED, "bad_answer", format!("{} does not answer JSON: {error}", self.host))
+                .hint("is that a saggar server?")
+        })
+    }
+
+    fn checked(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Failure> {
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body: Value = answer.body_mut().read_json().unwrap_or(Value::Null);
+        let text = |key: &str| body[key].as_str().map(str::to_owned);
+        let message = text("error").unwrap_or_else(|| format!("{} answers {status}", self.host));
+        let exit = match status {
+            StatusCode::NOT_FOUND => exit::NOT_FOUND,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => exit::FORBIDDEN,
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => exit::CONFLICT,
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY => exit::INVALID,
+            _ => exit::UNEXPECTED,
+        };
+        let code = text("code").unwrap_or_else(|| status.as_str().to_owned());
+        Err(Failure { exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        Failure::new(exit::UNREACHABLE, "unreachable", format!("no answer from {}: {error}", self.host))
+            .hint("start a server with `saggar serve`, or name one with --host or SAGGAR_HOST")
+    }
+}

@@ -1,0 +1,11 @@
+//! The commands, one concept a file.
+
+pub(crate) mod build;
+pub(crate) mod data;
+pub(crate) mod doctor;
+pub(crate) mod init;
+pub(crate) mod jobs;
+pub(crate) mod models;
+pub(crate) mod predict;
+pub(crate) mod run;
+pub(crate) mod serve;

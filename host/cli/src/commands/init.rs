@@ -1,0 +1,112 @@
+//! `saggar init`: a plugin of one's own, which builds without anything else: the guest library and the interface files
+//! that this host speaks are laid beside it.
+
+use std::path::Path;
+
+use include_dir::{Dir, include_dir};
+use serde_json::json;
+
+use crate::args::Init;
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
+static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
+static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/lenet/src");
+const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
+const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
+
+pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
+    let name = &args.name;
+    let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !letters || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 63 {
+        return Err(Failure::invalid(format!("{name:?} is no plugin's name"))
+            .hint("expected a-z, 0-9 and '-', beginning with a letter"));
+    }
+    let root = Path::new(name);
+    if root.exists() {
+        return Err(
+            Failure::new(exit::CONFLICT, "exists", format!("{name} is there already")).hint("choose another name")
+        );
+    }
+    write_all(root, name).map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
+    if output.json {
+        output.json(&json!({ "plugin": name, "template": args.template }));
+    } else {
+        output.line(name);
+        output.note(&format!("Next: saggar serve, and in another terminal: saggar run {name} --data DATASET -f"));
+    }
+    Ok(())
+}
+
+fn write_all(root: &Path, name: &str) -> std::io::Result<()> {
+    let vendor = root.join("vendor");
+    copy(&SDK, &vendor.join("plugins/sdk/src"))?;
+    copy(&WIT, &vendor.join("wit"))?;
+    copy(&CLASSIFIER, &root.join("src"))?;
+    std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
+    std::fs::write(root.join("Cargo.toml"), manifest(name))?;
+    std::fs::write(root.join(".gitignore"), "/target\n")?;
+    std::fs::write(root.join("README.md"), readme(name))
+}
+
+fn copy(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for file in dir.files() {
+        let name = file.path().file_name().unwrap_or_default();
+        std::fs::write(to.join(name), file.contents())?;
+    }
+    for child in dir.dirs() {
+        copy(child, &to.join(child.path().file_name().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+/// One workspace of the plugin and the guest library, which inherits its versions from it as it does at home.
+fn manifest(name: &str) -> String {
+    let workspace = WORKSPACE
+        .replace("members = [\"sdk\", \"lenet\"]", "members = [\".\"]")
+        .replace("path = \"sdk\"", "path = \"vendor/plugins/sdk\"");
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n\
+         [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n\
+         [dependencies]\nsaggar-plugin-sdk.workspace = true\n\n{workspace}"
+    )
+}
+
+fn readme(name: &str) -> String {
+    format!(
+        "# {name}\n\nA saggar plugin that classifies small grey images: the network is in `src/model.rs`, its training in\n\
+         `src/train.rs`. `vendor/` holds the guest library and the interface files of the host that made this.\n\n\
+         ```\nsaggar serve                               # in another terminal\n\
+         saggar run {name} --data DATASET -f     # from the folder above: builds, trains, publishes\n```\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_names_the_vendored_library() {
+        let manifest: toml::Table = manifest("mine").parse().unwrap();
+        let sdk = &manifest["workspace"]["dependencies"]["saggar-plugin-sdk"]["path"];
+        assert_eq!(sdk.as_str(), Some("vendor/plugins/sdk"));
+        assert_eq!(manifest["workspace"]["members"].as_array().unwrap()[0].as_str(), Some("."));
+    }
+
+    #[test]
+    fn everything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        write_all(dir.path(), "mine").unwrap();
+        for file in [
+            "Cargo.toml",
+            "src/lib.rs",
+            "vendor/plugins/sdk/src/lib.rs",
+            "vendor/plugins/sdk/Cargo.toml",
+            "vendor/wit/graphs.wit",
+        ] {
+            assert!(dir.path().join(file).is_file(), "{file}");
+        }
+    }
+}

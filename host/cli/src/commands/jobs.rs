@@ -1,0 +1,215 @@
+//! `saggar ps`, `status`, `logs` and `stop`.
+
+use std::io::Read;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::args::{JobName, Logs, Ps};
+use crate::client::{Client, Payload};
+use crate::exit::{self, Failure};
+use crate::output::Output;
+use crate::units;
+
+/// How often a waiting command looks at its job.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
+    let state = args.state.as_deref().map_or_else(String::new, |state| format!("&state={}", state.to_uppercase()));
+    let answer = client.get(&format!("/api/v1/jobs?limit=500{state}"))?;
+    let everything = args.all || args.state.is_some();
+    let over = |job: &Value| matches!(text(job, "state"), "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
+    let jobs: Vec<&Value> =
+        answer["jobs"].as_array().into_iter().flatten().filter(|job| everything || !over(job)).collect();
+    if output.json {
+        output.json(&Value::Array(jobs.into_iter().cloned().collect()));
+    } else if output.quiet {
+        jobs.iter().for_each(|job| output.line(text(job, "name")));
+    } else {
+        let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, output)).collect();
+        output.table(
+            &["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"],
+            &rows,
+        );
+        if rows.is_empty() {
+            output.note(
+                "No jobs. Start one with `saggar run PLUGIN --data DATASET`; `saggar ps -a` lists finished ones.",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn row(job: &Value, output: Output) -> Vec<String> {
+    let (step, target) = (number(job, "step"), number(job, "steps_target"));
+    let dash = || "-".to_owned();
+    let known = target > 0;
+    let wall = job["wall_seconds"].as_f64().unwrap_or(0.0);
+    let rate = if wall > 0.0 && step > 0 { format!("{:.1}/s", step as f64 / wall) } else { dash() };
+    let reason = match (text(job, "reason"), job["position"].as_u64()) {
+        (_, Some(position)) => format!("WAITING_FOR_SLOT (position {position})"),
+        ("", None) => dash(),
+        (reason, None) => reason.to_owned(),
+    };
+    vec![
+        text(job, "name").to_owned(),
+        output.state(text(job, "state")),
+        format!("{}/{}", number(job, "attempt"), number(job, "attempts_max")),
+        if known { format!("{step}/{target}") } else { dash() },
+        if known { format!("{} %", step * 100 / target) } else { dash() },
+        rate,
+        job["metrics"]["loss"].as_f64().map_or_else(dash, |loss| format!("{loss:.4}")),
+        job["gpu_seconds"].as_f64().map_or_else(dash, |seconds| format!("{seconds:.1}")),
+        units::show_age(number(job, "created_ms"), now_ms()),
+        reason,
+    ]
+}
+
+pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
+    let job = client.get(&job_path(&args.job))?;
+    if output.json {
+        output.json(&job);
+        return Ok(());
+    }
+    let state = output.state(text(&job, "state"));
+    let why = text(&job, "message");
+    output.line(&format!("{}  {state}{}{why}", text(&job, "name"), if why.is_empty() { "" } else { "  " }));
+    let spec = &job["spec"];
+    let mounts = spec["data"].as_array().into_iter().flatten();
+    let mounts: Vec<String> = mounts
+        .map(|mount| format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")))
+        .collect();
+    let facts = [
+        ("plugin", text(spec, "plugin").chars().take(12).collect()),
+        ("parameters", spec["parameters"].to_string()),
+        ("data", mounts.join(" ")),
+        ("device", text(&job, "device").to_owned()),
+        ("seed", number(spec, "seed").to_string()),
+        ("created", units::show_age(number(&job, "created_ms"), now_ms())),
+    ];
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        output.line(&format!("  {name:<11}{value}"));
+    }
+    for (name, value) in job["metrics"].as_object().into_iter().flatten() {
+        output.line(&format!("  {name:<24}{value}"));
+    }
+    let attempts = job["attempts"].as_array().into_iter().flatten();
+    let rows: Vec<Vec<String>> = attempts.map(|attempt| attempt_row(attempt, output)).collect();
+    output.line("");
+    output.table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
+    Ok(())
+}
+
+fn attempt_row(attempt: &Value, output: Output) -> Vec<String> {
+    let usage = &attempt["usage"];
+    let reason = &attempt["reason"];
+    let sentence = reason["sentence"].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
+    let seconds = |key: &str| usage[key].as_f64().unwrap_or(0.0);
+    vec![
+        number(attempt, "number").to_string(),
+        output.state(if text(attempt, "state") == "QUEUED" { "INTERRUPTED" } else { text(attempt, "state") }),
+        format!("{} → {}", number(usage, "first_step"), number(usage, "last_step")),
+        text(attempt, "device").to_owned(),
+        units::show_age(number(attempt, "started_ms"), now_ms()),
+        units::show_duration(seconds("wall_seconds")),
+        format!("{:.2}", seconds("gpu_seconds")),
+        sentence.to_owned(),
+    ]
+}
+
+pub(crate) fn logs(args: &Logs, client: &Client, output: Output) -> Result<(), Failure> {
+    let mut query = Vec::new();
+    query.extend(args.follow.then(|| "follow=1".to_owned()));
+    query.extend(args.timestamps.then(|| "timestamps=1".to_owned()));
+    query.extend(args.attempt.map(|attempt| format!("attempt={attempt}")));
+    query.extend(args.tail.map(|tail| format!("tail={tail}")));
+    if args.follow {
+        detach_on_interrupt(args.job.clone());
+    }
+    print_log(client, output, &format!("{}/logs?{}", job_path(&args.job), query.join("&")))
+}
+
+/// Prints a log as it arrives.
+pub(crate) fn print_log(client: &Client, output: Output, path: &str) -> Result<(), Failure> {
+    let mut stream = client.stream(path)?;
+    let mut held = Vec::new();
+    let mut piece = [0; 16 << 10];
+    loop {
+        let count = stream
+            .read(&mut piece)
+            .map_err(|error| Failure::new(exit::UNREACHABLE, "unreachable", format!("the log broke off: {error}")))?;
+        held.extend_from_slice(&piece[..count]);
+        let whole =
+            if count == 0 { held.len() } else { held.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1) };
+        let lines: Vec<u8> = held.drain(..whole).collect();
+        let lines = String::from_utf8_lossy(&lines);
+        if output.json {
+            lines.lines().for_each(|line| output.json_line(&serde_json::json!({ "line": line })));
+        } else if output.raw(&lines).is_err() {
+            return Ok(());
+        }
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+pub(crate) fn stop(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
+    let job = client.post(&format!("{}/stop", job_path(&args.job)), Payload::Nothing)?;
+    if output.json {
+        output.json(&job);
+    } else {
+        output.line(&format!("{} {}", text(&job, "name"), text(&job, "state")));
+    }
+    Ok(())
+}
+
+/// Waits until the job is over; says so at each change of state.
+pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
+    let mut last = String::new();
+    loop {
+        let job = client.get(&job_path(name))?;
+        let state = text(&job, "state");
+        if matches!(state, "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT") {
+            return Ok(job);
+        }
+        if state != last {
+            output.note(&format!("{name} {state}"));
+            last = state.to_owned();
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// Ctrl-C ends this command, not the job, and says so.
+pub(crate) fn detach_on_interrupt(job: String) {
+    let listen = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let Ok(runtime) = runtime else { return };
+        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+            eprintln!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it.");
+            std::process::exit(exit::INTERRUPTED);
+        }
+    };
+    // Without the thread, Ctrl-C still ends the command; only the line is missing.
+    let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
+}
+
+fn job_path(name: &str) -> String {
+    // A name with any other character is no job's; the server answers that it does not know it.
+    let safe: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect();
+    format!("/api/v1/jobs/{safe}")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or("")
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or(0)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,153 @@
+//! `saggar predict`: one request, from values or files.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::args::Predict;
+use crate::client::{Client, Payload};
+use crate::exit::{self, Failure};
+use crate::output::Output;
+use crate::picture;
+
+/// Parts of a multipart body are told apart by this; the digits make a clash with a file's content unlikely, and a clash
+/// is looked for.
+const BOUNDARY: &str = "saggar-7f3b0c52e1d94a68";
+
+/// A value that is sent for one input.
+enum Part {
+    Json(Value),
+    File { name: String, content_type: &'static str, bytes: Vec<u8> },
+}
+
+pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result<(), Failure> {
+    let inputs: Vec<(String, Part)> = args.input.iter().map(|text| input(text)).collect::<Result<_, _>>()?;
+    if args.show && !output.json {
+        let files = args.input.iter().filter_map(|text| text.split_once("=@"));
+        files.filter_map(|(_, file)| picture::draw(Path::new(file))).for_each(|drawn| output.note(&drawn));
+    }
+    let path = match &args.model {
+        None => "/predict".to_owned(),
+        Some(model) => {
+            let safe: String = model.chars().filter(|c| c.is_ascii_alphanumeric() || "-._@".contains(*c)).collect();
+            format!("/models/{safe}/predict")
+        }
+    };
+    let (headers, answer) = send(client, &path, &inputs)?;
+    if let Some(file) = &args.output {
+        std::fs::write(file, &answer)
+            .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display())))?;
+        return Ok(());
+    }
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
+    output.note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
+    let value: Value = serde_json::from_str(&answer)
+        .map_err(|error| Failure::new(exit::UNEXPECTED, "bad_answer", format!("the answer is no JSON: {error}")))?;
+    if output.json {
+        output.json(&value);
+    } else {
+        print(&value, args.top_k, output);
+    }
+    Ok(())
+}
+
+fn send(client: &Client, path: &str, inputs: &[(String, Part)]) -> Result<(ureq::http::HeaderMap, String), Failure> {
+    if inputs.iter().any(|(_, part)| matches!(part, Part::File { .. })) {
+        let body = multipart(inputs)?;
+        let content_type = format!("multipart/form-data; boundary={BOUNDARY}");
+        return client.post_for_text(path, Payload::Bytes { content_type: &content_type, bytes: &body });
+    }
+    let mut object = Map::new();
+    for (name, part) in inputs {
+        if let Part::Json(value) = part {
+            object.insert(name.clone(), value.clone());
+        }
+    }
+    client.post_for_text(path, Payload::Json(&Value::Object(object)))
+}
+
+/// Reads `name=value` and `name=@file`.
+fn input(text: &str) -> Result<(String, Part), Failure> {
+    let wrong = || {
+        Failure::invalid(format!("-i {text:?} is no input"))
+            .hint("expected name=value or name=@file, such as image=@7.png")
+    };
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        return Err(wrong());
+    }
+    let Some(file) = value.strip_prefix('@') else {
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        return Ok((name.to_owned(), Part::Json(value)));
+    };
+    let bytes = std::fs::read(file)
+        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_file", format!("-i {text}: {file}: {error}")))?;
+    if file.ends_with(".json") {
+        let value = serde_json::from_slice(&bytes).map_err(|error| Failure::invalid(format!("{file}: {error}")))?;
+        return Ok((name.to_owned(), Part::Json(value)));
+    }
+    let content_type = if file.ends_with(".png") { "image/png" } else { "application/octet-stream" };
+    let base =
+        Path::new(file).file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().replace('"', "_"));
+    Ok((name.to_owned(), Part::File { name: base, content_type, bytes }))
+}
+
+/// RFC 7578.
+fn multipart(inputs: &[(String, Part)]) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    for (name, part) in inputs {
+        let (head, bytes) = match part {
+            Part::Json(value) => ("\r\nContent-Type: application/json".to_owned(), value.to_string().into_bytes()),
+            Part::File { name, content_type, bytes } => {
+                (format!("; filename=\"{name}\"\r\nContent-Type: {content_type}"), bytes.clone())
+            }
+        };
+        if bytes.windows(BOUNDARY.len()).any(|window| window == BOUNDARY.as_bytes()) {
+            return Err(Failure::invalid(format!(
+                "input {name} contains the text {BOUNDARY}, which separates the inputs"
+            )));
+        }
+        let begin = format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{head}\r\n\r\n");
+        body.extend_from_slice(begin.as_bytes());
+        body.extend_from_slice(&bytes);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+    Ok(body)
+}
+
+/// Prints an output a line; the most probable classes instead of a long list of probabilities.
+fn print(answer: &Value, top_k: Option<usize>, output: Output) {
+    for (name, value) in answer.as_object().into_iter().flatten() {
+        let numbers: Option<Vec<f64>> = value.as_array().map(|list| list.iter().filter_map(Value::as_f64).collect());
+        match (numbers, top_k) {
+            (Some(numbers), Some(k)) if numbers.len() == value.as_array().map_or(0, Vec::len) => {
+                let mut ranked: Vec<(usize, f64)> = numbers.into_iter().enumerate().collect();
+                ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+                ranked.iter().take(k).for_each(|(class, value)| output.line(&format!("{name}[{class}]  {value:.4}")));
+            }
+            _ => output.line(&format!("{name}  {value}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_values_or_files() {
+        assert!(matches!(input("x=[1,2]"), Ok((name, Part::Json(Value::Array(_)))) if name == "x"));
+        assert!(matches!(input("name=Ada"), Ok((_, Part::Json(Value::String(_))))));
+        assert_eq!(input("image=@no/such.png").err().unwrap().exit, exit::NOT_FOUND);
+        for bad in ["image", "=1", "a b=1"] {
+            assert_eq!(input(bad).err().unwrap().exit, exit::INVALID, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_part_cannot_end_the_body() {
+        let part = Part::File { name: "x".to_owned(), content_type: "image/png", bytes: BOUNDARY.as_bytes().to_vec() };
+        assert!(multipart(&[("x".to_owned(), part)]).is_err());
+    }
+}

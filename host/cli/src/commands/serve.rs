@@ -1,0 +1,146 @@
+//! `saggar serve`, where the floors are put together, and `saggar worker`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use saggar_device::{Backend, choose};
+use saggar_jobs::{Jobs, LocalLauncher};
+use saggar_metrics::Metrics;
+use saggar_plugin::{Host, HostConfig, ModelWatch};
+use saggar_serve::models::{Loader, ModelRouter, PluginHost};
+use saggar_serve::{App, Device, Parts};
+use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::args::{Serve, Worker};
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+/// Device bytes one model version may take: no limit is asked for yet, so the device's own holds.
+const MODEL_DEVICE_BYTES_MAX: u64 = u64::MAX;
+
+pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
+    if !args.addr.ip().is_loopback() && !args.insecure {
+        let message = format!("{} can be reached from other machines, and there are no keys yet", args.addr);
+        return Err(Failure::invalid(message).hint("listen on 127.0.0.1, or add --insecure if the network is trusted"));
+    }
+    let home = Home::open(&args.home).map_err(broken)?;
+    let _lock = home.lock().map_err(|error| match error {
+        StoreError::HomeInUse { .. } => Failure::new(exit::CONFLICT, "home_in_use", error.to_string()),
+        error => broken(error),
+    })?;
+    let choice = choose::open(&args.device).map_err(|error| {
+        Failure::new(exit::NO_DEVICE, "no_device", error.to_string()).hint("`saggar doctor` tells more")
+    })?;
+    let info = choice.backend.info();
+    tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
+    let floors = Floors::build(args, &home, &choice.backend)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(broken)?;
+    runtime.block_on(floors.run(args.addr, args.jobs, output))
+}
+
+/// Everything a server is made of, before it runs.
+struct Floors {
+    parts: Parts,
+    loader: Loader,
+    watch: ModelWatch,
+    clock: Arc<dyn Clock>,
+}
+
+impl Floors {
+    fn build(args: &Serve, home: &Home, device: &Arc<dyn Backend>) -> Result<Floors, Failure> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Arc::new(Metrics::new());
+        let models_dir = args.models.clone().unwrap_or_else(|| home.models());
+        std::fs::create_dir_all(&models_dir).map_err(broken)?;
+        let models_dir = models_dir.canonicalize().map_err(broken)?;
+        let objects = Objects::local(&home.objects()).map_err(broken)?;
+        let datasets = Datasets::new(home.datasets());
+        let records = Arc::new(SqliteRecords::open(&home.database()).map_err(broken)?);
+        let program = std::env::current_exe().map_err(broken)?;
+        let launcher = Arc::new(LocalLauncher { program, home: home.root().to_owned(), models: models_dir.clone() });
+        let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs());
+        let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
+        let host = Host::new(config).map_err(broken)?;
+        let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
+        let plugin_host = Arc::new(PluginHost::new(host.clone(), Arc::clone(device), MODEL_DEVICE_BYTES_MAX));
+        let watch = ModelWatch::start(&models_dir).map_err(broken)?;
+        let loader = Loader::new(Models::new(&models_dir), plugin_host, Arc::clone(&router), Arc::clone(&metrics));
+        let parts = Parts {
+            models: router,
+            jobs,
+            objects,
+            uploads: Uploads::new(home.uploads(), datasets.clone()),
+            datasets,
+            inspector: Arc::new(host),
+            devices: devices(args, device, &metrics),
+            metrics,
+        };
+        Ok(Floors { parts, loader, watch, clock })
+    }
+
+    /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
+    async fn run(self, addr: SocketAddr, job_slots: usize, output: Output) -> Result<(), Failure> {
+        let listener = TcpListener::bind(addr).await.map_err(|error| {
+            let message = format!("cannot listen on {addr}: {error}");
+            Failure::new(exit::CONFLICT, "address", message)
+                .hint("another server may be there; --addr takes another address")
+        })?;
+        let bound = listener.local_addr().map_err(broken)?;
+        let (shutdown, down) = watch::channel(false);
+        let jobs = self.parts.jobs.clone();
+        let app = App::new(self.parts, self.clock, down.clone());
+        let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
+        let running = tokio::spawn({
+            let down = down.clone();
+            async move { jobs.run(job_slots, down).await }
+        });
+        // The one line of data: scripts read the address from it.
+        output.line(&format!("http://{bound}"));
+        tracing::info!("serving on http://{bound}");
+        let signalled = shutdown.clone();
+        tokio::spawn(async move {
+            wait_for_signal().await;
+            tracing::info!("shutting down: requests finish, jobs save their state");
+            signalled.send_replace(true);
+        });
+        let served = saggar_serve::serve(listener, app, down).await;
+        shutdown.send_replace(true);
+        served.map_err(broken)?;
+        loader.await.map_err(broken)?;
+        running.await.map_err(broken)?.map_err(broken)
+    }
+}
+
+fn devices(args: &Serve, serving: &Arc<dyn Backend>, metrics: &Metrics) -> Vec<Device> {
+    let list = choose::list();
+    for info in &list {
+        let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
+        metrics.families.gpu_info.with_label_values(&labels).set(1.0);
+    }
+    let serves = &serving.info().name;
+    list.into_iter().map(|info| Device { serves: info.name == *serves, job_slots: args.jobs, info }).collect()
+}
+
+async fn wait_for_signal() {
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        // Ctrl-C alone still ends the server.
+        Err(_) => return tokio::signal::ctrl_c().await.unwrap_or(()),
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+fn broken(error: impl std::fmt::Display) -> Failure {
+    Failure::new(exit::UNEXPECTED, "unexpected", error.to_string())
+}
+
+/// Runs one attempt and returns the worker's exit code. The runtime drives the object store beside this thread.
+pub(crate) fn worker(args: &Worker) -> Result<i32, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(broken)?;
+    Ok(saggar_jobs::worker::run(&args.home, &args.models, runtime.handle()))
+}
