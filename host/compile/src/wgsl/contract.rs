@@ -57,7 +57,12 @@ fn batch_offset(operand: &Operand) -> String {
 /// neighbouring elements.
 fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Operand) -> Result<(), ShaderError> {
     // Few results want more lanes instead of larger tiles.
-    let side = if batch * m * n < 1 << 10 { 1 } else { 4 };
+    let side = match batch * m * n {
+        ..0x400 => 1,
+        // On a processor, loads are dearer than a tile too large for its registers.
+        0x4000.. if !w.tuning.workgroup_memory => 8,
+        _ => 4,
+    };
     let (height, width) = (side.min(m), side.min(n));
     let (rows, columns) = (m.div_ceil(height), n.div_ceil(width));
     w.each(batch * rows * columns);
@@ -97,14 +102,14 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
         }
         w.close();
     }
-    for i in 0..height {
-        for j in 0..width {
-            let (row, column) = (format!("row + {i}u"), format!("column + {}u", j * columns));
-            let finish =
-                format!("finish(batch, {row}, {column}, (batch * {m}u + {row}) * {n}u + {column}, sum{i}{j});");
-            w.line(format!("if ({row} < {m}u && {column} < {n}u) {{ {finish} }}"));
-        }
-    }
+    let sums: Vec<String> = (0..height * width).map(|i| format!("sum{}{}", i / width, i % width)).collect();
+    w.line(format!("var sums = array<f32, {}>({});", sums.len(), sums.join(", ")));
+    w.open_loop("i", height);
+    w.open_loop("j", width);
+    w.line(format!("let y = row + i;\nlet x = column + j * {columns}u;"));
+    w.open(format!("if (y < {m}u && x < {n}u)"));
+    w.line(format!("finish(batch, y, x, (batch * {m}u + y) * {n}u + x, sums[i * {width}u + j]);"));
+    (0..3).for_each(|_| w.close());
     Ok(())
 }
 

@@ -24,9 +24,9 @@ pub(super) struct Fold<'a> {
 
 /// Lanes of a workgroup that folds together: `rows` share an element, `columns` neighbouring elements share the group.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+struct Lanes {
+    rows: usize,
+    columns: usize,
 }
 
 /// Elements that one accumulator takes before they are added to the next: keeps long sums accurate.
@@ -201,7 +201,7 @@ fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lane
 
 /// Starts a kernel whose workgroups fold `count` elements of WGSL type `kind` together. Leaves a block open in which
 /// lane `row` of element `id` folds into `total`; [`end_tree`] closes it.
-pub(super) fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identity: &str) {
+fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identity: &str) {
     let Lanes { rows, columns } = lanes;
     w.global(format!("var<workgroup> partial: array<{kind}, {}>;\n", rows * columns));
     w.dispatch(count.div_ceil(columns), (rows * columns) as u32);
@@ -217,7 +217,7 @@ pub(super) fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &
 }
 
 /// Combines the lanes' totals and leaves a block open in which one lane has the element's in `total`.
-pub(super) fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&str, &str) -> String) {
+fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&str, &str) -> String) {
     let Lanes { rows, columns } = lanes;
     w.line("partial[lane] = total;");
     w.close();

@@ -285,36 +285,45 @@ fn small_product() {
         &floats(&[&[1, 3, 5], &[1, 5, 2], &[1, 3, 2]]),
         mat_mul([1, 3, 2, 5], false, false),
         &expect![[r#"
-        @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
-        @group(0) @binding(1) var<storage, read_write> b1: array<f32>;
-        @group(0) @binding(2) var<storage, read_write> b2: array<f32>;
+            @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
+            @group(0) @binding(1) var<storage, read_write> b1: array<f32>;
+            @group(0) @binding(2) var<storage, read_write> b2: array<f32>;
 
-        fn finish(c0: u32, c1: u32, c2: u32, linear: u32, accumulated: f32) {
-            let e0: f32 = accumulated;
-            b0[linear] = e0;
-        }
-
-        @compute @workgroup_size(64)
-        fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-            let tile = group.x;
-            let id = tile * 64u + lane;
-            if (id >= 6u) { return; }
-            let column = id % 2u;
-            let row = ((id / 2u) % 3u) * 1u;
-            let batch = id / 6u;
-            var a0 = batch * 15u + min(row + 0u, 2u) * 5u;
-            var f0 = batch * 10u + min(column + 0u, 1u);
-            var sum00 = 0.0;
-            for (var i = 0u; i < 5u; i += 1u) {
-                let y0 = b1[f0];
-                f0 += 2u;
-                let x0 = b2[a0];
-                a0 += 1u;
-                sum00 += x0 * y0;
+            fn finish(c0: u32, c1: u32, c2: u32, linear: u32, accumulated: f32) {
+                let e0: f32 = accumulated;
+                b0[linear] = e0;
             }
-            if (row + 0u < 3u && column + 0u < 2u) { finish(batch, row + 0u, column + 0u, (batch * 3u + row + 0u) * 2u + column + 0u, sum00); }
-        }
-    "#]],
+
+            @compute @workgroup_size(64)
+            fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+                let tile = group.x;
+                let id = tile * 64u + lane;
+                if (id >= 6u) { return; }
+                let column = id % 2u;
+                let row = ((id / 2u) % 3u) * 1u;
+                let batch = id / 6u;
+                var a0 = batch * 15u + min(row + 0u, 2u) * 5u;
+                var f0 = batch * 10u + min(column + 0u, 1u);
+                var sum00 = 0.0;
+                for (var i = 0u; i < 5u; i += 1u) {
+                    let y0 = b1[f0];
+                    f0 += 2u;
+                    let x0 = b2[a0];
+                    a0 += 1u;
+                    sum00 += x0 * y0;
+                }
+                var sums = array<f32, 1>(sum00);
+                for (var i = 0u; i < 1u; i += 1u) {
+                    for (var j = 0u; j < 1u; j += 1u) {
+                        let y = row + i;
+                        let x = column + j * 2u;
+                        if (y < 3u && x < 2u) {
+                            finish(batch, y, x, (batch * 3u + y) * 2u + x, sums[i * 1u + j]);
+                        }
+                    }
+                }
+            }
+        "#]],
     );
 }
 
