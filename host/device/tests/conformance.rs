@@ -13,6 +13,7 @@ mod lenet;
 
 use std::sync::Arc;
 
+use saggar_compile::wgsl::Tuning;
 use saggar_compile::{CompileError, compile};
 use saggar_device::{Backend, Buffer, Meter, cpu, gpu};
 use saggar_tensor::arbitrary::{Case, cases, graph};
@@ -39,7 +40,7 @@ struct Device {
     seeds: u64,
 }
 
-/// All devices here: the CPU with one and with two threads, and every adapter.
+/// All devices here: the CPU with one and with two threads, and every adapter with both variants of its kernels.
 fn devices() -> Vec<Device> {
     let cpu = |threads| Device { backend: cpu::open(Some(threads)).unwrap(), slack: 1.0, graphs: GRAPHS, seeds: 3 };
     let mut devices = vec![cpu(1), cpu(2)];
@@ -49,8 +50,10 @@ fn devices() -> Vec<Device> {
         println!("SKIP: no GPU adapter; the CPU alone is tested");
     }
     for index in 0..adapters.len() {
-        let backend = gpu::open(index).unwrap();
-        devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
+        for workgroup_memory in [false, true] {
+            let backend = gpu::open_tuned(index, Tuning { workgroup_memory }).unwrap();
+            devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
+        }
     }
     devices
 }

@@ -71,6 +71,38 @@ fn map(dtype: DType, dims: &[usize], op: Unary) -> Program {
     }
 }
 
+fn plain(value: u32) -> Epilogue {
+    let expr = Expr { instructions: vec![(Instruction::Accumulated, DType::F32)] };
+    Epilogue { expr, stores: store(value, 0) }
+}
+
+/// Value 0, `[m, k]`, times its transpose to value 1.
+fn with_transpose(m: usize, k: usize) -> Body {
+    Body::MatMul {
+        sizes: [1, m, m, k],
+        a: ValueId(0),
+        b: ValueId(0),
+        transpose_a: false,
+        transpose_b: true,
+        batch_stride_a: 0,
+        batch_stride_b: 0,
+        epilogue: plain(1),
+    }
+}
+
+/// The sum of value 1's elements to value 2.
+fn sum_of_all(elements: usize) -> Body {
+    let view = View { offset: 0, strides: vec![0, 1], bounds: Vec::new() };
+    let element = Instruction::Load { value: ValueId(1), view, fill: None };
+    Body::Fold {
+        kind: ReduceKind::Sum,
+        outer: vec![1],
+        inner: vec![elements],
+        prologue: Expr { instructions: vec![(element, DType::F32)] },
+        epilogue: plain(2),
+    }
+}
+
 /// Random `a` of `[m, k]` into a slab, `a` times its transpose into another, and the sum of all into the output; the
 /// variable is a count of dispatches.
 fn chain(m: usize, k: usize) -> Program {
@@ -88,49 +120,13 @@ fn chain(m: usize, k: usize) -> Program {
         (Instruction::Immediate(saggar_tensor::op::Scalar::Float(1.0)), DType::F32),
         (Instruction::Binary(Binary::Add, Register(0), Register(1)), DType::F32),
     ];
-    let accumulated = Expr { instructions: vec![(Instruction::Accumulated, DType::F32)] };
+    let counted = Body::Map { dims: vec![1], expr: Expr { instructions: count }, stores: store(4, 2) };
+    let drawn = Expr { instructions: vec![(random, DType::F32)] };
     let kernels = vec![
-        kernel(
-            "random",
-            Body::Map {
-                dims: vec![m, k],
-                expr: Expr { instructions: vec![(random, DType::F32)] },
-                stores: store(0, 0),
-            },
-        ),
-        kernel(
-            "product",
-            Body::MatMul {
-                sizes: [1, m, m, k],
-                a: ValueId(0),
-                b: ValueId(0),
-                transpose_a: false,
-                transpose_b: true,
-                batch_stride_a: 0,
-                batch_stride_b: 0,
-                epilogue: Epilogue { expr: accumulated.clone(), stores: store(1, 0) },
-            },
-        ),
-        kernel(
-            "sum",
-            Body::Fold {
-                kind: ReduceKind::Sum,
-                outer: vec![1],
-                inner: vec![m * m],
-                prologue: Expr {
-                    instructions: vec![(
-                        Instruction::Load {
-                            value: ValueId(1),
-                            view: View { offset: 0, strides: vec![0, 1], bounds: Vec::new() },
-                            fill: None,
-                        },
-                        DType::F32,
-                    )],
-                },
-                epilogue: Epilogue { expr: accumulated, stores: store(2, 0) },
-            },
-        ),
-        kernel("count", Body::Map { dims: vec![1], expr: Expr { instructions: count }, stores: store(4, 2) }),
+        kernel("random", Body::Map { dims: vec![m, k], expr: drawn, stores: store(0, 0) }),
+        kernel("product", with_transpose(m, k)),
+        kernel("sum", sum_of_all(m * m)),
+        kernel("count", counted),
     ];
     Program {
         values: vec![
@@ -323,10 +319,11 @@ fn transcendental_functions_are_accurate() {
 
 #[test]
 fn special_values_follow_ieee() {
+    type Case = (Unary, fn(f32) -> f32);
     let Some(device) = device() else { return };
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     let xs = [inf, -inf, nan, 0.0, -0.0, -1.0, 2.5, 3.5, -2.5];
-    let cases: [(Unary, fn(f32) -> f32); 10] = [
+    let cases: [Case; 10] = [
         (Unary::Exp, f32::exp),
         (Unary::Log, f32::ln),
         (Unary::Sqrt, f32::sqrt),
