@@ -257,7 +257,8 @@ impl ApiError {
     /// What the client reads. Messages of our own faults stay inside: they name files of this machine.
     fn public(&self) -> String {
         match self {
-            ApiError::Plugin(error) if error.reason() == "TRAP" => "the plugin trapped".to_owned(),
+            ApiError::Plugin(PluginError::Trap { .. }) => "the plugin trapped".to_owned(),
+            ApiError::Plugin(error @ PluginError::Deadline { .. }) => error.to_string(),
             ApiError::Plugin(error) if plugin(error).status.is_server_error() => {
                 format!("the plugin failed: {}", error.reason())
             }

@@ -1,6 +1,7 @@
 //! Models: the versions on disk, the one of each that serves, and the way from one to the next.
 
 pub mod loader;
+mod metered;
 pub mod plugin_host;
 pub mod predictor;
 pub mod router;

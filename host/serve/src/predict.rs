@@ -63,8 +63,9 @@ async fn predict(app: &App, reference: Option<&str>, request: Request, began: In
     app.models().find(reference)?;
     let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
     // Taken once the body is whole: a slow client must not keep a version from draining.
-    let lease = app.models().lease(reference)?;
+    let lease = Arc::new(app.models().lease(reference)?);
     let metrics = app.metrics();
+    // Dropped before the lease: once the version is drained, nothing counts for it any more.
     let mut record = Record::begin(metrics, lease.serving());
     let about = About::of(lease.serving());
     let decoding = Instant::now();
@@ -73,7 +74,7 @@ async fn predict(app: &App, reference: Option<&str>, request: Request, began: In
     record.phase("decode", decoding.elapsed());
     drop(body);
     let result = match inputs {
-        Ok(inputs) => compute(metrics, lease, inputs, began, limit, &record).await,
+        Ok(inputs) => compute(metrics, &lease, inputs, began, limit, &record).await,
         Err(error) => Err(error),
     };
     record.end(&result);
@@ -103,7 +104,7 @@ struct Done {
 
 async fn compute(
     metrics: &Arc<Metrics>,
-    lease: Lease,
+    lease: &Arc<Lease>,
     inputs: Inputs,
     began: Instant,
     limit: Duration,
@@ -120,10 +121,11 @@ async fn compute(
     let queue = queued.elapsed();
     record.phase("queue", queue);
     let counts = Counts::begin(Arc::clone(metrics), lease.serving());
+    let lease = Arc::clone(lease);
     // A client that goes away drops this future, not the thread's work, which gives its permits back at its end.
     let work = tokio::task::spawn_blocking(move || {
         let result = run(&lease, inputs, left, &counts);
-        drop((turn, counts));
+        drop((turn, counts, lease));
         result
     });
     let done = work.await.map_err(|error| ApiError::Internal { cause: format!("predicting: {error}") })?;

@@ -95,9 +95,6 @@ pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Res
     let mut answer = full(&app, &job).await?;
     let attempts = app.jobs().attempts(&job.id).await?;
     answer["attempts"] = attempts.iter().map(attempt_json).collect();
-    let latest = app.jobs().latest_metrics(&job.id).await?;
-    answer["metrics"] =
-        latest.iter().map(|point| (point.name.clone(), number(point.value))).collect::<Map<_, _>>().into();
     let events = app.jobs().events(&job.id, 0).await?;
     answer["events"] = events.iter().map(event_json).collect();
     Ok(Json(answer))
@@ -179,6 +176,8 @@ pub(crate) async fn checkpoints(State(app): State<App>, Path(name): Path<String>
 async fn full(app: &App, job: &Job) -> Result<Value, ApiError> {
     let attempts = app.jobs().attempts(&job.id).await?;
     let position = app.jobs().position(job).await?;
+    let latest = app.jobs().latest_metrics(&job.id).await?;
+    let metrics: Map<String, Value> = latest.iter().map(|point| (point.name.clone(), number(point.value))).collect();
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let retry = spec["retry"].as_u64().unwrap_or(0);
     let message = &spec["message"];
@@ -204,6 +203,7 @@ async fn full(app: &App, job: &Job) -> Result<Value, ApiError> {
         "wall_seconds": sum(|attempt| attempt.usage.wall_seconds),
         "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
         "device": device,
+        "metrics": metrics,
         "spec": spec,
     }))
 }

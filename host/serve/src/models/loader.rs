@@ -17,6 +17,7 @@ use saggar_store::error::ModelError;
 use saggar_store::models::{Found, FoundState, MANIFEST_FILE, Manifest, Models, verify};
 use tokio::sync::watch;
 
+use super::metered::Metered;
 use super::predictor::{LoadError, Loaded, ModelHost, Phase};
 use super::router::{Listed, ModelRouter};
 use super::version::{Origin, Serving};
@@ -183,22 +184,22 @@ impl Loader {
         }
     }
 
-    fn swap(&self, name: &str, version: u64, origin: Origin, loaded: Loaded, kind: &str, began: Instant) {
+    fn swap(&self, name: &str, version: u64, origin: Origin, loaded: Loaded, kind: &'static str, began: Instant) {
         let (weights, device) = (origin.weights, loaded.device.clone());
-        self.router.swap(Serving::new(name, version, origin, loaded.device, loaded.predictor));
+        let metered = Metered::new(loaded, Arc::clone(&self.metrics));
+        self.router.swap(Serving::new(name, version, origin, device.clone(), Box::new(metered)));
         let families = &self.metrics.families;
         families.model_setups.with_label_values(&[name, &version.to_string()]).inc();
-        families.model_reloads.with_label_values(&[name, kind, "ok", ""]).inc();
+        self.router.reloaded(name, [kind, "ok", ""]);
         let seconds = began.elapsed().as_secs_f64();
         families.model_swap_duration.with_label_values(&[name]).observe(seconds);
         tracing::info!(model = name, version, kind, %weights, device, seconds, "version serves");
     }
 
-    fn refuse(&mut self, name: &str, version: u64, on_disk: &OnDisk, kind: &str, error: &LoadError) {
+    fn refuse(&mut self, name: &str, version: u64, on_disk: &OnDisk, kind: &'static str, error: &LoadError) {
         let reason = format!("{}: {}", error.reason(), without_dir(&error.to_string(), &on_disk.found));
         let result = if error.is_rejection() { "rejected" } else { "failed" };
-        let labels = [name, kind, result, error.reason()];
-        self.metrics.families.model_reloads.with_label_values(&labels).inc();
+        self.router.reloaded(name, [kind, result, error.reason()]);
         tracing::warn!(model = name, version, reason, "version refused; what served before goes on serving");
         let memory = self.memory.entry(name.to_owned()).or_default();
         memory.refused.insert(version, (on_disk.fingerprint, reason.clone()));

@@ -59,11 +59,12 @@ impl ModelHost for PluginHost {
         let meter = Meter::new(self.device_bytes_max);
         let device = Arc::clone(&self.device);
         let config = &files.manifest.config;
-        let model = LoadedModel::load(&self.host, &plugin, variables, config, device, meter, limits)?;
+        let charged = meter.clone();
+        let model = LoadedModel::load(&self.host, &plugin, variables, config, device, charged, limits)?;
         lap(Phase::Load);
         model.warm()?;
         lap(Phase::Warmup);
-        Ok(Loaded { predictor: Box::new(model), device: self.device.info().name.clone() })
+        Ok(Loaded { predictor: Box::new(model), device: self.device.info().name.clone(), meter })
     }
 }
 

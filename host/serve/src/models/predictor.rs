@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use saggar_device::Meter;
 use saggar_plugin::PluginError;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
@@ -56,6 +57,8 @@ pub struct Loaded {
     pub predictor: Box<dyn Predictor>,
     /// The device it runs on.
     pub device: String,
+    /// What it holds of the device and takes from it.
+    pub meter: Meter,
 }
 
 /// Brings versions up.

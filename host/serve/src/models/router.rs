@@ -156,6 +156,7 @@ impl ModelRouter {
             self.series.show(&name, &model.states());
             if model.is_gone() {
                 models.remove(&name);
+                self.series.removed(&name);
             }
         }
     }
@@ -177,6 +178,11 @@ impl ModelRouter {
             listed.reason = reason;
         }
         self.series.show(name, &model.states());
+    }
+
+    /// Counts an attempt at a version: kind, result and reason.
+    pub(super) fn reloaded(&self, name: &str, labels: [&'static str; 3]) {
+        self.series.reloaded(name, labels);
     }
 
     /// Has `new` answer from now on; what answered before drains and is freed.

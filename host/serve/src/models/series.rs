@@ -1,7 +1,7 @@
 //! Metric series that carry a model's version: they are removed some time after the version is unloaded, so that a
 //! model that is trained anew every minute does not fill `/metrics`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use saggar_metrics::Metrics;
@@ -15,6 +15,8 @@ struct Shown {
     states: BTreeMap<u64, VersionState>,
     /// Unloaded versions whose series are still there, oldest first.
     unloaded: VecDeque<u64>,
+    /// Labels under which reloads were counted.
+    reloads: BTreeSet<[&'static str; 3]>,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,13 @@ impl Series {
         shown.states = next;
     }
 
+    /// Counts an attempt at a version: kind, result and reason.
+    pub(super) fn reloaded(&self, model: &str, labels: [&'static str; 3]) {
+        let [kind, result, reason] = labels;
+        self.metrics.families.model_reloads.with_label_values(&[model, kind, result, reason]).inc();
+        self.models().entry(model.to_owned()).or_default().reloads.insert(labels);
+    }
+
     /// The version serves: its series stay.
     pub(super) fn serves(&self, model: &str, version: u64) {
         self.models().entry(model.to_owned()).or_default().unloaded.retain(|&unloaded| unloaded != version);
@@ -75,6 +84,9 @@ impl Series {
             self.forget(model, version);
         }
         let families = &self.metrics.families;
+        for [kind, result, reason] in shown.reloads {
+            let _ = families.model_reloads.remove_label_values(&[model, kind, result, reason]);
+        }
         let _ = families.model_swap_duration.remove_label_values(&[model]);
         for phase in ["verify", "compile", "load", "warmup"] {
             let _ = families.cold_start.remove_label_values(&[model, phase]);

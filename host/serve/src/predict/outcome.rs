@@ -66,13 +66,16 @@ pub(crate) struct Record<'m> {
     model: String,
     version: String,
     began: Instant,
+    plugin: String,
     outcome: Outcome,
 }
 
 impl<'m> Record<'m> {
     pub(crate) fn begin(metrics: &'m Metrics, serving: &Serving) -> Record<'m> {
         let (model, version) = (serving.model.clone(), serving.version.to_string());
-        Record { metrics, model, version, began: Instant::now(), outcome: Outcome::Cancelled }
+        // Enough of the digest to tell plugins apart, short enough for a label.
+        let plugin = serving.origin.plugin.hex()[..12].to_owned();
+        Record { metrics, model, version, began: Instant::now(), plugin, outcome: Outcome::Cancelled }
     }
 
     /// Observes how long a part took.
@@ -84,6 +87,24 @@ impl<'m> Record<'m> {
     /// Says how it ended.
     pub(crate) fn end<T>(&mut self, result: &Result<T, ApiError>) {
         self.outcome = result.as_ref().map_or_else(Outcome::of, |_| Outcome::Success);
+        if let Err(ApiError::Plugin(error)) = result {
+            self.fault(error);
+        }
+    }
+
+    /// Counts a plugin's fault under its plugin.
+    fn fault(&self, error: &PluginError) {
+        let families = &self.metrics.families;
+        let (family, kind) = match error.reason() {
+            "TRAP" => (&families.plugin_traps, "trap"),
+            "STACK_OVERFLOW" => (&families.plugin_traps, "stack_overflow"),
+            "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
+            "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
+            "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
+            "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
+            _ => return,
+        };
+        family.with_label_values(&[self.plugin.as_str(), kind]).inc();
     }
 }
 

@@ -10,7 +10,8 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use saggar_device::DeviceInfo;
+use saggar_device::meter::Charge;
+use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, Jobs, Launcher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{ModelPort, PluginError, Signature};
@@ -40,6 +41,9 @@ pub(super) const BLOCK: u8 = 202;
 pub(super) const SLOW: u8 = 203;
 pub(super) const PANIC: u8 = 204;
 pub(super) const BAD_OUTPUT: u8 = 205;
+
+/// What each model holds of its device.
+pub(super) const BYTES: u64 = 4096;
 
 pub(super) struct Fixture {
     _home: tempfile::TempDir,
@@ -139,8 +143,7 @@ impl Fixture {
 
     pub(super) async fn metric(&self, line: &str) -> Option<f64> {
         let text = self.get("/metrics").await.text();
-        let found = text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok());
-        found
+        text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
     }
 
     /// Waits until a line of the metrics has a value.
@@ -273,8 +276,16 @@ impl ModelHost for Double {
         }
         let mark = files.load_weights()?[0].bytes.as_ref().try_into().map(i32::from_le_bytes).unwrap();
         self.alive.fetch_add(1, Ordering::SeqCst);
-        let model = Echo { mark, signature: signature(), gate: Arc::clone(&self.gate), alive: Arc::clone(&self.alive) };
-        Ok(Loaded { predictor: Box::new(model), device: "cpu".to_owned() })
+        let meter = Meter::unlimited();
+        let charge = meter.charge(BYTES).unwrap();
+        let model = Echo {
+            _charge: charge,
+            mark,
+            signature: signature(),
+            gate: Arc::clone(&self.gate),
+            alive: Arc::clone(&self.alive),
+        };
+        Ok(Loaded { predictor: Box::new(model), device: "cpu".to_owned(), meter })
     }
 }
 
@@ -294,6 +305,7 @@ fn signature() -> Signature {
 /// Answers the sum of the pixels and the mark of its weights.
 #[derive(Debug)]
 struct Echo {
+    _charge: Charge,
     mark: i32,
     signature: Signature,
     gate: Arc<Gate>,

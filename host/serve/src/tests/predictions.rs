@@ -164,6 +164,10 @@ async fn plugins_that_misbehave_answer_and_go_on() {
         assert_eq!(fixture.predict(1).await.status, 200);
     }
     assert_eq!(fixture.metric(r#"saggar_predict_in_flight{model="digits",version="1"}"#).await, Some(0.0));
+    let text = fixture.get("/metrics").await.text();
+    for family in ["saggar_plugin_traps_total{kind=\"trap\"", "saggar_plugin_limit_hits_total{kind=\"deadline\""] {
+        assert!(text.lines().any(|line| line.starts_with(family) && line.ends_with(" 1")), "{family}");
+    }
     for (outcome, count) in
         [("success", 5.0), ("plugin_error", 2.0), ("rejected", 1.0), ("timeout", 1.0), ("host_error", 1.0)]
     {

@@ -12,7 +12,7 @@ use axum::http::Request;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::fixture::{Answer, BLOCK, Fixture, picture};
+use super::fixture::{Answer, BLOCK, BYTES, Fixture, picture};
 use crate::limits::UNLOADED_SERIES_MAX;
 
 /// The mark of the version that answers.
@@ -59,6 +59,8 @@ async fn a_newer_version_takes_over_and_the_old_one_is_freed() {
     fixture.publish("digits", "plugin, but another", 3);
     fixture.loader.look().await;
     assert_eq!(mark(&fixture).await, 3);
+    let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
+    fixture.metric_becomes(held, Some(BYTES as f64)).await;
     for (kind, count) in [("weights", 1.0), ("full", 2.0)] {
         let line = format!("saggar_model_reloads_total{{kind=\"{kind}\",model=\"digits\",reason=\"\",result=\"ok\"}}");
         assert_eq!(fixture.metric(&line).await, Some(count), "{kind}");
@@ -122,7 +124,6 @@ async fn half_a_copy_is_waited_for() {
     let (from, to) = (fixture.version_dir("elsewhere", 1), fixture.version_dir("digits", 2));
     fs::create_dir_all(&to).unwrap();
     fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 1);
     let weights = fs::read(from.join("weights.safetensors")).unwrap();
     let steps: [(&str, Vec<u8>); 4] = [
         ("manifest.json", fs::read(from.join("manifest.json")).unwrap()),
@@ -183,6 +184,9 @@ async fn a_removed_version_gives_way_to_the_one_before() {
         tokio::task::yield_now().await;
     }
     assert_eq!(fixture.get("/api/v1/models").await.text(), r#"{"models":[]}"#);
+    let text = fixture.get("/metrics").await.text();
+    assert!(!text.contains("model=\"digits\""), "{text}");
+    assert!(text.contains("saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"} 0\n"), "{text}");
 }
 
 #[tokio::test]

@@ -19,10 +19,13 @@ fn png(width: u32, height: u32, color: ColorType, depth: BitDepth, data: &[u8]) 
     bytes
 }
 
+/// A picture's type and samples, and the same as grey and as RGB.
+type Case = (ColorType, BitDepth, &'static [u8], &'static [u8], &'static [u8]);
+
 #[test]
 fn colours_become_what_the_port_takes() {
     let eight = BitDepth::Eight;
-    let cases: [(ColorType, BitDepth, &[u8], &[u8], &[u8]); 6] = [
+    let cases: [Case; 6] = [
         (ColorType::Grayscale, eight, &[7, 200], &[7, 200], &[7, 7, 7, 200, 200, 200]),
         (ColorType::GrayscaleAlpha, eight, &[255, 0, 200, 255], &[0, 200], &[0, 0, 0, 200, 200, 200]),
         (ColorType::Rgb, eight, &[255, 0, 0, 0, 0, 255], &[76, 29], &[255, 0, 0, 0, 0, 255]),
