@@ -11,8 +11,8 @@ use wasmtime::component::Resource;
 use crate::bindings::job::Host;
 use crate::datasets::Batches;
 use crate::fault::Fault;
-use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, STATE_BYTES_MAX};
-use crate::state::{Role, State};
+use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, STATE_BYTES_MAX, STOP_GRACE};
+use crate::state::{Interrupted, Role, State};
 use crate::train::{JobContext, LogLevel};
 use crate::variables::Namespace;
 
@@ -44,7 +44,6 @@ fn no_job() -> Fault {
 
 impl State {
     fn train_role(&mut self) -> Result<&mut TrainRole, Fault> {
-        self.asked();
         match &mut self.role {
             Role::Train(train) => Ok(train),
             Role::Predict { .. } => Err(no_job()),
@@ -148,7 +147,12 @@ impl Host for State {
             let message = format!("a checkpoint's state has at most {STATE_BYTES_MAX} bytes, not {}", state.len());
             return Err(Fault::out_of_memory(message));
         }
+        self.asked();
         let train = self.train_role()?;
+        if train.stopped {
+            // Its state is safe, and nothing that it does now will be kept.
+            return Err(Fault::Trap(Interrupted::Stopped.into()));
+        }
         // Asked once: a stop that comes between saving and answering must wait for the next boundary.
         let stop = train.context.stop_requested();
         if stop || train.context.checkpoint_due(step) {
@@ -156,8 +160,12 @@ impl Host for State {
             let checkpoint = self.checkpoint(step, &namespace, &batches, state, digest)?;
             let train = self.train_role()?;
             train.context.save(checkpoint).map_err(Fault::Job)?;
-            train.stopped |= stop;
+            train.stopped = stop;
         }
+        if stop {
+            self.leave_within(STOP_GRACE);
+        }
+        self.asked();
         Ok(!stop)
     }
 

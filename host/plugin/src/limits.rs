@@ -52,8 +52,10 @@ pub const BATCH_SIZES_MAX: usize = 32;
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// How long a model may take to load in one instance: it builds its graphs meanwhile.
 pub const LOAD_TIME_DEFAULT: Duration = Duration::from_secs(300);
-/// How long a training may compute without asking anything of the host before it counts as hung.
+/// How long a training may compute, log and report without asking for anything else before it counts as hung.
 pub const QUIET_TIME_DEFAULT: Duration = Duration::from_secs(600);
+/// How long a training that was told to stop, and whose state is safe, may take to return.
+pub const STOP_GRACE: Duration = Duration::from_secs(20);
 /// Warm instances of one model version.
 pub const MODEL_INSTANCES_DEFAULT: usize = 4;
 

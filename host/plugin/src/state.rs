@@ -84,6 +84,8 @@ pub(crate) enum Interrupted {
     Deadline { limit: Duration },
     #[error("hung")]
     Hung { limit: Duration },
+    #[error("told to stop, and went on")]
+    Stopped,
 }
 
 impl Clock {
@@ -158,6 +160,13 @@ impl State {
         self.guard.clock.asked = Instant::now();
     }
 
+    /// The plugin was told to return: it has this long.
+    pub(crate) fn leave_within(&mut self, grace: Duration) {
+        let clock = &mut self.guard.clock;
+        let latest = clock.began.elapsed() + grace;
+        clock.limit = Some(clock.limit.map_or(latest, |limit| limit.min(latest)));
+    }
+
     /// Hands an object to the plugin.
     pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>, Fault> {
         self.asked();
@@ -213,6 +222,7 @@ impl State {
             return match *interrupted {
                 Interrupted::Deadline { limit } => PluginError::Deadline { during, limit_ms: millis(limit) },
                 Interrupted::Hung { limit } => PluginError::Hung { limit_ms: millis(limit) },
+                Interrupted::Stopped => PluginError::Trap { during, reason: interrupted.to_string() },
             };
         }
         if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
@@ -226,6 +236,10 @@ impl State {
             return PluginError::Device(error.clone());
         }
         let reason = match trap {
+            Some(Trap::MemoryOutOfBounds) => {
+                // A Rust plugin's own stack lies at the bottom of its memory.
+                format!("{}; recursion that is too deep ends like this{}", Trap::MemoryOutOfBounds, frames(error))
+            }
             Some(trap) => format!("{trap}{}", frames(error)),
             None => format!("{}{}", error.root_cause(), frames(error)),
         };

@@ -140,19 +140,23 @@ pub fn train(
     let instance = plugin.instantiate(&mut store, clock)?;
     let guest = trainer.load(&mut store, &instance).map_err(|error| store.data_mut().trap("start", &error))?;
     store.data_mut().begin_call(clock);
-    let answer = guest.call_train(&mut store).map_err(|error| store.data_mut().trap("train", &error))?;
-    let stopped = match &store.data().role {
-        Role::Train(train) => train.stopped,
-        Role::Predict { .. } => false,
-    };
-    let dropped = store.data().logs.dropped();
+    let answer = guest.call_train(&mut store);
+    let state = store.data_mut();
+    let dropped = state.logs.dropped();
     if dropped > 0 {
-        store.data_mut().write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
+        state.write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
     }
-    match answer {
-        // A plugin that was told to stop may say so by an error.
-        Ok(()) | Err(_) if stopped => Ok(Outcome::Stopped),
-        Ok(()) => Ok(Outcome::Finished),
-        Err(error) => Err(store.data_mut().guest_error("train", error)),
+    let failure = match answer {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(state.guest_error("train", error)),
+        Err(error) => Some(state.trap("train", &error)),
+    };
+    if matches!(&state.role, Role::Train(train) if train.stopped) {
+        // However it left, its state was saved before it was told to.
+        if let Some(error) = failure {
+            state.write_log(LogLevel::Warn, &format!("told to stop, the plugin ended with an error: {error}"));
+        }
+        return Ok(Outcome::Stopped);
     }
+    failure.map_or(Ok(Outcome::Finished), Err)
 }

@@ -1,0 +1,176 @@
+//! Components that are wrong or that misbehave, written by hand: what the host says of each, and that it lives on.
+
+#[path = "support/recorder.rs"]
+mod recorder;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use recorder::{Recorder, cpu};
+use saggar_device::Meter;
+use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, Outcome, PluginError, TrainLimits, train};
+
+/// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
+fn trainer(imports: &str, version: &str, body: &str) -> Vec<u8> {
+    trainer_with(1, imports, version, body)
+}
+
+/// The same, with so many pages of memory from the start.
+fn trainer_with(pages: u32, imports: &str, version: &str, body: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+            {imports}
+            (core module $m
+              (memory (export "memory") {pages})
+              (func $deep (param i64) (result i64)
+                (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))
+              (func (export "train") (result i32) {body} i32.const 0))
+            (core instance $i (instantiate $m))
+            (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
+              "internal"))
+            (export $code "error-code" (type $code'))
+            (type $error' (record (field "code" $code) (field "message" string) (field "place" (option string))))
+            (export $error "error" (type $error'))
+            (func $train (result (result (error $error)))
+              (canon lift (core func $i "train") (memory (core memory $i "memory"))))
+            (instance $trainer (export "train" (func $train)))
+            (export "saggar:plugin/trainer@{version}" (instance $trainer)))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+fn host() -> Host {
+    Host::new(HostConfig::default()).unwrap()
+}
+
+fn run(host: &Host, wasm: &[u8], limits: TrainLimits) -> Result<Outcome, PluginError> {
+    let plugin = host.compile(wasm)?;
+    let context = Box::new(Recorder::default());
+    train(host, &plugin, cpu(), Meter::unlimited(), BTreeMap::new(), context, limits)
+}
+
+fn refusal(host: &Host, wasm: &[u8]) -> String {
+    let error = host.compile(wasm).unwrap_err();
+    assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_is_no_component_is_named() {
+    let host = host();
+    let check = |wasm: &[u8], expected: &str| {
+        let message = refusal(&host, wasm);
+        assert!(message.contains(expected), "{message}");
+    };
+    check(b"", "the file is empty");
+    check(b"import numpy", "does not begin as WebAssembly does");
+    check(b"\0asm", "of a form this host does not know");
+    check(b"\0asm\x02\0\x01\0", "02 00 01 00");
+    check(&wat::parse_str("(module)").unwrap(), "core module: make a component of it");
+    check(&wat::parse_str("(component)").unwrap(), "exports neither saggar:plugin/trainer@0.1.0 nor");
+    let other = r#"(component (instance $i) (export "acme:thing/main@1.0.0" (instance $i)))"#;
+    check(&wat::parse_str(other).unwrap(), "it exports acme:thing/main@1.0.0");
+}
+
+#[test]
+fn a_component_cut_anywhere_is_malformed() {
+    let host = host();
+    let whole = trainer("", "0.1.0", "");
+    host.compile(&whole).unwrap();
+    for length in 8..whole.len() {
+        match host.compile(&whole[..length]) {
+            // A cut between two sections leaves a component that is well-formed but empty-handed.
+            Err(PluginError::Malformed { .. } | PluginError::NoExports { .. }) => {}
+            Err(error) => panic!("{length}: {error}"),
+            // Only the names in the last section, which is a custom one, may be missing.
+            Ok(plugin) => assert!(plugin.trains() && whole[length] == 0, "{length}"),
+        }
+    }
+}
+
+#[test]
+fn imports_that_are_not_given_are_named() {
+    let host = host();
+    let check = |imports: &str, version: &str, expected: &str| {
+        let message = refusal(&host, &trainer(imports, version, ""));
+        assert!(message.contains(expected), "{message}");
+    };
+    let instance = |name: &str| format!(r#"(import "{name}" (instance))"#);
+    check(&instance("wasi:clocks/wall-clock@0.2.0"), "0.1.0", "imports wasi:clocks/wall-clock@0.2.0");
+    check(&instance("saggar:plugin/network@0.1.0"), "0.1.0", "not part of this version of the plugin interface");
+    check(r#"(import "now" (func (result u64)))"#, "0.1.0", "imports now");
+    check(&instance("saggar:plugin/tensors@0.2.0"), "0.1.0", "saggar:plugin/tensors has version 0.2.0");
+    check("", "0.7.0", "saggar:plugin/trainer has version 0.7.0");
+    check("", "1.1.0", "this host speaks 0.1.0");
+    // Patches of one minor version are one interface.
+    host.compile(&trainer(&instance("saggar:plugin/logging@0.1.0"), "0.1.0", "")).unwrap();
+    let wrong = r#"(import "saggar:plugin/logging@0.1.0" (instance (export "log" (func (param "line" string)))))"#;
+    check(wrong, "0.1.0", "does not fit saggar:plugin@0.1.0");
+}
+
+#[test]
+fn a_predictor_is_given_no_job() {
+    let text = r#"(component
+        (import "saggar:plugin/job@0.1.0" (instance))
+        (instance $i)
+        (export "saggar:plugin/predictor@0.1.0" (instance $i)))"#;
+    let message = refusal(&host(), &wat::parse_str(text).unwrap());
+    assert!(
+        message.contains("saggar:plugin/job@0.1.0, which only a plugin that exports a trainer is given"),
+        "{message}"
+    );
+}
+
+#[test]
+fn halves_that_are_missing_are_named() {
+    let host = host();
+    let plugin = host.compile(&trainer("", "0.1.0", "")).unwrap();
+    assert!(plugin.trains() && !plugin.predicts());
+    let loaded = LoadedModel::load(&host, &plugin, Vec::new(), "", cpu(), Meter::unlimited(), ModelLimits::default());
+    assert_eq!(loaded.unwrap_err().to_string(), "the plugin has no saggar:plugin/predictor: it cannot predict");
+    let empty = r#"(component (instance $i) (export "saggar:plugin/trainer@0.1.0" (instance $i)))"#;
+    let message = refusal(&host, &wat::parse_str(empty).unwrap());
+    assert!(message.contains("does not have export `train`"), "{message}");
+}
+
+#[test]
+fn code_that_fails_is_told_apart() {
+    let host = host();
+    let limits = TrainLimits { time: Some(Duration::from_millis(100)), ..TrainLimits::default() };
+    let check = |body: &str, limits: TrainLimits, reason: &str| {
+        let error = run(&host, &trainer("", "0.1.0", body), limits).unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+        error.to_string()
+    };
+    check("unreachable", TrainLimits::default(), "TRAP");
+    check("(loop (br 0))", limits, "DEADLINE");
+    let hung = TrainLimits { quiet: Duration::from_millis(100), ..TrainLimits::default() };
+    check("(loop (br 0))", hung, "HUNG");
+    check("(drop (call $deep (i64.const 0)))", TrainLimits::default(), "STACK_OVERFLOW");
+    let grow = "(if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable))";
+    let little = TrainLimits { memory_bytes: Some(32 << 20), ..TrainLimits::default() };
+    let message = check(grow, little, "MEMORY_LIMIT");
+    assert!(message.contains("33554432 bytes"), "{message}");
+    // After all of this the host is as good as new, and enough memory is enough.
+    assert_eq!(run(&host, &trainer("", "0.1.0", grow), TrainLimits::default()).unwrap(), Outcome::Finished);
+}
+
+#[test]
+fn memory_past_the_limit_is_refused_before_anything_runs() {
+    let wasm = trainer_with(1024, "", "0.1.0", "");
+    let limits = TrainLimits { memory_bytes: Some(32 << 20), ..TrainLimits::default() };
+    let error = run(&host(), &wasm, limits).unwrap_err();
+    assert!(matches!(error, PluginError::MemoryLimit { during: "start", .. }), "{error}");
+}
+
+#[test]
+fn compiled_plugins_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = || HostConfig { cache_dir: Some(dir.path().to_owned()), ..HostConfig::default() };
+    let wasm = trainer("", "0.1.0", "");
+    for _ in 0..2 {
+        let host = Host::new(config()).unwrap();
+        assert_eq!(run(&host, &wasm, TrainLimits::default()).unwrap(), Outcome::Finished);
+    }
+    assert_eq!(std::fs::read_dir(dir.path().join("plugins")).unwrap().count(), 1);
+}

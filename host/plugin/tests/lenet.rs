@@ -1,0 +1,178 @@
+//! The reference plugin, end to end on the CPU: it trains on handwritten digits, is stopped and resumed, and predicts.
+
+#[path = "support/recorder.rs"]
+mod recorder;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use recorder::{Record, Recorder, cpu};
+use saggar_device::Meter;
+use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, Outcome, Plugin, TrainLimits, train};
+use saggar_store::checkpoint::digest_of_variables;
+use saggar_store::{Dataset, Datasets, VariableKind};
+use saggar_tensor::{DType, Descriptor, Shape};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The plugin and the digits, or none where the plugin is not built.
+struct Bench {
+    host: Host,
+    plugin: Plugin,
+    digits: Arc<Dataset>,
+    _home: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Ok(wasm) = std::fs::read(root.join("plugins/target/saggar/lenet.wasm")) else {
+            println!("SKIP: plugins/target/saggar/lenet.wasm is missing: `make guests` builds it");
+            return None;
+        };
+        let home = tempfile::tempdir().unwrap();
+        let datasets = Datasets::new(home.path());
+        let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
+        let host = Host::new(HostConfig::default()).unwrap();
+        let plugin = host.compile(&wasm).unwrap();
+        Some(Bench { host, plugin, digits: Arc::new(Dataset::open(&info.dir).unwrap()), _home: home })
+    }
+
+    fn train(&self, job: Recorder) -> Outcome {
+        let mounts = BTreeMap::from([("/data".to_owned(), Arc::clone(&self.digits))]);
+        let meter = Meter::unlimited();
+        let outcome =
+            train(&self.host, &self.plugin, cpu(), meter.clone(), mounts, Box::new(job), TrainLimits::default());
+        assert_eq!(meter.bytes(), 0, "a training leaves nothing on the device");
+        outcome.unwrap()
+    }
+
+    fn load(&self, record: &Record, limits: ModelLimits) -> LoadedModel {
+        let (_, variables, config) = record.with(|kept| kept.published.last().cloned().unwrap());
+        LoadedModel::load(&self.host, &self.plugin, variables, &config, cpu(), Meter::unlimited(), limits).unwrap()
+    }
+
+    /// Images of the test part, and their labels.
+    fn test_images(&self, count: usize) -> (Vec<u8>, Vec<u8>) {
+        let items: Vec<u64> = self.digits.items(Some("test")).unwrap().take(count).collect();
+        (self.digits.read("image", &items).unwrap(), self.digits.read("label", &items).unwrap())
+    }
+}
+
+fn job(record: &Record, parameters: &str) -> Recorder {
+    Recorder { record: record.clone(), parameters: parameters.to_owned(), ..Recorder::default() }
+}
+
+fn images(count: usize, bytes: &[u8]) -> Vec<(String, Descriptor, Vec<u8>)> {
+    let descriptor = Descriptor::new(DType::U8, Shape::new([count, 8, 8]).unwrap());
+    vec![("image".to_owned(), descriptor, bytes[..count * 64].to_vec())]
+}
+
+fn labels(outputs: &[(String, Descriptor, Vec<u8>)]) -> Vec<u8> {
+    let (_, descriptor, bytes) = outputs.iter().find(|(name, ..)| name == "label").unwrap();
+    assert_eq!(descriptor.dtype, DType::I32);
+    bytes.chunks_exact(4).map(|bytes| bytes[0]).collect()
+}
+
+#[test]
+fn it_learns_digits_and_predicts_them() {
+    let Some(bench) = Bench::new() else { return };
+    let record = Record::default();
+    let began = Instant::now();
+    assert_eq!(bench.train(job(&record, r#"{"epochs": 10}"#)), Outcome::Finished);
+    println!("trained in {:.2} s", began.elapsed().as_secs_f64());
+    let losses: Vec<f64> = record
+        .with(|kept| kept.metrics.iter().filter(|(_, name, _)| name == "loss").map(|(_, _, value)| *value).collect());
+    assert!(losses.last() < losses.first(), "{losses:?}");
+    record.with(|kept| {
+        assert!(kept.samples >= 10 * 1400, "{} samples", kept.samples);
+        let (model, variables, _) = &kept.published[0];
+        assert_eq!(model, "digits");
+        assert!(variables.iter().all(|variable| variable.kind != VariableKind::Training));
+        assert_eq!(variables.len(), 8, "four layers, each with weights and biases");
+    });
+
+    let model = bench.load(&record, ModelLimits::default());
+    assert_eq!(model.signature().outputs[0].classes.len(), 10);
+    model.warm().unwrap();
+    // An odd number: the batch is split and padded.
+    let count = 355;
+    let (pixels, truth) = bench.test_images(count);
+    let outputs = model.predict(images(count, &pixels), PATIENCE).unwrap();
+    let found = labels(&outputs);
+    let right = found.iter().zip(&truth).filter(|(a, b)| a == b).count();
+    println!("{right} of {count} right");
+    // The project's floor for this plugin on these digits.
+    assert!(right as f64 >= 0.95 * count as f64, "{right} of {count}");
+    assert_eq!(outputs[2].1.shape.dims(), [count, 10]);
+
+    // Each alone gives what the batch gives: padding and neighbours do not leak.
+    for at in 0..20 {
+        let alone = model.predict(images(1, &pixels[at * 64..]), PATIENCE).unwrap();
+        assert_eq!(labels(&alone), found[at..=at]);
+    }
+    many_at_once(&model, &pixels, &found);
+    let (calls, began) = (500, Instant::now());
+    for _ in 0..calls {
+        model.predict(images(1, &pixels), PATIENCE).unwrap();
+    }
+    println!("{:.0} us a prediction of one image", began.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
+}
+
+/// More threads than instances: all are answered, and with their own images.
+fn many_at_once(model: &LoadedModel, pixels: &[u8], found: &[u8]) {
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for round in 0..10 {
+                    let at = thread * 10 + round;
+                    let outputs = model.predict(images(3, &pixels[at * 64..]), PATIENCE).unwrap();
+                    assert_eq!(labels(&outputs), found[at..at + 3]);
+                }
+            });
+        }
+    });
+    assert!(model.instances() <= ModelLimits::default().instances_max);
+}
+
+#[test]
+fn a_stopped_training_goes_on_bit_for_bit() {
+    let Some(bench) = Bench::new() else { return };
+    let parameters = r#"{"epochs": 2}"#;
+    let whole = Record::default();
+    assert_eq!(bench.train(job(&whole, parameters)), Outcome::Finished);
+    let cut = Record::default();
+    let mut stops = 0;
+    loop {
+        let stop_at = (stops + 1) * 17;
+        let attempt = Recorder { stop_at, every: 5, ..job(&cut, parameters) };
+        match bench.train(attempt) {
+            Outcome::Stopped => stops += 1,
+            Outcome::Finished => break,
+        }
+        let last = cut.with(|kept| kept.checkpoints.last().unwrap().step);
+        assert!(last >= stop_at, "the last checkpoint is at step {last}, the stop was at {stop_at}");
+    }
+    assert!(stops >= 3, "{stops} stops");
+    let digest = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    assert_eq!(digest(&whole), digest(&cut));
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused_before_the_plugin_is_asked() {
+    let Some(bench) = Bench::new() else { return };
+    let record = Record::default();
+    bench.train(job(&record, r#"{"epochs": 1}"#));
+    let model = bench.load(&record, ModelLimits { instances_max: 1, ..ModelLimits::default() });
+    let (pixels, _) = bench.test_images(4);
+    let mut wrong = images(4, &pixels);
+    wrong[0].1 = Descriptor::new(DType::I8, wrong[0].1.shape.clone());
+    assert_eq!(model.predict(wrong, PATIENCE).unwrap_err().reason(), "BAD_INPUT");
+    assert_eq!(model.predict(Vec::new(), PATIENCE).unwrap_err().reason(), "BAD_INPUT");
+    // A deadline that has passed before the call begins costs the instance, and the next call gets another.
+    let late = model.predict(images(4, &pixels), Duration::ZERO).unwrap_err();
+    assert!(matches!(late.reason(), "DEADLINE" | "BUSY"), "{late}");
+    assert!(model.predict(images(4, &pixels), PATIENCE).is_ok());
+}

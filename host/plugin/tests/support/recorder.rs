@@ -1,0 +1,105 @@
+//! A job for tests: it keeps what a training reports, and checkpoints in memory.
+
+use std::sync::{Arc, Mutex};
+
+use saggar_device::Backend;
+use saggar_plugin::{JobContext, LogLevel, PluginError};
+use saggar_store::checkpoint::{Checkpoint, SavedVariable};
+
+/// The CPU device.
+pub(crate) fn cpu() -> Arc<dyn Backend> {
+    saggar_device::cpu::open(Some(2)).unwrap()
+}
+
+/// What a training reported. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record(Arc<Mutex<Kept>>);
+
+/// The parts of a [`Record`].
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) lines: Vec<(LogLevel, String)>,
+    pub(crate) metrics: Vec<(u64, String, f64)>,
+    pub(crate) samples: u64,
+    pub(crate) checkpoints: Vec<Checkpoint>,
+    pub(crate) published: Vec<(String, Vec<SavedVariable>, String)>,
+}
+
+impl Record {
+    /// Looks at it.
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Kept) -> R) -> R {
+        look(&mut self.0.lock().unwrap())
+    }
+}
+
+/// The job.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) record: Record,
+    pub(crate) parameters: String,
+    /// A checkpoint every so many steps.
+    pub(crate) every: u64,
+    /// The step at which the training is told to stop.
+    pub(crate) stop_at: u64,
+    pub(crate) step: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder { record: Record::default(), parameters: "{}".to_owned(), every: u64::MAX, stop_at: u64::MAX, step: 0 }
+    }
+}
+
+impl JobContext for Recorder {
+    fn parameters(&self) -> String {
+        self.parameters.clone()
+    }
+
+    fn seed(&self) -> u64 {
+        7
+    }
+
+    fn attempt(&self) -> u32 {
+        1
+    }
+
+    fn log(&mut self, level: LogLevel, line: &str) {
+        self.record.with(|kept| kept.lines.push((level, line.to_owned())));
+    }
+
+    fn metric(&mut self, step: u64, name: &str, value: f64) {
+        self.record.with(|kept| kept.metrics.push((step, name.to_owned(), value)));
+    }
+
+    fn progress(&mut self, step: u64, _: u64) {
+        self.step = step;
+    }
+
+    fn samples(&mut self, count: u64) {
+        self.record.with(|kept| kept.samples += count);
+    }
+
+    fn restore(&mut self) -> Result<Option<Checkpoint>, PluginError> {
+        Ok(self.record.with(|kept| kept.checkpoints.last().cloned()))
+    }
+
+    fn checkpoint_due(&mut self, step: u64) -> bool {
+        step.is_multiple_of(self.every)
+    }
+
+    fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError> {
+        self.record.with(|kept| kept.checkpoints.push(checkpoint));
+        Ok(())
+    }
+
+    fn stop_requested(&self) -> bool {
+        self.step >= self.stop_at
+    }
+
+    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+        self.record.with(|kept| {
+            kept.published.push((model.to_owned(), variables, config.to_owned()));
+            Ok(kept.published.len() as u64)
+        })
+    }
+}
