@@ -114,13 +114,13 @@ impl LoadedModel {
         for (count, size) in batch::plan(&self.signature.batch_sizes, items) {
             let padded = batch::slice(&self.signature, &inputs, start, count, size)?;
             let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(PluginError::Deadline { during: "predict", limit_ms: deadline.as_millis() as u64 });
+            }
             let given = lease.instance().predict(padded, left, deadline);
             let checked = given.and_then(|given| batch::check(&self.signature, given, size));
             // An error or a broken promise is an answer like another: the instance is as good as before.
-            let whole = matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. }));
-            if whole {
-                lease.keep();
-            }
+            lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
             outputs.append(checked?, count);
             start += count;
         }

@@ -1,5 +1,7 @@
 //! Components that are wrong or that misbehave, written by hand: what the host says of each, and that it lives on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
+
 #[path = "support/recorder.rs"]
 mod recorder;
 

@@ -1,5 +1,7 @@
 //! A plugin that misbehaves as it is told: each way has its error, and the host and other plugins live on.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
+
 #[path = "support/recorder.rs"]
 mod recorder;
 

@@ -166,7 +166,7 @@ impl Instances {
         let mut pool = self.pool();
         loop {
             if let Some(instance) = pool.idle.pop() {
-                return Ok(Lease { instances: self, instance: Some(instance), whole: false });
+                return Ok(Lease { instances: self, instance: Some(instance), whole: true });
             }
             if pool.count < instances_max {
                 pool.count += 1;
@@ -174,6 +174,7 @@ impl Instances {
                 // Where making it fails, the lease gives the place back.
                 let mut lease = Lease { instances: self, instance: None, whole: false };
                 lease.instance = Some(self.version.instance()?);
+                lease.whole = true;
                 return Ok(lease);
             }
             let Some(left) = patience.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) else {
@@ -184,7 +185,7 @@ impl Instances {
     }
 }
 
-/// An instance lent to one call. Where the call ends without saying that it is whole, it is dropped.
+/// An instance lent to one call. Where it was used and nobody said that it is whole after that, it is dropped.
 pub(super) struct Lease<'a> {
     instances: &'a Instances,
     instance: Option<Instance>,
@@ -192,13 +193,15 @@ pub(super) struct Lease<'a> {
 }
 
 impl Lease<'_> {
+    /// The instance, to be used once.
     pub(super) fn instance(&mut self) -> &mut Instance {
+        self.whole = false;
         self.instance.as_mut().expect("a lease that was handed out has its instance")
     }
 
-    /// The instance may serve another call.
-    pub(super) fn keep(&mut self) {
-        self.whole = true;
+    /// Whether the instance may serve another call: said anew after each use of it.
+    pub(super) fn set_whole(&mut self, whole: bool) {
+        self.whole = whole;
     }
 }
 
