@@ -55,7 +55,7 @@ fn training(server: &Server) -> usize {
     let run = ["run", plugin.to_str().unwrap(), "--project", "bench", "--data", "data", "--device", "cpu", "--wait", "--"];
     server.saggar_ok(&[&run[..], &["batch=64", "model=bench", epochs]].concat());
     let job = server.get("/api/v1/jobs/bench-1");
-    let attempt = &job["attempts"][0]["usage"];
+    let attempt = &job["attempts"][0];
     let (samples, seconds) = (attempt["samples"].as_f64().unwrap(), attempt["wall_seconds"].as_f64().unwrap());
     let device = attempt["gpu_seconds"].as_f64().unwrap();
     println!("\ntraining, LeNet {side}x{side}, batch 64, whole attempt with validation");

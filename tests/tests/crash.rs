@@ -111,7 +111,7 @@ fn a_killed_server_goes_on_where_it_was() {
     assert_eq!(weights(&server, "after"), calm);
     assert_eq!(weights(&server, "later"), calm);
     let attempts = server.get(&format!("/api/v1/jobs/{running}"));
-    let reasons: Vec<&Value> = attempts["attempts"].as_array().unwrap().iter().map(|a| &a["reason"]["code"]).collect();
+    let reasons: Vec<&Value> = attempts["attempts"].as_array().unwrap().iter().map(|a| &a["reason"]).collect();
     assert_eq!(reasons[0], "HOST_RESTART", "{attempts}");
     assert!(!std::path::Path::new(&format!("/proc/{}", workers[0])).exists(), "an orphan is left");
 }

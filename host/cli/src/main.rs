@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod output;
 mod picture;
+mod quiet;
 mod units;
 
 use std::io::IsTerminal;
@@ -25,6 +26,9 @@ fn main() -> ExitCode {
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::io::stdout().is_terminal();
     let output = Output { json: cli.json, quiet: cli.quiet, colour };
+    if matches!(cli.command, Command::Serve(_) | Command::Worker(_) | Command::Doctor(_)) {
+        quiet::silence_wayland();
+    }
     init_logging(&cli);
     let code = match run(cli, output) {
         Ok(code) => code,

@@ -34,8 +34,7 @@ pub fn train(job: &Job) -> Result<()> {
     })
     .epochs(&feed, epochs)?;
 
-    let version = job.publish(&name, &variables, &config)?;
-    saggar_plugin::info(&format!("published {name}, version {version}"));
+    job.publish(&name, &variables, &config)?;
     Ok(())
 }
 

@@ -101,19 +101,17 @@ pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<
 }
 
 fn attempt_row(attempt: &Value, output: Output) -> Vec<String> {
-    let usage = &attempt["usage"];
-    let reason = &attempt["reason"];
-    let sentence = reason["sentence"].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
-    let seconds = |key: &str| usage[key].as_f64().unwrap_or(0.0);
+    let why = text(attempt, "message");
+    let seconds = |key: &str| attempt[key].as_f64().unwrap_or(0.0);
     vec![
         number(attempt, "number").to_string(),
         output.state(if text(attempt, "state") == "QUEUED" { "INTERRUPTED" } else { text(attempt, "state") }),
-        format!("{} → {}", number(usage, "first_step"), number(usage, "last_step")),
+        format!("{} → {}", number(attempt, "first_step"), number(attempt, "last_step")),
         text(attempt, "device").to_owned(),
         units::show_age(number(attempt, "started_ms"), now_ms()),
         units::show_duration(seconds("wall_seconds")),
         format!("{:.2}", seconds("gpu_seconds")),
-        sentence.to_owned(),
+        if why.is_empty() { "-".to_owned() } else { why.to_owned() },
     ]
 }
 
