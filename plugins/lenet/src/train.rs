@@ -19,7 +19,7 @@ const CLASSES: u32 = 10;
 pub fn train(job: &Job) -> Result<()> {
     let data = Dataset::open("/data")?;
     let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
-    let epochs: u64 = job.param("epochs", 10)?;
+    let epochs: u64 = job.param("epochs", 20)?;
     let name = job.param("model", "digits".to_owned())?;
     let optimizer = optimizer(job, feed.steps_per_epoch()? * epochs)?;
 
