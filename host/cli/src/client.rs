@@ -36,11 +36,6 @@ impl Client {
         Client { agent: Agent::new_with_config(config), host: host.trim_end_matches('/').to_owned() }
     }
 
-    /// The address of the server.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
-    }
-
     pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
         let answer = self.agent.get(self.url(path)).header("accept", "application/json").call();
         self.json(answer)

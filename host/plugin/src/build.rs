@@ -58,6 +58,31 @@ pub struct Built {
 /// `NotACrate`, `Metadata`: there is no package; `NoToolchain`: what to install; `Cargo`: it does not compile;
 /// `NotAComponent`: it compiles but does not export what a plugin must; `Spawn`, `Io`.
 pub fn build(manifest_dir: &Path, options: &BuildOptions) -> Result<Built, BuildError> {
+    let (toolchain, metadata, manifest) = look(manifest_dir, options)?;
+    let mut packages = metadata.packages.iter();
+    let package = packages.find(|package| package.manifest_path == manifest);
+    let package = package.ok_or(BuildError::NotACrate { path: manifest })?;
+    build_package(package, &metadata.target_directory, &toolchain, options)
+}
+
+/// Builds the plugin in `manifest_dir`, or where that is a workspace without a package of its own, every member that
+/// compiles to a `cdylib`, in the workspace's order.
+///
+/// # Errors
+/// As [`build`], for the first that fails.
+pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<Built>, BuildError> {
+    let (toolchain, metadata, manifest) = look(manifest_dir, options)?;
+    let single = metadata.packages.iter().any(|package| package.manifest_path == manifest);
+    let wanted = metadata
+        .packages
+        .iter()
+        .filter(|package| if single { package.manifest_path == manifest } else { package.is_plugin() });
+    let built = wanted.map(|package| build_package(package, &metadata.target_directory, &toolchain, options));
+    let built = built.collect::<Result<Vec<_>, _>>()?;
+    if built.is_empty() { Err(BuildError::NotACrate { path: manifest }) } else { Ok(built) }
+}
+
+fn look(manifest_dir: &Path, options: &BuildOptions) -> Result<(Toolchain, Metadata, PathBuf), BuildError> {
     let manifest = manifest_dir.join("Cargo.toml");
     let manifest = manifest.canonicalize().map_err(|_| BuildError::NotACrate { path: manifest_dir.to_owned() })?;
     let choice = match options.toolchain {
@@ -65,14 +90,31 @@ pub fn build(manifest_dir: &Path, options: &BuildOptions) -> Result<Built, Build
         None => ToolchainChoice::from_environment()?,
     };
     let toolchain = toolchain::find(choice, manifest_dir)?;
-    let package = package(&manifest, &toolchain)?;
-    let module = compile(&manifest, &package, &toolchain, options.quiet)?;
+    let metadata = metadata(&manifest, &toolchain)?;
+    Ok((toolchain, metadata, manifest))
+}
+
+fn build_package(
+    package: &Package,
+    target_directory: &Path,
+    toolchain: &Toolchain,
+    options: &BuildOptions,
+) -> Result<Built, BuildError> {
+    let module = compile(package, toolchain, options.quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
     let component = encode(&module)?;
-    let directory = package.target_directory.join("saggar");
+    let directory = target_directory.join("saggar");
     let component_path = directory.join(format!("{}.wasm", package.name));
     replace(&directory, &component_path, &component)?;
-    Ok(Built { component_path, bytes: component.len() as u64, toolchain })
+    Ok(Built { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
+}
+
+/// The toolchain that [`build`] would take here, for reports.
+///
+/// # Errors
+/// `NoToolchain`: what to install; `UnknownToolchain`.
+pub fn find_toolchain() -> Result<Toolchain, BuildError> {
+    toolchain::find(ToolchainChoice::from_environment()?, Path::new("."))
 }
 
 /// The component that a core module built with our interfaces is.
@@ -84,38 +126,40 @@ pub fn encode(module: &[u8]) -> Result<Vec<u8>, BuildError> {
     component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
 }
 
-/// What cargo knows about the package.
-#[derive(Debug)]
-struct Package {
-    name: String,
-    target_directory: PathBuf,
-}
-
+/// What cargo knows about a workspace.
 #[derive(Deserialize)]
 struct Metadata {
-    packages: Vec<MetadataPackage>,
+    packages: Vec<Package>,
     target_directory: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct MetadataPackage {
+struct Package {
     name: String,
     manifest_path: PathBuf,
+    targets: Vec<Target>,
 }
 
-fn package(manifest: &Path, toolchain: &Toolchain) -> Result<Package, BuildError> {
+#[derive(Deserialize)]
+struct Target {
+    crate_types: Vec<String>,
+}
+
+impl Package {
+    fn is_plugin(&self) -> bool {
+        self.targets.iter().any(|target| target.crate_types.iter().any(|kind| kind == "cdylib"))
+    }
+}
+
+fn metadata(manifest: &Path, toolchain: &Toolchain) -> Result<Metadata, BuildError> {
     let mut cargo = cargo(toolchain, manifest);
     cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
     let output = command::output(&mut cargo)?;
+    let failed = |messages| BuildError::Metadata { path: manifest.to_owned(), messages };
     if !output.status.success() {
-        let messages = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(BuildError::Metadata { path: manifest.to_owned(), messages });
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)
-        .map_err(|error| BuildError::Metadata { path: manifest.to_owned(), messages: error.to_string() })?;
-    let found = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
-    let package = found.ok_or_else(|| BuildError::NotACrate { path: manifest.to_owned() })?;
-    Ok(Package { name: package.name, target_directory: metadata.target_directory })
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
 #[derive(Deserialize)]
@@ -126,7 +170,8 @@ struct Message {
 }
 
 /// Compiles the package and returns the path of its core module.
-fn compile(manifest: &Path, package: &Package, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
+fn compile(package: &Package, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
+    let manifest = package.manifest_path.as_path();
     let mut cargo = cargo(toolchain, manifest);
     // `rustc --crate-type` instead of `build`: a plugin's crate may be an ordinary library too, for its tests.
     cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]);
@@ -172,4 +217,28 @@ fn replace(directory: &Path, path: &Path, bytes: &[u8]) -> Result<(), BuildError
     let written =
         fs::create_dir_all(directory).and_then(|()| fs::write(&part, bytes)).and_then(|()| fs::rename(&part, path));
     written.map_err(|source| BuildError::Io { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_a_package_is_refused() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let error = build(&root.join("src"), &BuildOptions::default()).unwrap_err();
+        assert!(matches!(&error, BuildError::NotACrate { path } if path.ends_with("src")), "{error}");
+    }
+
+    #[test]
+    fn a_module_that_is_no_plugin_is_refused() {
+        let empty = b"\0asm\x01\0\0\0";
+        assert!(encode(empty).is_ok(), "a component of nothing");
+        let error = encode(b"\0asm").unwrap_err();
+        assert!(matches!(error, BuildError::NotAComponent { .. }), "{error}");
+        // (module (import "env" "read" (func))): an import that no interface of ours has.
+        let foreign = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x0c\x01\x03env\x04read\0\0";
+        let error = encode(foreign).unwrap_err();
+        assert!(matches!(&error, BuildError::NotAComponent { reason } if reason.contains("env")), "{error}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Finding a toolchain that compiles to WebAssembly.
 
 use std::env;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -72,6 +73,15 @@ pub enum Toolchain {
         /// The `library` directory of the compiler's source.
         library: PathBuf,
     },
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Installed => f.write_str("cargo, with the target wasm32-unknown-unknown"),
+            Self::Debian { library } => write!(f, "Debian's rustc, with the standard library of {}", library.display()),
+        }
+    }
 }
 
 impl Toolchain {
