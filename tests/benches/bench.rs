@@ -36,7 +36,8 @@ fn main() {
 
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?").trim_matches([' ', '\t', ':']);
+    let model =
+        info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?").trim_matches([' ', '\t', ':']);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     format!("{model}, {cores} cores, load {}", load.split(' ').next().unwrap_or("?"))
@@ -52,14 +53,18 @@ fn training(server: &Server) -> usize {
     server.saggar_ok(&["data", "push", data.to_str().unwrap(), "--name", "data"]);
     let epochs = if mnist.is_some() { "epochs=1" } else { "epochs=30" };
     let plugin = lenet();
-    let run = ["run", plugin.to_str().unwrap(), "--project", "bench", "--data", "data", "--device", "cpu", "--wait", "--"];
+    let run =
+        ["run", plugin.to_str().unwrap(), "--project", "bench", "--data", "data", "--device", "cpu", "--wait", "--"];
     server.saggar_ok(&[&run[..], &["batch=64", "model=bench", epochs]].concat());
     let job = server.get("/api/v1/jobs/bench-1");
     let attempt = &job["attempts"][0];
     let (samples, seconds) = (attempt["samples"].as_f64().unwrap(), attempt["wall_seconds"].as_f64().unwrap());
     let device = attempt["gpu_seconds"].as_f64().unwrap();
     println!("\ntraining, LeNet {side}x{side}, batch 64, whole attempt with validation");
-    println!("  {:.0} samples/s ({samples} samples in {seconds:.2} s, {device:.2} s of it on the device)", samples / seconds);
+    println!(
+        "  {:.0} samples/s ({samples} samples in {seconds:.2} s, {device:.2} s of it on the device)",
+        samples / seconds
+    );
     side
 }
 
@@ -104,7 +109,8 @@ fn wrk(url: &str, connections: u32, script: &Path) -> Load {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains("Non-2xx"), "{text}");
     let after = |key: &str| {
-        let line = text.lines().find(|line| line.trim_start().starts_with(key)).unwrap_or_else(|| panic!("{key} in {text}"));
+        let line =
+            text.lines().find(|line| line.trim_start().starts_with(key)).unwrap_or_else(|| panic!("{key} in {text}"));
         line.trim_start()[key.len()..].trim().to_owned()
     };
     Load { rate: after("Requests/sec:").parse().unwrap(), p50: after("50%"), p99: after("99%") }

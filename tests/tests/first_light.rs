@@ -31,14 +31,17 @@ fn digits_are_learnt_served_and_predicted() {
     assert!(accuracy >= 0.97, "held-out accuracy {accuracy}");
 
     server.wait_for_version("digits", 1);
+    // Ten images that no training saw; of as many, at 97 in 100, one wrong answer is to be expected now and then.
+    let mut right = 0;
     for digit in 0..10 {
         let image = format!("image=@examples/digits/held-out/{digit}.png");
         let printed = server.saggar_ok(&["predict", "digits", "-i", &image, "--json"]);
         let answer: Value = serde_json::from_str(&printed).unwrap();
-        assert_eq!(answer["label"], digit, "{answer}");
+        right += u32::from(answer["label"] == digit);
         let sum: f64 = answer["probabilities"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum();
         assert!((sum - 1.0).abs() < 1e-5, "{sum}");
     }
+    assert!(right >= 9, "{right} of 10 held-out digits");
 
     let one = json!([vec![[0; 8]; 8]]);
     let batch =

@@ -41,7 +41,7 @@ fn alive(server: &Server) {
 }
 
 fn with_digits(home: &std::path::Path) -> Server {
-    let server = Server::start(home);
+    let server = Server::start_with(home, &["--load-timeout", "5s"]);
     server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
     let plugin = lenet();
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=1"]);
@@ -137,7 +137,13 @@ fn trainings() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         serde_json::from_str(text.lines().last().unwrap_or("")).unwrap_or_else(|_| panic!("{output:?}"))
     };
-    for (train, reason) in [("trap", "TRAP"), ("panic", "TRAP"), ("recurse", "TRAP"), ("memory", "MEMORY_LIMIT"), ("handles", "HANDLE_LIMIT")] {
+    for (train, reason) in [
+        ("trap", "TRAP"),
+        ("panic", "TRAP"),
+        ("recurse", "TRAP"),
+        ("memory", "MEMORY_LIMIT"),
+        ("handles", "HANDLE_LIMIT"),
+    ] {
         let job = run(train, &[]);
         assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some(reason)), "{train}: {job}");
         assert_eq!(job["attempt"], 1, "{train}: a plugin's own fault is not tried again");

@@ -83,6 +83,9 @@ pub(crate) struct Serve {
     /// The device that predicts: auto, cpu, gpu, vulkan:0.
     #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
+    /// How long a model version may take to load before it is given up: 60s.
+    #[arg(long, default_value = "60s", value_parser = units::duration, value_name = "TIME")]
+    pub(crate) load_timeout: Duration,
     /// Listen beyond this machine though there are no keys yet that could keep strangers out.
     #[arg(long)]
     pub(crate) insecure: bool,

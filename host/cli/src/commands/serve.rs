@@ -64,7 +64,8 @@ impl Floors {
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
-        let plugin_host = Arc::new(PluginHost::new(host.clone(), Arc::clone(device), MODEL_DEVICE_BYTES_MAX));
+        let plugin_host =
+            Arc::new(PluginHost::new(host.clone(), Arc::clone(device), MODEL_DEVICE_BYTES_MAX, args.load_timeout));
         let watch = ModelWatch::start(&models_dir).map_err(broken)?;
         let loader = Loader::new(Models::new(&models_dir), plugin_host, Arc::clone(&router), Arc::clone(&metrics));
         let parts = Parts {

@@ -19,14 +19,17 @@ pub struct PluginHost {
     device: Arc<dyn Backend>,
     /// Device memory of one version.
     device_bytes_max: u64,
+    /// How long a version may take to load.
+    load_time: Duration,
     /// The plugins compiled last, newest at the end: new weights for one of them need no compiling.
     compiled: Mutex<VecDeque<Plugin>>,
 }
 
 impl PluginHost {
-    /// Models run on `device` and take at most `device_bytes_max` of its memory each.
-    pub fn new(host: Host, device: Arc<dyn Backend>, device_bytes_max: u64) -> PluginHost {
-        PluginHost { host, device, device_bytes_max, compiled: Mutex::default() }
+    /// Models run on `device`, take at most `device_bytes_max` of its memory each, and load within `load_time`: versions
+    /// come up one after the other, so one that never ends would keep the others waiting.
+    pub fn new(host: Host, device: Arc<dyn Backend>, device_bytes_max: u64, load_time: Duration) -> PluginHost {
+        PluginHost { host, device, device_bytes_max, load_time, compiled: Mutex::default() }
     }
 
     fn compile(&self, files: &VersionFiles) -> Result<Plugin, LoadError> {
@@ -55,7 +58,7 @@ impl ModelHost for PluginHost {
         let plugin = self.compile(files)?;
         lap(Phase::Compile);
         let variables = files.load_weights()?;
-        let limits = ModelLimits { instances_max: COMPUTING_MAX, ..ModelLimits::default() };
+        let limits = ModelLimits { instances_max: COMPUTING_MAX, load_time: self.load_time, ..ModelLimits::default() };
         let meter = Meter::new(self.device_bytes_max);
         let device = Arc::clone(&self.device);
         let config = &files.manifest.config;

@@ -1,0 +1,70 @@
+//! One program, two devices: a training on the Vulkan path follows the one on native kernels.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::collections::BTreeMap;
+
+use saggar_tests::{Server, lenet, root, shared};
+use serde_json::Value;
+
+/// Losses may differ by rounding, which a training amplifies: this much of the loss, and this much besides.
+const RELATIVE: f64 = 0.02;
+const ABSOLUTE: f64 = 0.002;
+
+/// Trains for at least `steps` steps on a device and returns the losses by step.
+fn losses(server: &Server, device: &str, steps: u64, parameters: &[&str]) -> BTreeMap<u64, f64> {
+    let plugin = lenet();
+    let model = format!("model={}", device.replace(':', "-"));
+    let run = ["run", plugin.to_str().unwrap(), "--data", "data", "--device", device, "--seed", "5", "--", &model];
+    let job = server.saggar_ok(&[&run[..], parameters].concat());
+    let job = job.trim();
+    server.wait_for("the steps", |server| {
+        let now = server.get(&format!("/api/v1/jobs/{job}"));
+        assert_ne!(now["state"], "FAILED", "{now}");
+        (now["step"].as_u64() >= Some(steps) || now["state"] == "SUCCEEDED").then_some(())
+    });
+    server.saggar(&["stop", job]);
+    let ended = server.wait_for_job(job);
+    assert_eq!(ended["device"].as_str().unwrap().starts_with("cpu"), device == "cpu", "{ended}");
+    assert!(ended["gpu_seconds"].as_f64().unwrap() > 0.0, "{ended}");
+    let series = server.get(&format!("/api/v1/jobs/{job}/metrics?series=loss"));
+    let points = series["series"][0]["points"].as_array().unwrap().clone();
+    points.iter().map(|point: &Value| (point[0].as_u64().unwrap(), point[1].as_f64().unwrap())).collect()
+}
+
+fn compare(data: &str, steps: u64, parameters: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let devices = server.get("/api/v1/devices");
+    if !devices["devices"].as_array().unwrap().iter().any(|device| device["backend"] == "vulkan") {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no Vulkan adapter, and REQUIRE_GPU is set");
+        println!("SKIP: no Vulkan adapter is here");
+        return;
+    }
+    server.saggar_ok(&["data", "push", data, "--name", "data"]);
+    let (cpu, gpu) = (losses(&server, "cpu", steps, parameters), losses(&server, "vulkan:0", steps, parameters));
+    let mut compared = 0;
+    for (step, expected) in cpu.range(..=steps) {
+        let Some(actual) = gpu.get(step) else { continue };
+        let difference = (actual - expected).abs();
+        assert!(
+            difference <= ABSOLUTE + RELATIVE * expected.abs(),
+            "step {step}: {actual} on vulkan, {expected} on cpu"
+        );
+        compared += 1;
+    }
+    assert!(compared >= 3, "{compared} losses in common: {cpu:?} {gpu:?}");
+    let (first, last) = (cpu.first_key_value().unwrap().1, cpu.last_key_value().unwrap().1);
+    assert!(last < first, "the loss does not fall: {cpu:?}");
+}
+
+#[test]
+fn digits_train_alike_on_vulkan_and_on_native_kernels() {
+    let data = root().join("examples/digits");
+    compare(data.to_str().unwrap(), 300, &["epochs=8", "channels=4"]);
+}
+
+#[test]
+fn mnist_trains_alike_on_vulkan_and_on_native_kernels() {
+    let Some(data) = shared("data/mnist") else { return };
+    compare(data.to_str().unwrap(), 300, &["epochs=1", "channels=4", "batch=16", "lr=0.01"]);
+}
