@@ -56,6 +56,6 @@ fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture>
         [] => (0..count).map(|class| class.to_string()).collect(),
         named => named.to_vec(),
     };
-    let (channels, hidden) = (job.param("channels", 8)?, job.param("hidden", 64)?);
+    let (channels, hidden) = (job.param("channels", 16)?, job.param("hidden", 64)?);
     Ok(Architecture { height, width, channels, hidden, classes })
 }
