@@ -1,14 +1,16 @@
 //! One program, two devices: a training on the Vulkan path follows the one on native kernels.
-#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "to unwrap is to assert, and a skipped test says so")]
 
 use std::collections::BTreeMap;
 
 use saggar_tests::{Server, lenet, root, shared};
 use serde_json::Value;
 
-/// Losses may differ by rounding, which a training amplifies: this much of the loss, and this much besides.
-const RELATIVE: f64 = 0.02;
-const ABSOLUTE: f64 = 0.002;
+/// Losses may differ by rounding: this much of the loss, and this much besides. The learning rates are small enough that
+/// training does not amplify it: at ten times the rate, a difference of 1e-7 grows to percents within 200 steps, as soon
+/// as it decides which of two nearly equal elements a pooling takes.
+const RELATIVE: f64 = 0.001;
+const ABSOLUTE: f64 = 0.0001;
 
 /// Trains for at least `steps` steps on a device and returns the losses by step.
 fn losses(server: &Server, device: &str, steps: u64, parameters: &[&str]) -> BTreeMap<u64, f64> {
@@ -60,11 +62,11 @@ fn compare(data: &str, steps: u64, parameters: &[&str]) {
 #[test]
 fn digits_train_alike_on_vulkan_and_on_native_kernels() {
     let data = root().join("examples/digits");
-    compare(data.to_str().unwrap(), 300, &["epochs=8", "channels=4"]);
+    compare(data.to_str().unwrap(), 300, &["epochs=8", "channels=4", "lr=0.005"]);
 }
 
 #[test]
 fn mnist_trains_alike_on_vulkan_and_on_native_kernels() {
     let Some(data) = shared("data/mnist") else { return };
-    compare(data.to_str().unwrap(), 300, &["epochs=1", "channels=4", "batch=16", "lr=0.01"]);
+    compare(data.to_str().unwrap(), 300, &["epochs=1", "channels=4", "batch=16", "lr=0.002"]);
 }
