@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// How often the worker is killed in one training.
 const KILLS: u64 = 20;
+/// Enough that a training lasts longer than all its kills, on a machine several times as fast as a laptop.
+const EPOCHS: u32 = 120;
 
 /// A sequence that looks random and is the same every time (splitmix64).
 fn instant(n: u64) -> Duration {
@@ -17,11 +19,11 @@ fn instant(n: u64) -> Duration {
     Duration::from_millis((z ^ (z >> 31)) % 700)
 }
 
-fn submit(server: &Server, model: &str) -> String {
-    let (plugin, model) = (lenet(), format!("model={model}"));
+fn submit(server: &Server, model: &str, epochs: u32) -> String {
+    let (plugin, model, epochs) = (lenet(), format!("model={model}"), format!("epochs={epochs}"));
     let plugin = plugin.to_str().unwrap();
     let run = ["run", plugin, "--data", "digits", "--device", "cpu", "--seed", "3", "--retry", "100"];
-    let every = ["--checkpoint-every", "20steps", "--", "epochs=40", &model];
+    let every = ["--checkpoint-every", "20steps", "--", &epochs, &model];
     server.saggar_ok(&[&run[..], &every].concat()).trim().to_owned()
 }
 
@@ -59,10 +61,10 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
     digits(&server);
-    let job = submit(&server, "calm");
+    let job = submit(&server, "calm", EPOCHS);
     assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
 
-    let job = submit(&server, "shaken");
+    let job = submit(&server, "shaken", EPOCHS);
     let mut kills = 0;
     while kills < KILLS {
         let state = server.get(&format!("/api/v1/jobs/{job}"));
@@ -89,12 +91,12 @@ fn a_killed_server_goes_on_where_it_was() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
     digits(&server);
-    let first = submit(&server, "before");
+    let first = submit(&server, "before", EPOCHS / 4);
     assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
     let calm = weights(&server, "before");
 
-    let running = submit(&server, "after");
-    let queued = submit(&server, "later");
+    let running = submit(&server, "after", EPOCHS / 4);
+    let queued = submit(&server, "later", EPOCHS / 4);
     server.wait_for("a checkpoint", |server| {
         server.saggar_ok(&["logs", &running]).contains("checkpoint @").then_some(())
     });
