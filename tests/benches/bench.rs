@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, lenet, root};
+use saggar_tests::{Payload, Server, copy_version, lenet, root};
 use serde_json::json;
 
 const CONNECTIONS: [u32; 3] = [1, 8, 64];
@@ -120,11 +120,7 @@ fn swaps(server: &Server, home: &Path) {
     let models = home.join("models/bench");
     let mut times: Vec<f64> = Vec::new();
     for version in 2..2 + SWAPS {
-        let (from, to) = (models.join("1"), models.join(version.to_string()));
-        std::fs::create_dir(&to).unwrap();
-        for file in ["plugin.wasm", "weights.safetensors", "manifest.json"] {
-            std::fs::copy(from.join(file), to.join(file)).unwrap();
-        }
+        copy_version(&models, 1, version);
         let began = Instant::now();
         server.wait_for_version("bench", version);
         times.push(began.elapsed().as_secs_f64() * 1000.0);

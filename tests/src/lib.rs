@@ -7,7 +7,7 @@ mod server;
 
 pub use guests::{guest, lenet};
 pub use http::{Answer, Payload, request};
-pub use server::{Server, binary};
+pub use server::{Server, binary, copy_version};
 
 use std::path::PathBuf;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::Agent;
 
+use crate::guests::lenet;
 use crate::http::{Answer, Payload, agent, request};
 use crate::root;
 
@@ -50,6 +51,17 @@ impl Server {
         let url = line.trim().to_owned();
         assert!(url.starts_with("http://127.0.0.1:"), "the server said {url:?}; its log: {}", tail(home));
         Server { child, url, home: home.to_owned(), agent: agent() }
+    }
+
+    /// Starts a server that serves version 1 of `digits`, trained for one epoch on the dataset of that name.
+    pub fn with_digits(home: &Path, arguments: &[&str]) -> Server {
+        let server = Server::start_with(home, arguments);
+        server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+        let plugin = lenet();
+        let plugin = plugin.to_str().expect("a path that is text");
+        server.saggar_ok(&["run", plugin, "--data", "digits", "--wait", "--", "epochs=1"]);
+        server.wait_for_version("digits", 1);
+        server
     }
 
     /// The server's address.
@@ -131,6 +143,15 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Copies a version of a model as a careful user would: the manifest last.
+pub fn copy_version(model: &Path, from: u64, to: u64) {
+    let (from, to) = (model.join(from.to_string()), model.join(to.to_string()));
+    std::fs::create_dir(&to).expect("a version that is not there yet");
+    for file in ["plugin.wasm", "weights.safetensors", "manifest.json"] {
+        std::fs::copy(from.join(file), to.join(file)).expect("a whole version to copy");
     }
 }
 

@@ -41,12 +41,7 @@ fn alive(server: &Server) {
 }
 
 fn with_digits(home: &std::path::Path) -> Server {
-    let server = Server::start_with(home, &["--load-timeout", "5s"]);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
-    let plugin = lenet();
-    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=1"]);
-    server.wait_for_version("digits", 1);
-    server
+    Server::with_digits(home, &["--load-timeout", "5s"])
 }
 
 #[test]

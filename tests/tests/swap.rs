@@ -1,37 +1,18 @@
 //! Hot swaps: versions come while clients ask, and no request fails.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use saggar_tests::{Payload, Server, lenet};
+use saggar_tests::{Payload, Server, copy_version};
 use serde_json::json;
 
 const CLIENTS: usize = 16;
 const SWAPS: u64 = 30;
 
-/// Copies a version directory as a careful user would: the manifest last.
-fn copy_version(models: &Path, from: u64, to: u64) {
-    let (from, to) = (models.join(from.to_string()), models.join(to.to_string()));
-    std::fs::create_dir(&to).unwrap();
-    for file in ["plugin.wasm", "weights.safetensors", "manifest.json"] {
-        std::fs::copy(from.join(file), to.join(file)).unwrap();
-    }
-}
-
-fn trained(home: &Path) -> Server {
-    let server = Server::start(home);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
-    let plugin = lenet();
-    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=1"]);
-    server.wait_for_version("digits", 1);
-    server
-}
-
 #[test]
 fn thirty_swaps_under_sixteen_clients_lose_no_request() {
     let home = tempfile::tempdir().unwrap();
-    let server = trained(home.path());
+    let server = Server::with_digits(home.path(), &[]);
     let models = home.path().join("models/digits");
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let body = json!({ "image": vec![[0; 8]; 8] });
@@ -68,7 +49,7 @@ fn thirty_swaps_under_sixteen_clients_lose_no_request() {
 #[test]
 fn a_bad_version_leaves_the_old_one_serving_and_says_why() {
     let home = tempfile::tempdir().unwrap();
-    let server = trained(home.path());
+    let server = Server::with_digits(home.path(), &[]);
     let models = home.path().join("models/digits");
     let states = |server: &Server, version: u64| {
         server.wait_for("the state", |server| {
