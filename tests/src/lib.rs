@@ -4,6 +4,7 @@
 mod guests;
 mod http;
 mod server;
+pub mod webnn;
 
 pub use guests::{guest, lenet};
 pub use http::{Answer, Payload, request};

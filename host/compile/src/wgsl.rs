@@ -114,8 +114,8 @@ pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shad
         Body::Gather { dims, input, indices, output } => {
             index::gather(&mut writer, *dims, *input, *indices, *output)?;
         }
-        Body::ScatterAdd { dims, indices, updates, output } => {
-            index::scatter_add(&mut writer, *dims, *indices, *updates, *output)?;
+        Body::Scatter { dims, combine, base, indices, updates, output } => {
+            index::scatter(&mut writer, *dims, (*combine, *base), [*indices, *updates, *output])?;
         }
     }
     Ok(writer.finish())

@@ -1,8 +1,9 @@
 //! Elements chosen by other elements' values.
 
-use saggar_tensor::DType;
+use saggar_tensor::op::{Binary, Combine};
 
 use super::ShaderError;
+use super::binary::binary;
 use crate::program::ValueId;
 use crate::wgsl::writer::Writer;
 
@@ -42,13 +43,12 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// Zeros plus every update at its index: each result looks through the indices in order.
-pub(super) fn scatter_add(
+/// Every update combined into its place: each result looks through the indices in order.
+pub(super) fn scatter(
     w: &mut Writer<'_>,
     [before, size, after]: [usize; 3],
-    indices: ValueId,
-    updates: ValueId,
-    output: ValueId,
+    (combine, base): (Combine, Option<ValueId>),
+    [indices, updates, output]: [ValueId; 3],
 ) -> Result<(), ShaderError> {
     let count = w.value(indices).descriptor.shape.elements();
     if before * size * after == 0 {
@@ -58,14 +58,24 @@ pub(super) fn scatter_add(
     let names = w.coordinates(&[before, size, after], "id", "c", &[]);
     let dtype = w.value(updates).descriptor.dtype;
     let scalar = w.scalar(dtype)?;
-    w.line(format!("var total = {scalar}(0);"));
+    let first = match base {
+        Some(base) => w.element(base, "id")?,
+        None => format!("{scalar}(0)"),
+    };
+    w.line(format!("var place = {first};"));
     w.open_loop("i", count);
-    chosen(w, indices, "i", size, "place")?;
+    chosen(w, indices, "i", size, "at")?;
     let update = w.element(updates, &format!("({} * {count}u + i) * {after}u + {}", names[0], names[2]))?;
-    w.line(format!("if (place == {}) {{ total = total + {update}; }}", names[1]));
+    let combined = match combine {
+        Combine::Replace => update,
+        Combine::Add => binary(Binary::Add, dtype, "place", &update),
+        Combine::Mul => binary(Binary::Mul, dtype, "place", &update),
+        Combine::Min => binary(Binary::Min, dtype, "place", &update),
+        Combine::Max => binary(Binary::Max, dtype, "place", &update),
+    };
+    w.line(format!("if (at == {}) {{ place = {combined}; }}", names[1]));
     w.close();
     let to = w.element(output, "id")?;
-    let total = if dtype == DType::F32 { "total".to_owned() } else { super::unary::narrow(dtype, "total".into()) };
-    w.line(format!("{to} = {total};"));
+    w.line(format!("{to} = place;"));
     Ok(())
 }

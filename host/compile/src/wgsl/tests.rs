@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use saggar_tensor::op::{Binary, Conv2d, Distribution, Pool, Pool2d, ReduceKind, Scalar, Unary};
+use saggar_tensor::op::{Binary, Combine, Conv2d, Distribution, Pool, Pool2d, ReduceKind, Scalar, Unary};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Binding, Shader, Tuning, WORKGROUPS_MAX, shader};
@@ -380,7 +380,14 @@ fn selections_are_valid() {
             valid(&program(&[input, indices, chosen]), body, TUNINGS[0]);
             let updates = (DType::F32, &[2, count, 4][..], Place::Input(0));
             let result = (DType::F32, &[2, 5, 4][..], Place::Output(0));
-            let body = Body::ScatterAdd { dims, indices: ids[1], updates: ids[0], output: ids[2] };
+            let body = Body::Scatter {
+                dims,
+                combine: Combine::Add,
+                base: None,
+                indices: ids[1],
+                updates: ids[0],
+                output: ids[2],
+            };
             valid(&program(&[updates, indices, result]), body, TUNINGS[0]);
         }
     }
