@@ -1,22 +1,29 @@
 //! Elements chosen by other elements' values.
 
 use saggar_tensor::DType;
+use saggar_tensor::op::Scalar;
 
 use super::ShaderError;
+use super::expression::immediate;
+use super::unary::cast;
 use crate::program::ValueId;
 use crate::wgsl::writer::Writer;
 
 /// Names the index stored at `at` of `indices`, counted from the end if negative and clamped into `size`, `name`.
 fn chosen(w: &mut Writer<'_>, indices: ValueId, at: &str, size: usize, name: &str) -> Result<(), ShaderError> {
-    let last = size.saturating_sub(1);
+    let dtype = w.value(indices).descriptor.dtype;
+    let number = |number: usize| immediate(Scalar::Int(number as i128), dtype);
+    let (zero, size, last) = (number(0), number(size), number(size.saturating_sub(1)));
     let element = w.element(indices, at)?;
-    if w.value(indices).descriptor.dtype.is_signed_integer() {
+    // Clamped in the indices' own type: what a narrower one would leave of a large index may lie inside.
+    let inside = if dtype.is_signed_integer() {
         w.line(format!("let {name}_stored = {element};"));
-        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}i, {name}_stored < 0i);"));
-        w.line(format!("let {name} = u32(clamp({name}_counted, 0i, {last}i));"));
+        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}, {name}_stored < {zero});"));
+        format!("clamp({name}_counted, {zero}, {last})")
     } else {
-        w.line(format!("let {name} = min({element}, {last}u);"));
-    }
+        format!("min({element}, {last})")
+    };
+    w.line(format!("let {name} = {};", cast(dtype, DType::U32, &inside)));
     Ok(())
 }
 
@@ -56,16 +63,12 @@ pub(super) fn scatter_add(
     }
     w.each(before * size * after);
     let names = w.coordinates(&[before, size, after], "id", "c", &[]);
-    let dtype = w.value(updates).descriptor.dtype;
-    let scalar = w.scalar(dtype)?;
+    let scalar = w.scalar(w.value(updates).descriptor.dtype)?;
     w.line(format!("var total = {scalar}(0);"));
     w.open_loop("i", count);
     chosen(w, indices, "i", size, "place")?;
     let update = w.element(updates, &format!("({} * {count}u + i) * {after}u + {}", names[0], names[2]))?;
     w.line(format!("if (place == {}) {{ total = total + {update}; }}", names[1]));
     w.close();
-    let to = w.element(output, "id")?;
-    let total = if dtype == DType::F32 { "total".to_owned() } else { super::unary::narrow(dtype, "total".into()) };
-    w.line(format!("{to} = {total};"));
-    Ok(())
+    w.store(output, "id", "total")
 }
