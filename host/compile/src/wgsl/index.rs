@@ -1,23 +1,30 @@
 //! Elements chosen by other elements' values.
 
-use saggar_tensor::op::{Binary, Combine};
+use saggar_tensor::DType;
+use saggar_tensor::op::{Binary, Combine, Scalar};
 
 use super::ShaderError;
 use super::binary::binary;
+use super::expression::immediate;
+use super::unary::cast;
 use crate::program::ValueId;
 use crate::wgsl::writer::Writer;
 
 /// Names the index stored at `at` of `indices`, counted from the end if negative and clamped into `size`, `name`.
 fn chosen(w: &mut Writer<'_>, indices: ValueId, at: &str, size: usize, name: &str) -> Result<(), ShaderError> {
-    let last = size.saturating_sub(1);
+    let dtype = w.value(indices).descriptor.dtype;
+    let number = |number: usize| immediate(Scalar::Int(number as i128), dtype);
+    let (zero, size, last) = (number(0), number(size), number(size.saturating_sub(1)));
     let element = w.element(indices, at)?;
-    if w.value(indices).descriptor.dtype.is_signed_integer() {
+    // Clamped in the indices' own type: what a narrower one would leave of a large index may lie inside.
+    let inside = if dtype.is_signed_integer() {
         w.line(format!("let {name}_stored = {element};"));
-        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}i, {name}_stored < 0i);"));
-        w.line(format!("let {name} = u32(clamp({name}_counted, 0i, {last}i));"));
+        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}, {name}_stored < {zero});"));
+        format!("clamp({name}_counted, {zero}, {last})")
     } else {
-        w.line(format!("let {name} = min({element}, {last}u);"));
-    }
+        format!("min({element}, {last})")
+    };
+    w.line(format!("let {name} = {};", cast(dtype, DType::U32, &inside)));
     Ok(())
 }
 
@@ -66,16 +73,16 @@ pub(super) fn scatter(
     w.open_loop("i", count);
     chosen(w, indices, "i", size, "at")?;
     let update = w.element(updates, &format!("({} * {count}u + i) * {after}u + {}", names[0], names[2]))?;
+    // Half precision is stored as words of single precision: only what is stored is rounded.
+    let wide = if dtype.is_float() { DType::F32 } else { dtype };
     let combined = match combine {
         Combine::Replace => update,
-        Combine::Add => binary(Binary::Add, dtype, "place", &update),
-        Combine::Mul => binary(Binary::Mul, dtype, "place", &update),
-        Combine::Min => binary(Binary::Min, dtype, "place", &update),
-        Combine::Max => binary(Binary::Max, dtype, "place", &update),
+        Combine::Add => binary(Binary::Add, wide, "place", &update),
+        Combine::Mul => binary(Binary::Mul, wide, "place", &update),
+        Combine::Min => binary(Binary::Min, wide, "place", &update),
+        Combine::Max => binary(Binary::Max, wide, "place", &update),
     };
     w.line(format!("if (at == {}) {{ place = {combined}; }}", names[1]));
     w.close();
-    let to = w.element(output, "id")?;
-    w.line(format!("{to} = place;"));
-    Ok(())
+    w.store(output, "id", "place")
 }
