@@ -125,7 +125,7 @@ impl Model for Lenet {
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
         let probabilities = self.logits(inputs.get("image")?)?.softmax(1)?;
         Ok(vec![
-            ("label", probabilities.arg_max(1)?),
+            ("label", probabilities.arg_max(1, false)?),
             ("probability", probabilities.reduce_max(&[1], false)?),
             ("probabilities", probabilities),
         ])

@@ -115,7 +115,7 @@ impl LayerNorm {
         };
         let scale = x.graph().variable(&self.scale)?;
         let bias = x.graph().variable(&self.bias)?;
-        x.layer_normalization(&scale, &bias, &[last as u32], self.epsilon)
+        x.layer_normalization(Some(&scale), Some(&bias), &[last as u32], self.epsilon)
     }
 }
 

@@ -25,7 +25,10 @@ mod tensor;
 mod variables;
 
 pub use bindings::graphs::{
-    Conv2dFilterOperandLayout, Conv2dOptions, GemmOptions, InputOperandLayout, PaddingMode, Pool2dOptions, RoundingType,
+    Conv2dFilterOperandLayout, Conv2dOptions, ConvTranspose2dFilterOperandLayout, ConvTranspose2dOptions, GemmOptions,
+    GruWeightLayout, InputOperandLayout, InterpolationMode, LstmWeightLayout, PaddingMode, Pool2dOptions,
+    RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
+    ScatterReduction,
 };
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
@@ -37,7 +40,9 @@ pub use graph::{Executable, Graph, Inputs};
 pub use job::Job;
 pub use json::Json;
 pub use logging::{debug, info, warn};
-pub use operand::{Operand, accuracy, concat};
+pub use operand::{
+    GruOptions, GruStates, LstmOptions, LstmStates, Operand, accuracy, concat, gru, gru_cell, lstm, lstm_cell,
+};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
 pub use tensor::{NamedTensor, Tensor, descriptor};
