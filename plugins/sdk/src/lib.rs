@@ -2,7 +2,7 @@
 //!
 //! A plugin describes tensor graphs and leaves their data, their execution and their safekeeping to the host. This crate
 //! wraps the host's interfaces ([`bindings`]) in types that are pleasant to write models with, and adds what every model
-//! needs: [layers](layers), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
+//! needs: [layers](layers), [losses](losses), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
 //!
 //! A plugin is a `cdylib` that calls [`export!`] once. Code runs in a sandbox without files, clock, environment or
 //! threads: `std::time`, `std::fs` and `std::env` must not be used.
@@ -17,6 +17,7 @@ mod job;
 mod json;
 pub mod layers;
 mod logging;
+pub mod losses;
 mod operand;
 pub mod optimizers;
 mod params;
@@ -40,9 +41,8 @@ pub use graph::{Executable, Graph, Inputs};
 pub use job::Job;
 pub use json::Json;
 pub use logging::{debug, info, warn};
-pub use operand::{
-    GruOptions, GruStates, LstmOptions, LstmStates, Operand, accuracy, concat, gru, gru_cell, lstm, lstm_cell,
-};
+pub use losses::{CrossEntropy, accuracy};
+pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
 pub use tensor::{NamedTensor, Tensor, descriptor};

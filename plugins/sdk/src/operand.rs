@@ -41,7 +41,6 @@ mod reduce;
 
 pub use movement::concat;
 pub use recurrent::{GruOptions, GruStates, LstmOptions, LstmStates, gru, gru_cell, lstm, lstm_cell};
-pub use reduce::accuracy;
 
 use std::rc::Rc;
 

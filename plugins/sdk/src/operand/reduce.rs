@@ -2,7 +2,6 @@
 
 use super::Operand;
 use crate::bindings::graphs::ReduceOptions;
-use crate::bindings::tensors::DataType;
 use crate::error::Result;
 
 macro_rules! reduce {
@@ -72,15 +71,4 @@ impl Operand {
     pub fn arg_min(&self, axis: u32, keep: bool) -> Result<Self> {
         self.graph.make(|builder| builder.arg_min(&self.raw, axis, keep))
     }
-}
-
-/// The share of the batch whose largest logit is the label's; a `float32` scalar.
-///
-/// Shape: `logits` `[batch, classes]`, `labels` `[batch]` of an integer type.
-///
-/// # Errors
-/// `Host`; `Built`.
-pub fn accuracy(logits: &Operand, labels: &Operand) -> Result<Operand> {
-    let right = logits.arg_max(1, false)?.equal(&labels.cast(DataType::Int32)?)?;
-    right.cast(DataType::Float32)?.reduce_mean(&[], false)
 }
