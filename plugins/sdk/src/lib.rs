@@ -21,6 +21,7 @@ pub mod losses;
 mod operand;
 pub mod optimizers;
 mod params;
+pub mod png;
 mod predict;
 mod tensor;
 mod variables;
