@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PLUGINS := lenet
+PLUGINS := lenet mlp
 GUESTS := careless echo hostile matmul
 KEEP ?= 0
 export KEEP

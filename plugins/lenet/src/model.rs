@@ -1,7 +1,7 @@
 //! The network, for training and for prediction.
 
 use saggar_plugin::layers::{Conv2d, Linear};
-use saggar_plugin::{DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+use saggar_plugin::{Classes, DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
 
 /// Height and width of the convolutions' filters; the padding keeps the image's size.
 const FILTER: u32 = 5;
@@ -20,8 +20,8 @@ pub struct Architecture {
     pub channels: u32,
     /// Features between the linear layers.
     pub hidden: u32,
-    /// Names of the classes.
-    pub classes: Vec<String>,
+    /// What it tells apart.
+    pub classes: Classes,
 }
 
 impl Architecture {
@@ -35,7 +35,7 @@ impl Architecture {
             width: config.require("width")?,
             channels: config.require("channels")?,
             hidden: config.require("hidden")?,
-            classes: config.require("classes")?,
+            classes: Classes::new(config.require("classes")?),
         })
     }
 
@@ -46,7 +46,7 @@ impl Architecture {
             .with("width", self.width)
             .with("channels", self.channels)
             .with("hidden", self.hidden)
-            .with("classes", self.classes.clone())
+            .with("classes", self.classes.names().to_vec())
     }
 }
 
@@ -75,7 +75,7 @@ impl Lenet {
         let padding = [PADDING, PADDING];
         let wide = channels.saturating_mul(2);
         let features = wide.saturating_mul(height / 4).saturating_mul(width / 4);
-        let classes = architecture.classes.len() as u32;
+        let classes = architecture.classes.count();
         Ok(Self {
             conv1: Conv2d::new(&v.scope("conv1"), (1, channels), filter)?.padding(padding),
             conv2: Conv2d::new(&v.scope("conv2"), (channels, wide), filter)?.padding(padding),
@@ -113,22 +113,11 @@ impl Model for Lenet {
     }
 
     fn outputs(&self) -> Vec<Port> {
-        let classes = &self.architecture.classes;
-        let each = [classes.len() as u32];
-        vec![
-            Port::new("label", DataType::Int32, []).semantics("class").classes(classes),
-            Port::new("probability", DataType::Float32, []),
-            Port::new("probabilities", DataType::Float32, each).semantics("probabilities").classes(classes),
-        ]
+        self.architecture.classes.ports()
     }
 
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        let probabilities = self.logits(inputs.get("image")?)?.softmax(1)?;
-        Ok(vec![
-            ("label", probabilities.arg_max(1, false)?),
-            ("probability", probabilities.reduce_max(&[1], false)?),
-            ("probabilities", probabilities),
-        ])
+        self.architecture.classes.answers(&self.logits(inputs.get("image")?)?)
     }
 }
 
@@ -138,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_configuration_describes_its_architecture() {
-        let classes = vec!["zero".to_owned(), "one".to_owned()];
+        let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
         let architecture = Architecture { height: 28, width: 20, channels: 8, hidden: 64, classes };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
         assert_eq!(Architecture::from_params(&config).unwrap(), architecture);

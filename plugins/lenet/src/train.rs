@@ -1,7 +1,7 @@
 //! How the network is trained.
 
 use saggar_plugin::optimizers::{Adam, LearningRate, Optimizer, Sgd};
-use saggar_plugin::{Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
+use saggar_plugin::{Classes, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
 
 use crate::model::{Architecture, Lenet};
 
@@ -51,11 +51,7 @@ fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture>
         let given = image.item.shape.clone();
         return Err(Error::Shape { what: "the field `image`".to_owned(), expected: "[height, width]", given });
     };
-    let count = job.param("classes", CLASSES)?;
-    let classes = match label.classes.as_slice() {
-        [] => (0..count).map(|class| class.to_string()).collect(),
-        named => named.to_vec(),
-    };
+    let classes = Classes::of(label, job.param("classes", CLASSES)?);
     let (channels, hidden) = (job.param("channels", 16)?, job.param("hidden", 64)?);
     Ok(Architecture { height, width, channels, hidden, classes })
 }

@@ -8,6 +8,7 @@
 //! threads: `std::time`, `std::fs` and `std::env` must not be used.
 
 pub mod bindings;
+mod classes;
 mod dataset;
 mod error;
 mod export;
@@ -34,6 +35,7 @@ pub use bindings::graphs::{
 };
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
+pub use classes::Classes;
 pub use dataset::{BatchOptions, Batches, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_training};

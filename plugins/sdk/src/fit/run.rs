@@ -12,8 +12,8 @@ use crate::tensor::Tensor;
 
 /// Steps between two step boundaries. Few enough that a training told to stop does so soon.
 pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
-/// Steps between two lines of detail in the log.
-const STEPS_PER_LINE: u64 = 100;
+/// Steps between two lines of the log in an epoch that has as many.
+const STEPS_PER_LINE: u64 = 1000;
 
 pub(super) struct Run<'a> {
     pub(super) fit: &'a Fit<'a>,
@@ -67,7 +67,7 @@ impl Run<'_> {
         if position.batch.is_multiple_of(STEPS_PER_LINE) {
             let (epoch, batch) = (position.epoch + 1, position.batch);
             let means = line(&position.means(&self.names));
-            logging::debug(&format!("epoch {epoch}/{}, batch {batch}/{}: {means}", self.epochs, self.steps_per_epoch));
+            logging::info(&format!("epoch {epoch}/{}, batch {batch}/{}: {means}", self.epochs, self.steps_per_epoch));
         }
         if u64::from(done) < wanted || position.batch >= self.steps_per_epoch {
             // The end of an epoch is passed by asking for the batch after its last one.
