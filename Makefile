@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PLUGINS := lenet mlp
-GUESTS := careless echo hostile matmul
+GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
 export KEEP
 
