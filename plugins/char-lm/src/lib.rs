@@ -8,7 +8,7 @@ mod write;
 
 use saggar_plugin::losses::CrossEntropy;
 use saggar_plugin::optimizers::{Adam, LearningRate, Muon, Optimizer};
-use saggar_plugin::{Dataset, Error, Feed, Fit, Job, Objective, Result, info};
+use saggar_plugin::{Dataset, Error, Feed, Fit, Graph, Inputs, Job, Objective, Result, info};
 
 pub use model::{Architecture, Gpt};
 pub use write::Writer;
@@ -36,7 +36,7 @@ pub fn train(job: &Job) -> Result<()> {
     let variables = job.variables();
     let config = architecture.to_params();
     let gpt = Gpt::new(&variables, architecture)?;
-    let objective = |_: &_, batch: &saggar_plugin::Inputs| {
+    let objective = |_: &Graph, batch: &Inputs| {
         let text = batch.get("text")?;
         let [size, length] = text.shape()[..] else { return Err(not_windows(text.shape())) };
         let (before, after) = (text.slice(&[0, 0], &[size, length - 1])?, text.slice(&[0, 1], &[size, length - 1])?);
