@@ -1,6 +1,6 @@
 //! Building a graph, and running it once built.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,40 +9,85 @@ use crate::bindings::tensors::{DataType, Descriptor};
 use crate::error::{Error, Result};
 use crate::operand::Operand;
 use crate::tensor::{NamedTensor, Tensor, descriptor, stacked};
-use crate::variables::Variable;
+use crate::variables::{Variable, Variables};
 
 /// A graph being built. Clones are the same graph, and every [`Operand`] carries one.
 #[derive(Debug, Clone)]
 pub struct Graph(Rc<Inner>);
 
+/// What a graph is for.
+#[derive(Debug, Default)]
+pub(crate) struct Purpose {
+    /// A training step, where some layers behave differently.
+    pub(crate) training: bool,
+    /// Parameters are read as `float16`.
+    pub(crate) half: bool,
+    /// Variables to be read in the place of others, by the others' names.
+    pub(crate) instead: BTreeMap<String, Variable>,
+}
+
+type Shared = Rc<raw::Operand>;
+
 #[derive(Debug)]
 struct Inner {
     /// None once built.
     builder: RefCell<Option<raw::GraphBuilder>>,
+    purpose: Purpose,
     /// One operand a variable, so that gradients are taken with respect to the operand that the model used.
-    variables: RefCell<BTreeMap<String, Rc<raw::Operand>>>,
-    training: bool,
+    variables: RefCell<BTreeMap<String, Shared>>,
+    /// The operands of parameters as `float16`.
+    halves: RefCell<BTreeMap<String, Shared>>,
+    /// What variables are assigned.
+    assigned: RefCell<BTreeMap<String, Shared>>,
+    /// Least and largest elements of variables that have such.
+    ranges: RefCell<BTreeMap<String, (f64, f64)>>,
+    /// Statistics that are assigned last, when it is known whether the step is sound.
+    statistics: RefCell<Vec<(Variable, Shared)>>,
+    /// Where it is 0, assignments keep the old value.
+    guard: RefCell<Option<Shared>>,
+    /// Where it is 0, statistics keep the old value.
+    sound: RefCell<Option<Shared>>,
+    /// The key that random numbers follow from, and streams of it in use.
+    key: RefCell<Option<Shared>>,
+    streams: Cell<u32>,
 }
 
 impl Graph {
     /// An empty graph.
     pub fn new() -> Self {
-        Self::with_training(false)
+        Self::for_purpose(Purpose::default())
     }
 
     /// An empty graph for a training step: [`Graph::training`] says so to the layers.
     pub fn for_training() -> Self {
-        Self::with_training(true)
+        Self::for_purpose(Purpose { training: true, ..Purpose::default() })
     }
 
-    fn with_training(training: bool) -> Self {
-        let builder = RefCell::new(Some(raw::GraphBuilder::new()));
-        Self(Rc::new(Inner { builder, variables: RefCell::default(), training }))
+    pub(crate) fn for_purpose(purpose: Purpose) -> Self {
+        Self(Rc::new(Inner {
+            builder: RefCell::new(Some(raw::GraphBuilder::new())),
+            purpose,
+            variables: RefCell::default(),
+            halves: RefCell::default(),
+            assigned: RefCell::default(),
+            ranges: RefCell::default(),
+            statistics: RefCell::default(),
+            guard: RefCell::default(),
+            sound: RefCell::default(),
+            key: RefCell::default(),
+            streams: Cell::new(0),
+        }))
     }
 
     /// Whether the graph is a training step, where some layers behave differently.
     pub fn training(&self) -> bool {
-        self.0.training
+        self.0.purpose.training
+    }
+
+    /// The data type that a model computes in: `float16` in a step of mixed precision, else `float32`. Inputs are cast to
+    /// it; layers do the rest.
+    pub fn float(&self) -> DataType {
+        if self.0.purpose.half { DataType::Float16 } else { DataType::Float32 }
     }
 
     /// A tensor given at each dispatch, by name.
@@ -103,16 +148,37 @@ impl Graph {
         self.make(|builder| builder.iota(descriptor, axis))
     }
 
-    /// The variable's value when the dispatch begins; the same operand each time.
+    /// The variable's value when the dispatch begins; the same operand each time. A parameter comes in the data type of
+    /// [`Graph::float`].
     ///
     /// # Errors
     /// `Built`.
     pub fn variable(&self, variable: &Variable) -> Result<Operand> {
+        let value = self.stored(variable)?;
+        if !self.0.purpose.half || !variable.is_parameter() {
+            return Ok(value);
+        }
+        let known = self.0.halves.borrow().get(variable.name()).cloned();
+        if let Some(half) = known {
+            return Ok(Operand::new(self, half));
+        }
+        let half = value.cast(DataType::Float16)?;
+        self.0.halves.borrow_mut().insert(variable.name().to_owned(), Rc::clone(half.shared()));
+        Ok(half)
+    }
+
+    /// The variable's value when the dispatch begins, in its own data type; the same operand each time. Optimisers work
+    /// with it.
+    ///
+    /// # Errors
+    /// `Built`.
+    pub fn stored(&self, variable: &Variable) -> Result<Operand> {
         let known = self.0.variables.borrow().get(variable.name()).cloned();
         if let Some(operand) = known {
             return Ok(Operand::new(self, operand));
         }
-        let operand = self.make(|builder| builder.variable(variable.raw()))?;
+        let read = self.0.purpose.instead.get(variable.name()).unwrap_or(variable);
+        let operand = self.make(|builder| builder.variable(read.raw()))?;
         self.0.variables.borrow_mut().insert(variable.name().to_owned(), Rc::clone(operand.shared()));
         Ok(operand)
     }
@@ -133,6 +199,30 @@ impl Graph {
         self.make(|builder| builder.random_normal(shape, key.raw(), stream))
     }
 
+    /// A key that is another one in every dispatch and a stream that is another one in every call, for random numbers of
+    /// a training step. The key is a variable of the namespace, which the graph itself moves on.
+    ///
+    /// # Errors
+    /// `Host`; `Built`.
+    pub fn random_stream(&self, variables: &Variables) -> Result<(Operand, u32)> {
+        let known = self.0.key.borrow().clone();
+        let key = match known {
+            Some(key) => Operand::new(self, key),
+            None => {
+                let variable = variables.random_key()?;
+                let key = self.stored(&variable)?;
+                let one: Vec<u8> = [0, 0, 1, 0].into_iter().flat_map(u32::to_le_bytes).collect();
+                let next = key.add(&self.constant(variable.descriptor(), &one)?)?;
+                self.assign_where(None, &variable, &next)?;
+                *self.0.key.borrow_mut() = Some(Rc::clone(key.shared()));
+                key
+            }
+        };
+        let stream = self.0.streams.get();
+        self.0.streams.set(stream + 1);
+        Ok((key, stream))
+    }
+
     /// d `loss` / d each of `wrt`; zeros where the loss does not depend on it. `loss` has one element.
     ///
     /// # Errors
@@ -147,7 +237,54 @@ impl Graph {
     /// # Errors
     /// `Host` if shape or data type differ, or the graph assigns the variable already; `Built`.
     pub fn assign(&self, variable: &Variable, value: &Operand) -> Result<()> {
-        self.with(|builder| builder.assign(variable.raw(), value.raw()))
+        let guard = self.0.guard.borrow().clone();
+        self.assign_where(guard, variable, value)
+    }
+
+    /// From now on [`Graph::assign`] limits the variable's elements to that range, whoever calls it.
+    pub fn keep_within(&self, variable: &Variable, low: f64, high: f64) {
+        self.0.ranges.borrow_mut().insert(variable.name().to_owned(), (low, high));
+    }
+
+    /// [`Graph::assign`] for what is learnt without gradients. In a step of [`Fit`](crate::Fit) that is skipped because
+    /// its gradients are not finite, the old value stays.
+    ///
+    /// # Errors
+    /// As [`Graph::assign`], some of them only when the graph is built.
+    pub fn assign_statistic(&self, variable: &Variable, value: &Operand) -> Result<()> {
+        let value = value.stop_gradient()?;
+        self.0.statistics.borrow_mut().push((variable.clone(), Rc::clone(value.shared())));
+        Ok(())
+    }
+
+    /// From now on [`Graph::assign`] keeps the old value where `guard`, a `uint8` scalar, is 0.
+    pub(crate) fn guard(&self, guard: Option<&Operand>) {
+        *self.0.guard.borrow_mut() = guard.map(|guard| Rc::clone(guard.shared()));
+    }
+
+    /// Statistics keep the old value where `sound`, a `uint8` scalar, is 0.
+    pub(crate) fn guard_statistics(&self, sound: &Operand) {
+        *self.0.sound.borrow_mut() = Some(Rc::clone(sound.shared()));
+    }
+
+    /// What the variable is assigned in this graph.
+    pub(crate) fn assigned(&self, variable: &Variable) -> Option<Operand> {
+        self.0.assigned.borrow().get(variable.name()).map(|value| Operand::new(self, Rc::clone(value)))
+    }
+
+    fn assign_where(&self, guard: Option<Shared>, variable: &Variable, value: &Operand) -> Result<()> {
+        let range = self.0.ranges.borrow().get(variable.name()).copied();
+        let value = match range {
+            Some((low, high)) => value.clamp(Some(low), Some(high))?,
+            None => value.clone(),
+        };
+        let value = match guard {
+            Some(guard) => Operand::new(self, guard).choose(&value, &self.stored(variable)?)?,
+            None => value,
+        };
+        self.with(|builder| builder.assign(variable.raw(), value.raw()))?;
+        self.0.assigned.borrow_mut().insert(variable.name().to_owned(), Rc::clone(value.shared()));
+        Ok(())
     }
 
     /// Verifies and compiles the graph. Only the outputs named here can be had from a dispatch. Nothing can be added
@@ -156,6 +293,10 @@ impl Graph {
     /// # Errors
     /// `Host` if the graph is beyond a limit or cannot be compiled; `Built`.
     pub fn build<'a>(&self, outputs: impl IntoIterator<Item = (&'a str, &'a Operand)>) -> Result<Executable> {
+        let sound = self.0.sound.borrow().clone();
+        for (variable, value) in self.0.statistics.take() {
+            self.assign_where(sound.clone(), &variable, &Operand::new(self, value))?;
+        }
         let outputs: Vec<(String, &raw::Operand)> =
             outputs.into_iter().map(|(name, operand)| (name.to_owned(), operand.raw())).collect();
         let builder = self.0.builder.take().ok_or(Error::Built)?;

@@ -2,12 +2,13 @@
 //!
 //! A plugin describes tensor graphs and leaves their data, their execution and their safekeeping to the host. This crate
 //! wraps the host's interfaces ([`bindings`]) in types that are pleasant to write models with, and adds what every model
-//! needs: [layers](layers), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
+//! needs: [layers](layers), [losses](losses), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
 //!
 //! A plugin is a `cdylib` that calls [`export!`] once. Code runs in a sandbox without files, clock, environment or
 //! threads: `std::time`, `std::fs` and `std::env` must not be used.
 
 pub mod bindings;
+mod classes;
 mod dataset;
 mod error;
 mod export;
@@ -17,18 +18,24 @@ mod job;
 mod json;
 pub mod layers;
 mod logging;
+pub mod losses;
 mod operand;
 pub mod optimizers;
 mod params;
+pub mod png;
 mod predict;
 mod tensor;
 mod variables;
 
 pub use bindings::graphs::{
-    Conv2dFilterOperandLayout, Conv2dOptions, GemmOptions, InputOperandLayout, PaddingMode, Pool2dOptions, RoundingType,
+    Conv2dFilterOperandLayout, Conv2dOptions, ConvTranspose2dFilterOperandLayout, ConvTranspose2dOptions, GemmOptions,
+    GruWeightLayout, InputOperandLayout, InterpolationMode, LstmWeightLayout, PaddingMode, Pool2dOptions,
+    RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
+    ScatterReduction,
 };
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
+pub use classes::Classes;
 pub use dataset::{BatchOptions, Batches, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_training};
@@ -37,8 +44,9 @@ pub use graph::{Executable, Graph, Inputs};
 pub use job::Job;
 pub use json::Json;
 pub use logging::{debug, info, warn};
-pub use operand::{Operand, accuracy, concat};
+pub use losses::{CrossEntropy, accuracy};
+pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
-pub use tensor::{NamedTensor, Tensor, descriptor};
+pub use tensor::{NamedTensor, Tensor, descriptor, named};
 pub use variables::{Variable, Variables};

@@ -4,10 +4,12 @@
 //! version does not.
 
 mod adam;
+mod muon;
 mod rate;
 mod sgd;
 
 pub use adam::Adam;
+pub use muon::Muon;
 pub use rate::LearningRate;
 pub use sgd::Sgd;
 
@@ -19,7 +21,7 @@ use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 
 /// One parameter in a training step.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Update {
     /// The parameter.
     pub variable: Variable,
@@ -39,32 +41,42 @@ pub trait Optimizer {
 }
 
 /// Scales all gradients down together so that the square root of their sum of squares is at most `norm`.
+/// Source: Pascanu et al., arXiv:1211.5063.
 ///
 /// # Errors
 /// `Host` if a gradient is not float.
 pub fn clip_norm(updates: &mut [Update], norm: f64) -> Result<()> {
-    let mut total: Option<Operand> = None;
-    for update in updates.iter() {
-        let square = update.gradient.reduce_sum_square(&[], false)?;
-        total = Some(match total {
-            Some(sum) => sum.add(&square)?,
-            None => square,
-        });
-    }
-    let Some(total) = total else { return Ok(()) };
-    // The small number keeps gradients of zero from becoming 0 / 0.
-    let scale = total.sqrt()?.add_scalar(1e-6)?.reciprocal()?.mul_scalar(norm)?.clamp(None, Some(1.0))?;
+    let Some(total) = sum_of_squares(updates)? else { return Ok(()) };
+    // The larger of the two is never 0.
+    let larger = total.sqrt()?.clamp(Some(norm), None)?;
+    let scale = larger.reciprocal()?.mul_scalar(norm)?;
     for update in updates {
         update.gradient = update.gradient.mul(&scale)?;
     }
     Ok(())
 }
 
+/// The sum of squares of all gradients; none without gradients.
+pub(crate) fn sum_of_squares(updates: &[Update]) -> Result<Option<Operand>> {
+    let mut total: Option<Operand> = None;
+    for update in updates {
+        let square = update.gradient.reduce_sum_square(&[], false)?;
+        total = Some(match total {
+            Some(sum) => sum.add(&square)?,
+            None => square,
+        });
+    }
+    Ok(total)
+}
+
 /// The number of this step from 1, `float32`; counted by the graph itself.
 fn count_step(graph: &Graph, variables: &Variables) -> Result<Operand> {
     let counter = variables.training("optimizer/step", descriptor(DataType::Int32, []))?;
-    let step = graph.variable(&counter)?.add_scalar(1.0)?;
-    graph.assign(&counter, &step)?;
+    let step = graph.stored(&counter)?.add_scalar(1.0)?;
+    // Optimisers that are made of others ask more than once.
+    if graph.assigned(&counter).is_none() {
+        graph.assign(&counter, &step)?;
+    }
     step.cast(DataType::Float32)
 }
 

@@ -51,7 +51,7 @@ pub struct Signature {
     pub inputs: Vec<Port>,
     /// Outputs.
     pub outputs: Vec<Port>,
-    /// Ascending, not empty.
+    /// Ascending. Empty where the model knows no batches: then a port's item is the whole tensor.
     pub batch_sizes: Vec<u32>,
 }
 

@@ -49,6 +49,10 @@ impl Variable {
         Ok(self.0.raw.write(data)?)
     }
 
+    pub(crate) fn is_parameter(&self) -> bool {
+        matches!(self.0.kind, VariableKind::Parameter)
+    }
+
     pub(crate) fn raw(&self) -> &raw::Variable {
         &self.0.raw
     }
@@ -64,17 +68,29 @@ pub struct Variables {
 #[derive(Debug)]
 struct Space {
     raw: raw::Variables,
+    seed: u64,
     made: RefCell<BTreeMap<String, Variable>>,
 }
 
 impl Variables {
     /// An empty namespace. The first values of its variables follow from `seed` and their names alone.
     pub fn new(seed: u64) -> Self {
-        Self::from_raw(raw::Variables::new(seed))
+        Self::over(raw::Variables::new(seed), seed)
     }
 
+    /// A namespace of the host's making, where nothing random happens.
     pub(crate) fn from_raw(raw: raw::Variables) -> Self {
-        Self { space: Rc::new(Space { raw, made: RefCell::default() }), prefix: String::new() }
+        Self::over(raw, 0)
+    }
+
+    fn over(raw: raw::Variables, seed: u64) -> Self {
+        Self { space: Rc::new(Space { raw, seed, made: RefCell::default() }), prefix: String::new() }
+    }
+
+    /// The whole namespace.
+    #[must_use]
+    pub(crate) fn root(&self) -> Self {
+        Self { space: Rc::clone(&self.space), prefix: String::new() }
     }
 
     /// The part of the namespace under `name`: its variables are called `name/...`.
@@ -128,10 +144,17 @@ impl Variables {
         self.get(name, descriptor, &Initializer::Zeros, VariableKind::Training)
     }
 
+    /// The key that the namespace's random numbers follow from: `uint32[4]`, its seed and the number of the step.
+    pub(crate) fn random_key(&self) -> Result<Variable> {
+        let seed = [self.space.seed as u32, (self.space.seed >> 32) as u32, 0, 0];
+        let bytes = Initializer::Bytes(seed.into_iter().flat_map(u32::to_le_bytes).collect());
+        self.root().get("random/key", descriptor(DataType::Uint32, [4]), &bytes, VariableKind::Training)
+    }
+
     /// The parameters of the whole namespace that were asked for so far, by name.
     pub fn parameters(&self) -> Vec<Variable> {
         let made = self.space.made.borrow();
-        made.values().filter(|variable| matches!(variable.0.kind, VariableKind::Parameter)).cloned().collect()
+        made.values().filter(|variable| variable.is_parameter()).cloned().collect()
     }
 
     /// Names of all variables, sorted.

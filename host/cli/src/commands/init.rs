@@ -64,9 +64,11 @@ fn copy(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
 
 /// One workspace of the plugin and the guest library, which inherits its versions from it as it does at home.
 fn manifest(name: &str) -> String {
-    let workspace = WORKSPACE
-        .replace("members = [\"sdk\", \"lenet\"]", "members = [\".\"]")
-        .replace("path = \"sdk\"", "path = \"vendor/plugins/sdk\"");
+    let line = |line: &str| match line {
+        members if members.starts_with("members = ") => "members = [\".\"]\n".to_owned(),
+        other => format!("{other}\n").replace("path = \"sdk\"", "path = \"vendor/plugins/sdk\""),
+    };
+    let workspace: String = WORKSPACE.lines().map(line).collect();
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n\
          [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n\

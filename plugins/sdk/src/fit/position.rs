@@ -3,17 +3,27 @@
 use crate::error::{Error, Result};
 
 /// Where a training is.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Position {
     /// Epochs completed.
     pub(super) epoch: u64,
     /// Batches done in the epoch under way.
     pub(super) batch: u64,
-    /// Epochs whose end was validated.
-    pub(super) validated: u64,
-    /// Steps since the last line of the log, and the sums of the outputs over them.
+    /// Epochs whose end was validated and reported.
+    pub(super) reported: u64,
+    /// Epochs since the held-out loss was at its lowest.
+    pub(super) stale: u64,
+    /// The lowest held-out loss.
+    lowest: f64,
+    /// Steps of the epoch that is reported next, and the sums of the outputs over them.
     steps: u64,
     sums: Vec<f64>,
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self { epoch: 0, batch: 0, reported: 0, stale: 0, lowest: f64::INFINITY, steps: 0, sums: Vec::new() }
+    }
 }
 
 impl Position {
@@ -31,16 +41,26 @@ impl Position {
         }
     }
 
-    /// The means of the outputs since the last call, named as `names` are.
-    pub(super) fn take_means(&mut self, names: &[(String, f64)]) -> Vec<(String, f64)> {
-        let steps = std::mem::take(&mut self.steps) as f64;
-        let sums = std::mem::take(&mut self.sums);
-        names.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum / steps)).collect()
+    /// The means of the outputs over the epoch so far.
+    pub(super) fn means(&self, names: &[String]) -> Vec<(String, f64)> {
+        names.iter().cloned().zip(self.sums.iter().map(|sum| sum / self.steps as f64)).collect()
+    }
+
+    /// The epoch was reported; it had that loss held out.
+    pub(super) fn report(&mut self, held_out: Option<f64>) {
+        self.reported = self.epoch;
+        self.steps = 0;
+        self.sums.clear();
+        match held_out {
+            Some(loss) if loss < self.lowest => (self.lowest, self.stale) = (loss, 0),
+            Some(_) => self.stale += 1,
+            None => {}
+        }
     }
 
     /// The position as a checkpoint's state: numbers of eight bytes, little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let counts = [self.epoch, self.batch, self.validated, self.steps];
+        let counts = [self.epoch, self.batch, self.reported, self.stale, self.lowest.to_bits(), self.steps];
         let words = counts.into_iter().chain(self.sums.iter().map(|sum| sum.to_bits()));
         words.flat_map(u64::to_le_bytes).collect()
     }
@@ -53,10 +73,12 @@ impl Position {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         match (words.as_slice(), rest) {
-            ([epoch, batch, validated, steps, sums @ ..], []) => Ok(Self {
+            ([epoch, batch, reported, stale, lowest, steps, sums @ ..], []) => Ok(Self {
                 epoch: *epoch,
                 batch: *batch,
-                validated: *validated,
+                reported: *reported,
+                stale: *stale,
+                lowest: f64::from_bits(*lowest),
                 steps: *steps,
                 sums: sums.iter().map(|sum| f64::from_bits(*sum)).collect(),
             }),
@@ -69,27 +91,40 @@ impl Position {
 mod tests {
     use super::*;
 
-    fn means(loss: f64, accuracy: f64) -> Vec<(String, f64)> {
+    fn outputs(loss: f64, accuracy: f64) -> Vec<(String, f64)> {
         vec![("loss".to_owned(), loss), ("accuracy".to_owned(), accuracy)]
     }
 
     #[test]
     fn a_position_survives_a_checkpoint() {
-        let mut position = Position { epoch: 2, batch: 30, validated: 1, ..Position::default() };
-        position.add(10, &means(0.5, 0.25));
+        let mut position = Position { epoch: 2, batch: 30, reported: 1, ..Position::default() };
+        position.add(10, &outputs(0.5, 0.25));
         let mut resumed = Position::from_bytes(&position.to_bytes()).unwrap();
         assert_eq!(resumed, position);
-        resumed.add(30, &means(0.1, 0.75));
+        resumed.add(30, &outputs(0.1, 0.75));
         assert_eq!(resumed.step(44), 118);
-        let taken = resumed.take_means(&means(0.0, 0.0));
-        assert!((taken[0].1 - 0.2).abs() < 1e-12 && (taken[1].1 - 0.625).abs() < 1e-12, "{taken:?}");
-        assert_eq!(resumed, Position { epoch: 2, batch: 30, validated: 1, ..Position::default() });
+        let means = resumed.means(&["loss".to_owned(), "accuracy".to_owned()]);
+        assert_eq!(means[0].0, "loss");
+        assert!((means[0].1 - 0.2).abs() < 1e-12 && (means[1].1 - 0.625).abs() < 1e-12, "{means:?}");
+        resumed.report(None);
+        assert_eq!(resumed, Position { epoch: 2, batch: 30, reported: 2, ..Position::default() });
+    }
+
+    #[test]
+    fn epochs_without_a_lower_loss_are_counted() {
+        let mut position = Position::default();
+        let mut stale = |loss| {
+            position.report(Some(loss));
+            position = Position::from_bytes(&position.to_bytes()).unwrap();
+            position.stale
+        };
+        assert_eq!([0.5, 0.6, f64::NAN, 0.4, 0.4].map(&mut stale), [0, 1, 2, 0, 1]);
     }
 
     #[test]
     fn another_state_is_refused() {
-        assert_eq!(Position::from_bytes(&[0; 31]), Err(Error::State { bytes: 31 }));
-        assert_eq!(Position::from_bytes(&[0; 33]), Err(Error::State { bytes: 33 }));
-        assert_eq!(Position::from_bytes(&[0; 32]), Ok(Position::default()));
+        assert_eq!(Position::from_bytes(&[0; 47]), Err(Error::State { bytes: 47 }));
+        assert_eq!(Position::from_bytes(&[0; 49]), Err(Error::State { bytes: 49 }));
+        assert!(Position::from_bytes(&[0; 48]).is_ok());
     }
 }

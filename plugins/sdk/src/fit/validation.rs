@@ -1,6 +1,7 @@
 //! Exact means over the part of a dataset that is held out.
 
-use super::{Feed, Fit, STEPS_PER_BOUNDARY, read_scalars};
+use super::run::{STEPS_PER_BOUNDARY, read_scalars};
+use super::{Feed, Fit};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;

@@ -1,8 +1,8 @@
-//! Moving elements: reshapes, slices, paddings, selections.
+//! Moving elements: reshapes, slices, paddings, repetitions.
 
 use super::Operand;
+use crate::bindings::graphs as raw;
 use crate::bindings::graphs::PaddingMode;
-use crate::bindings::tensors::DataType;
 use crate::error::{Error, Result};
 
 /// Moving elements.
@@ -55,6 +55,14 @@ impl Operand {
         self.graph.make(|builder| builder.slice(&self.raw, starts, sizes, None))
     }
 
+    /// Every `strides[i]`-th element of windows of `sizes[i]` elements from `starts[i]` along each axis.
+    ///
+    /// # Errors
+    /// `Host`; `Built`.
+    pub fn slice_strided(&self, starts: &[u32], sizes: &[u32], strides: &[u32]) -> Result<Self> {
+        self.graph.make(|builder| builder.slice(&self.raw, starts, sizes, Some(strides)))
+    }
+
     /// Cut along `axis` into parts of these sizes.
     ///
     /// # Errors
@@ -79,19 +87,42 @@ impl Operand {
         self.graph.make(|builder| builder.reverse(&self.raw, Some(axes)))
     }
 
-    /// Slices along `axis`, chosen by `indices` of an integer type.
+    /// Repeated as often as `repetitions` says along each axis.
     ///
     /// # Errors
     /// `Host`; `Built`.
-    pub fn gather(&self, indices: &Self, axis: u32) -> Result<Self> {
-        self.graph.make(|builder| builder.gather(&self.raw, &indices.raw, axis))
+    pub fn tile(&self, repetitions: &[u32]) -> Result<Self> {
+        self.graph.make(|builder| builder.tile(&self.raw, repetitions))
     }
 
-    /// `self` are indices: 1 at the index and 0 elsewhere, along a new last dimension of size `depth`.
+    /// Of the last two dimensions' matrices, what lies on and above the `diagonal`-th diagonal; zeros elsewhere. Diagonal
+    /// 0 is the main one, positive ones lie above it.
     ///
     /// # Errors
     /// `Host`; `Built`.
-    pub fn one_hot(&self, depth: u32, data_type: DataType) -> Result<Self> {
-        self.graph.make(|builder| builder.one_hot(&self.raw, depth, data_type))
+    pub fn upper_triangular(&self, diagonal: i32) -> Result<Self> {
+        self.graph.make(|builder| builder.triangular(&self.raw, true, diagonal))
     }
+
+    /// Of the last two dimensions' matrices, what lies on and below the `diagonal`-th diagonal; zeros elsewhere. Diagonal
+    /// 0 is the main one, positive ones lie above it.
+    ///
+    /// # Errors
+    /// `Host`; `Built`.
+    pub fn lower_triangular(&self, diagonal: i32) -> Result<Self> {
+        self.graph.make(|builder| builder.triangular(&self.raw, false, diagonal))
+    }
+}
+
+/// Joined along `axis`.
+///
+/// # Errors
+/// `Host` if shapes or data types disagree; `Shape` if there is nothing to join; `Built`.
+pub fn concat(operands: &[&Operand], axis: u32) -> Result<Operand> {
+    let Some(first) = operands.first() else {
+        let what = "what is joined".to_owned();
+        return Err(Error::Shape { what, expected: "at least one operand", given: Vec::new() });
+    };
+    let raw: Vec<&raw::Operand> = operands.iter().map(|operand| operand.raw()).collect();
+    first.graph.make(|builder| builder.concat(&raw, axis))
 }

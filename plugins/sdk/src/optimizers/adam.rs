@@ -47,8 +47,8 @@ impl Optimizer for Adam {
         let (correction1, correction2) = (correction(self.beta1)?, correction(self.beta2)?);
         for Update { variable, value, gradient } in updates {
             let (first, second) = (moment(variables, "first", variable)?, moment(variables, "second", variable)?);
-            let mean = decayed(&graph.variable(&first)?, self.beta1, gradient)?;
-            let square = decayed(&graph.variable(&second)?, self.beta2, &gradient.mul(gradient)?)?;
+            let mean = decayed(&graph.stored(&first)?, self.beta1, gradient)?;
+            let square = decayed(&graph.stored(&second)?, self.beta2, &gradient.mul(gradient)?)?;
             graph.assign(&first, &mean)?;
             graph.assign(&second, &square)?;
             let scale = square.mul(&correction2)?.sqrt()?.add_scalar(self.epsilon)?;

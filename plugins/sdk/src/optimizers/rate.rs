@@ -6,12 +6,20 @@ use crate::error::Result;
 use crate::operand::Operand;
 
 /// A learning rate that may follow a schedule. It is part of the training graph, so a resumed training goes on where the
-/// schedule was.
+/// schedule was. Steps count from 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LearningRate {
     /// The same in every step.
     Constant(f64),
+    /// Rises linearly from 0 over `warmup` steps, then stays.
+    Warmup {
+        /// The highest rate.
+        peak: f64,
+        /// Steps of rising; may be 0.
+        warmup: u64,
+    },
     /// Rises linearly from 0 over `warmup` steps, then falls to 0 along half a cosine until `steps`.
+    /// Source: Loshchilov and Hutter, arXiv:1608.03983, without restarts.
     Cosine {
         /// The highest rate.
         peak: f64,
@@ -19,6 +27,14 @@ pub enum LearningRate {
         warmup: u64,
         /// Steps in all.
         steps: u64,
+    },
+    /// Rises linearly from 0 over `warmup` steps, then falls with the inverse square root of the step.
+    /// Source: Vaswani et al., arXiv:1706.03762.
+    InverseSquareRoot {
+        /// The highest rate, that of step `warmup`.
+        peak: f64,
+        /// Steps of rising, at least 1.
+        warmup: u64,
     },
 }
 
@@ -29,22 +45,145 @@ impl From<f64> for LearningRate {
 }
 
 impl LearningRate {
+    /// The schedule of "Attention is all you need" for a model of that width:
+    /// `width^-0.5 * min(step^-0.5, step * warmup^-1.5)`.
+    pub fn transformer(width: u32, warmup: u64) -> Self {
+        Self::InverseSquareRoot { peak: (f64::from(width) * warmup.max(1) as f64).sqrt().recip(), warmup }
+    }
+
+    /// The rate of `step`, from 1.
+    pub fn value(self, step: u64) -> f64 {
+        // Numbers do not fail; only a graph that was built does.
+        self.formula(&(step as f64)).unwrap_or(f64::NAN)
+    }
+
     /// The rate of `step` (from 1, a `float32` scalar), a scalar.
     ///
     /// # Errors
     /// `Built`.
-    pub(super) fn at(self, step: &Operand) -> Result<Operand> {
+    pub fn at(self, step: &Operand) -> Result<Operand> {
+        self.formula(step)
+    }
+
+    /// Written once, for numbers and for operands.
+    fn formula<N: Number>(self, step: &N) -> Result<N> {
         match self {
-            Self::Constant(rate) => step.graph().scalar(step.descriptor().data_type, rate),
+            Self::Constant(rate) => step.constant(rate),
+            Self::Warmup { peak, warmup } => rise(step, warmup)?.scaled(peak),
             Self::Cosine { peak, warmup, steps } => {
-                let warmup = warmup as f64;
-                let falling = (steps as f64 - warmup).max(1.0);
                 // Step 1 takes the peak itself where nothing rises, and the last step still learns.
-                let rise = step.div_scalar(warmup.max(1.0))?.clamp(None, Some(1.0))?;
-                let done = step.add_scalar(-1.0 - warmup)?.div_scalar(falling)?.clamp(Some(0.0), Some(1.0))?;
-                let fall = done.mul_scalar(PI)?.cos()?.add_scalar(1.0)?.mul_scalar(peak / 2.0)?;
-                rise.mul(&fall)
+                let falling = (steps as f64 - warmup as f64).max(1.0);
+                let done = step.plus(-1.0 - warmup as f64)?.scaled(1.0 / falling)?.within(0.0, 1.0)?;
+                rise(step, warmup)?.times(&done.scaled(PI)?.cosine()?.plus(1.0)?.scaled(peak / 2.0)?)
+            }
+            Self::InverseSquareRoot { peak, warmup } => {
+                let fall = step.scaled(1.0 / warmup.max(1) as f64)?.within(1.0, f64::MAX)?.inverse_root()?;
+                rise(step, warmup)?.times(&fall)?.scaled(peak)
             }
         }
+    }
+}
+
+/// From 0 to 1 over `warmup` steps.
+fn rise<N: Number>(step: &N, warmup: u64) -> Result<N> {
+    step.scaled(1.0 / warmup.max(1) as f64)?.within(0.0, 1.0)
+}
+
+/// What the formulas are made of.
+trait Number: Sized {
+    fn constant(&self, value: f64) -> Result<Self>;
+    fn plus(&self, value: f64) -> Result<Self>;
+    fn scaled(&self, value: f64) -> Result<Self>;
+    fn times(&self, other: &Self) -> Result<Self>;
+    fn within(&self, low: f64, high: f64) -> Result<Self>;
+    fn cosine(&self) -> Result<Self>;
+    fn inverse_root(&self) -> Result<Self>;
+}
+
+impl Number for f64 {
+    fn constant(&self, value: f64) -> Result<Self> {
+        Ok(value)
+    }
+    fn plus(&self, value: f64) -> Result<Self> {
+        Ok(self + value)
+    }
+    fn scaled(&self, value: f64) -> Result<Self> {
+        Ok(self * value)
+    }
+    fn times(&self, other: &Self) -> Result<Self> {
+        Ok(self * other)
+    }
+    fn within(&self, low: f64, high: f64) -> Result<Self> {
+        Ok(self.clamp(low, high))
+    }
+    fn cosine(&self) -> Result<Self> {
+        Ok(self.cos())
+    }
+    fn inverse_root(&self) -> Result<Self> {
+        Ok(self.sqrt().recip())
+    }
+}
+
+impl Number for Operand {
+    fn constant(&self, value: f64) -> Result<Self> {
+        self.like(value)
+    }
+    fn plus(&self, value: f64) -> Result<Self> {
+        self.add_scalar(value)
+    }
+    fn scaled(&self, value: f64) -> Result<Self> {
+        self.mul_scalar(value)
+    }
+    fn times(&self, other: &Self) -> Result<Self> {
+        self.mul(other)
+    }
+    fn within(&self, low: f64, high: f64) -> Result<Self> {
+        // No float32 is larger than the largest, which need not be limited to.
+        self.clamp(Some(low), Some(high).filter(|high| *high < f64::from(f32::MAX)))
+    }
+    fn cosine(&self) -> Result<Self> {
+        self.cos()
+    }
+    fn inverse_root(&self) -> Result<Self> {
+        self.sqrt()?.reciprocal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rate: LearningRate, expected: &[(u64, f64)]) {
+        for (step, expected) in expected {
+            let got = rate.value(*step);
+            assert!((got - expected).abs() < 1e-12, "step {step} of {rate:?} has {got}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_constant_is_one() {
+        check(LearningRate::from(0.5), &[(1, 0.5), (1_000_000, 0.5)]);
+    }
+
+    #[test]
+    fn a_warm_up_rises_and_stays() {
+        check(LearningRate::Warmup { peak: 2.0, warmup: 4 }, &[(1, 0.5), (2, 1.0), (4, 2.0), (100, 2.0)]);
+        check(LearningRate::Warmup { peak: 2.0, warmup: 0 }, &[(1, 2.0)]);
+    }
+
+    #[test]
+    fn a_cosine_falls_from_its_peak_to_nothing() {
+        let cosine = LearningRate::Cosine { peak: 1.0, warmup: 0, steps: 4 };
+        check(cosine, &[(1, 1.0), (3, 0.5), (5, 0.0), (9, 0.0)]);
+        assert!(cosine.value(4) > 0.0);
+        let warm = LearningRate::Cosine { peak: 1.0, warmup: 2, steps: 6 };
+        check(warm, &[(1, 0.5), (2, 1.0), (3, 1.0), (5, 0.5), (7, 0.0)]);
+    }
+
+    #[test]
+    fn the_transformers_schedule_is_the_papers() {
+        let paper = |step: f64| 512_f64.powf(-0.5) * step.powf(-0.5).min(step * 4000_f64.powf(-1.5));
+        let steps = [1, 100, 3999, 4000, 4001, 100_000];
+        check(LearningRate::transformer(512, 4000), &steps.map(|step| (step, paper(step as f64))));
     }
 }

@@ -29,6 +29,11 @@ impl Sgd {
     pub fn momentum(rate: impl Into<LearningRate>, momentum: f64) -> Self {
         Self { momentum, ..Self::new(rate) }
     }
+
+    /// Descent with Nesterov's momentum.
+    pub fn nesterov(rate: impl Into<LearningRate>, momentum: f64) -> Self {
+        Self { nesterov: true, ..Self::momentum(rate, momentum) }
+    }
 }
 
 impl Optimizer for Sgd {
@@ -41,7 +46,7 @@ impl Optimizer for Sgd {
             }
             if self.momentum != 0.0 {
                 let velocity = moment(variables, "momentum", variable)?;
-                let next = graph.variable(&velocity)?.mul_scalar(self.momentum)?.add(&direction)?;
+                let next = graph.stored(&velocity)?.mul_scalar(self.momentum)?.add(&direction)?;
                 graph.assign(&velocity, &next)?;
                 direction = if self.nesterov { direction.add(&next.mul_scalar(self.momentum)?)? } else { next };
             }

@@ -1,0 +1,102 @@
+//! The network, for training and for prediction.
+
+use saggar_plugin::layers::Linear;
+use saggar_plugin::{Classes, DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+
+/// What the network's shapes follow from: the configuration of a model version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Architecture {
+    /// The shape of an image.
+    pub image: Vec<u32>,
+    /// Units of each hidden layer.
+    pub unit: u32,
+    /// What it tells apart.
+    pub classes: Classes,
+}
+
+impl Architecture {
+    /// The architecture that a configuration describes.
+    ///
+    /// # Errors
+    /// `MissingParameter`; `Parameter`.
+    pub fn from_params(config: &Params) -> Result<Self> {
+        let (image, unit) = (config.require("image")?, config.require("unit")?);
+        Ok(Self { image, unit, classes: Classes::new(config.require("classes")?) })
+    }
+
+    /// The configuration that describes the architecture.
+    pub fn to_params(&self) -> Params {
+        Params::new()
+            .with("image", self.image.clone())
+            .with("unit", self.unit)
+            .with("classes", self.classes.names().to_vec())
+    }
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Mlp {
+    architecture: Architecture,
+    layers: [Linear; 3],
+}
+
+impl Mlp {
+    /// A network over these variables.
+    ///
+    /// # Errors
+    /// `Host` if the variables exist with other shapes.
+    pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
+        let pixels = architecture.image.iter().product();
+        let (unit, classes) = (architecture.unit, architecture.classes.count());
+        let layers = [
+            Linear::new(&v.scope("l1"), pixels, unit)?,
+            Linear::new(&v.scope("l2"), unit, unit)?,
+            Linear::new(&v.scope("l3"), unit, classes)?,
+        ];
+        Ok(Self { architecture, layers })
+    }
+
+    /// Shape: `uint8[batch, image...]` -> `float32[batch, classes]`, logits.
+    ///
+    /// # Errors
+    /// `Host` if the image is of another size.
+    pub fn logits(&self, image: &Operand) -> Result<Operand> {
+        let [first, second, last] = &self.layers;
+        let x = image.flatten(1)?.cast(image.graph().float())?.div_scalar(255.0)?;
+        let x = first.apply(&x)?.relu()?;
+        let x = second.apply(&x)?.relu()?;
+        last.apply(&x)
+    }
+}
+
+impl Model for Mlp {
+    fn load(variables: &Variables, config: &Params) -> Result<Self> {
+        Self::new(variables, Architecture::from_params(config)?)
+    }
+
+    fn inputs(&self) -> Vec<Port> {
+        vec![Port::new("image", DataType::Uint8, self.architecture.image.clone()).semantics("image")]
+    }
+
+    fn outputs(&self) -> Vec<Port> {
+        self.architecture.classes.ports()
+    }
+
+    fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+        self.architecture.classes.answers(&self.logits(inputs.get("image")?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_describes_its_architecture() {
+        let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
+        let architecture = Architecture { image: vec![28, 28], unit: 100, classes };
+        let config = Params::parse(&architecture.to_params().to_string()).unwrap();
+        assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
+        config.check().unwrap();
+    }
+}

@@ -1,0 +1,47 @@
+//! Means of the parameters over the steps.
+
+use std::collections::BTreeMap;
+
+use crate::bindings::tensors::DataType;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::tensor::descriptor;
+use crate::variables::{Variable, Variables};
+
+/// Adds the assignments of one step to `graph`, in which the optimiser has assigned the parameters.
+pub(super) fn step(graph: &Graph, variables: &Variables, decay: f64) -> Result<()> {
+    let counter = variables.training("average/step", descriptor(DataType::Int32, []))?;
+    let step = graph.stored(&counter)?;
+    graph.assign(&counter, &step.add_scalar(1.0)?)?;
+    // The first step keeps nothing of the zeros, and the next ones forget the beginning sooner.
+    let step = step.cast(DataType::Float32)?;
+    let kept = step.div(&step.add_scalar(9.0)?)?.clamp(None, Some(decay))?;
+    let new = kept.neg()?.add_scalar(1.0)?;
+    for parameter in variables.parameters() {
+        let mean = of(variables, &parameter)?;
+        let value = match graph.assigned(&parameter) {
+            Some(value) => value,
+            None => graph.stored(&parameter)?,
+        };
+        graph.assign(&mean, &graph.stored(&mean)?.mul(&kept)?.add(&value.mul(&new)?)?)?;
+    }
+    Ok(())
+}
+
+/// The means by the names of their parameters.
+pub(super) fn all(variables: &Variables) -> Result<BTreeMap<String, Variable>> {
+    let parameters = variables.parameters().into_iter();
+    parameters.map(|parameter| Ok((parameter.name().to_owned(), of(variables, &parameter)?))).collect()
+}
+
+/// Writes the means into the parameters.
+pub(super) fn adopt(variables: &Variables) -> Result<()> {
+    for parameter in variables.parameters() {
+        parameter.write(&of(variables, &parameter)?.read()?)?;
+    }
+    Ok(())
+}
+
+fn of(variables: &Variables, parameter: &Variable) -> Result<Variable> {
+    variables.root().training(&format!("average/{}", parameter.name()), parameter.descriptor().clone())
+}

@@ -1,0 +1,54 @@
+//! What a training is fed with.
+
+use crate::dataset::{BatchOptions, Batches, Dataset, Field};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Inputs};
+
+/// What a training is fed with: fields of a dataset in batches, and the part held out.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    pub(super) dataset: &'a Dataset,
+    fields: Vec<Field>,
+    pub(super) batch: u32,
+    pub(super) training: Option<String>,
+    pub(super) held_out: Option<String>,
+}
+
+impl<'a> Feed<'a> {
+    /// Batches of these fields of the dataset's part `train`, with `validation` or else `test` held out. A dataset
+    /// without a part `train` is used whole. A batch larger than the part is the part.
+    ///
+    /// # Errors
+    /// `NoSuch` for a field; `NoItems`.
+    pub fn new(dataset: &'a Dataset, fields: &[&str], batch: u32) -> Result<Self> {
+        let splits = dataset.splits();
+        let named = |name: &str| splits.iter().find(|split| *split == name).cloned();
+        let training = named("train");
+        let held_out = training.as_ref().and_then(|_| named("validation").or_else(|| named("test")));
+        let fields = fields.iter().map(|name| dataset.field(name)).collect::<Result<_>>()?;
+        let items = dataset.count(training.as_deref())?;
+        if items == 0 {
+            return Err(Error::NoItems);
+        }
+        let batch = u32::try_from(items).map_or(batch, |items| batch.min(items)).max(1);
+        Ok(Self { dataset, fields, batch, training, held_out })
+    }
+
+    /// Steps of one epoch: full batches in the part that is trained on.
+    ///
+    /// # Errors
+    /// `Host` if the dataset cannot be read.
+    pub fn steps_per_epoch(&self) -> Result<u64> {
+        Ok(self.dataset.count(self.training.as_deref())? / u64::from(self.batch))
+    }
+
+    pub(super) fn inputs(&self, graph: &Graph, size: u32) -> Result<Inputs> {
+        graph.inputs(self.fields.iter().map(|field| (field.name.as_str(), &field.item)), size)
+    }
+
+    pub(super) fn batches(&self, split: Option<&String>, shuffle_seed: Option<u64>) -> Result<Batches> {
+        let names: Vec<String> = self.fields.iter().map(|field| field.name.clone()).collect();
+        let drop_last = shuffle_seed.is_some();
+        self.dataset.batches(&names, &BatchOptions { size: self.batch, shuffle_seed, drop_last, split: split.cloned() })
+    }
+}

@@ -1,0 +1,154 @@
+//! The graph of one training step: forward, backward, update.
+//!
+//! A step may skip its update, because gradients are not finite or more batches are to be added up first. The graph then
+//! computes the update nevertheless and keeps the old values, so that every step is the same program.
+
+use super::{Feed, Fit, average};
+use crate::bindings::tensors::DataType;
+use crate::bindings::variables::{Initializer, VariableKind};
+use crate::error::Result;
+use crate::graph::{Executable, Graph, Purpose};
+use crate::operand::Operand;
+use crate::optimizers::{Update, clip_norm, sum_of_squares};
+use crate::tensor::descriptor;
+use crate::variables::{Variable, Variables};
+
+/// The loss's scale in a first step of mixed precision, and its bounds.
+const SCALE: [f64; 3] = [1.0 / 65536.0, 65536.0, 16_777_216.0];
+/// Good steps after which the scale is doubled.
+const GOOD_STEPS: f64 = 2000.0;
+
+/// What a step does besides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    pub(super) clip: Option<f64>,
+    /// Batches for each update, at least 1.
+    pub(super) accumulate: u32,
+    pub(super) half: bool,
+    pub(super) average: Option<f64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clip: None, accumulate: 1, half: false, average: None }
+    }
+}
+
+impl Fit<'_> {
+    /// The graph and the names of its outputs.
+    pub(super) fn training_graph(&self, feed: &Feed<'_>) -> Result<(Executable, Vec<String>)> {
+        let Options { clip, accumulate, half, average } = self.options;
+        let graph = Graph::for_purpose(Purpose { training: true, half, ..Purpose::default() });
+        let mut objective = (self.objective)(&graph, &feed.inputs(&graph, feed.batch)?)?;
+        let loss = objective.loss().cast(DataType::Float32)?;
+        let scale = if half { Some(Scale::new(&graph, self.variables)?) } else { None };
+        let mut updates = updates(&graph, self.variables, &loss, scale.as_ref())?;
+        let mut guard = None;
+        if let Some(scale) = scale {
+            let sound = sound(&graph, &updates)?;
+            graph.guard_statistics(&sound);
+            scale.step(&graph, &sound)?;
+            objective = objective.metric("scale", scale.value);
+            guard = Some(sound);
+        }
+        if accumulate > 1 {
+            guard = Some(add_up(&graph, self.variables, &mut updates, guard.as_ref(), accumulate)?);
+        }
+        if let Some(norm) = clip {
+            clip_norm(&mut updates, norm)?;
+        }
+        graph.guard(guard.as_ref());
+        self.optimizer.step(&graph, self.variables, &updates)?;
+        if let Some(decay) = average {
+            average::step(&graph, self.variables, decay)?;
+        }
+        graph.guard(None);
+        Ok((objective.build(&graph)?, objective.names()))
+    }
+}
+
+/// The parameters and their gradients.
+fn updates(graph: &Graph, variables: &Variables, loss: &Operand, scale: Option<&Scale>) -> Result<Vec<Update>> {
+    let parameters = variables.parameters();
+    let values = parameters.iter().map(|variable| graph.stored(variable)).collect::<Result<Vec<_>>>()?;
+    let wrt: Vec<&Operand> = values.iter().collect();
+    let gradients = match scale {
+        None => graph.gradients(loss, &wrt)?,
+        Some(scale) => {
+            let gradients = graph.gradients(&loss.mul(&scale.value)?, &wrt)?;
+            let inverse = scale.value.reciprocal()?;
+            gradients.iter().map(|gradient| gradient.mul(&inverse)).collect::<Result<_>>()?
+        }
+    };
+    let all = parameters.into_iter().zip(values).zip(gradients);
+    Ok(all.map(|((variable, value), gradient)| Update { variable, value, gradient }).collect())
+}
+
+/// Whether all gradients are finite, a `uint8` scalar.
+fn sound(graph: &Graph, updates: &[Update]) -> Result<Operand> {
+    let total = match sum_of_squares(updates)? {
+        Some(total) => total,
+        None => graph.scalar(DataType::Float32, 0.0)?,
+    };
+    // Neither infinity nor NaN is at most the largest number.
+    total.lesser_or_equal(&total.like(f64::from(f32::MAX))?)
+}
+
+/// The scale of the loss in mixed precision.
+struct Scale {
+    variable: Variable,
+    good: Variable,
+    value: Operand,
+}
+
+impl Scale {
+    fn new(graph: &Graph, variables: &Variables) -> Result<Self> {
+        let first = Initializer::Constant(SCALE[1] as f32);
+        let scalar = descriptor(DataType::Float32, []);
+        let variable = variables.get("mixed-precision/scale", scalar.clone(), &first, VariableKind::Training)?;
+        let good = variables.training("mixed-precision/good", scalar)?;
+        let value = graph.stored(&variable)?;
+        Ok(Self { variable, good, value })
+    }
+
+    /// Halved after a step that is not sound, doubled after many that are.
+    fn step(&self, graph: &Graph, sound: &Operand) -> Result<()> {
+        let good = graph.stored(&self.good)?.add_scalar(1.0)?;
+        let many = good.greater_or_equal(&good.like(GOOD_STEPS)?)?;
+        let zero = good.like(0.0)?;
+        let grown = many.choose(&self.value.mul_scalar(2.0)?, &self.value)?;
+        let next = sound.choose(&grown, &self.value.mul_scalar(0.5)?)?;
+        graph.assign(&self.variable, &next.clamp(Some(SCALE[0]), Some(SCALE[2]))?)?;
+        graph.assign(&self.good, &sound.choose(&many.choose(&zero, &good)?, &zero)?)
+    }
+}
+
+/// Adds the gradients to those of the batches before and puts their mean in their place. Returns whether there are
+/// enough for an update, a `uint8` scalar.
+fn add_up(
+    graph: &Graph,
+    variables: &Variables,
+    updates: &mut [Update],
+    sound: Option<&Operand>,
+    batches: u32,
+) -> Result<Operand> {
+    let counter = variables.training("accumulated/batches", descriptor(DataType::Float32, []))?;
+    let counted = |before: &Operand, after: Operand| match sound {
+        Some(sound) => sound.choose(&after, before),
+        None => Ok(after),
+    };
+    let before = graph.stored(&counter)?;
+    let count = counted(&before, before.add_scalar(1.0)?)?;
+    let enough = count.greater_or_equal(&count.like(f64::from(batches))?)?;
+    let zero = count.like(0.0)?;
+    graph.assign(&counter, &enough.choose(&zero, &count)?)?;
+    for update in updates {
+        let name = format!("accumulated/{}", update.variable.name());
+        let sum = variables.training(&name, update.variable.descriptor().clone())?;
+        let before = graph.stored(&sum)?;
+        let after = counted(&before, before.add(&update.gradient)?)?;
+        graph.assign(&sum, &enough.choose(&zero, &after)?)?;
+        update.gradient = after.mul_scalar(1.0 / f64::from(batches))?;
+    }
+    Ok(enough)
+}

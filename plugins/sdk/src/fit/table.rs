@@ -1,0 +1,51 @@
+//! The table of epochs in the log.
+
+/// Digits after the point, and the least width of a column.
+const DIGITS: usize = 5;
+const WIDTH_MIN: usize = 9;
+
+/// Columns: `epoch`, then the means over the epoch, then those over what is held out.
+pub(super) struct Table {
+    names: Vec<String>,
+}
+
+impl Table {
+    pub(super) fn new(training: &[(String, f64)], held_out: &[(String, f64)]) -> Self {
+        let training = training.iter().map(|(name, _)| name.clone());
+        let held_out = held_out.iter().map(|(name, _)| format!("validation/{name}"));
+        Self { names: training.chain(held_out).collect() }
+    }
+
+    /// `epoch       loss  validation/loss`
+    pub(super) fn head(&self) -> String {
+        let columns = self.names.iter().map(|name| format!("  {name:>WIDTH_MIN$}"));
+        format!("epoch{}", columns.collect::<String>())
+    }
+
+    /// `    1    0.22513          0.10738`
+    pub(super) fn row(&self, epoch: u64, training: &[(String, f64)], held_out: &[(String, f64)]) -> String {
+        let values = training.iter().chain(held_out).map(|(_, value)| value);
+        let columns = self.names.iter().zip(values).map(|(name, value)| {
+            let width = name.len().max(WIDTH_MIN);
+            format!("  {value:>width$.DIGITS$}")
+        });
+        format!("{epoch:>5}{}", columns.collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_under_their_heads() {
+        let means = |loss, accuracy| vec![("loss".to_owned(), loss), ("accuracy".to_owned(), accuracy)];
+        let (training, held_out) = (means(0.225_134, 0.933_267), means(0.107_383, 0.9664));
+        let table = Table::new(&training, &held_out);
+        assert_eq!(table.head(), "epoch       loss   accuracy  validation/loss  validation/accuracy");
+        assert_eq!(
+            table.row(1, &training, &held_out),
+            "    1    0.22513    0.93327          0.10738              0.96640"
+        );
+    }
+}
