@@ -9,8 +9,14 @@ use crate::limits::EXPR_INSTRUCTIONS_MAX;
 use crate::program::Body;
 use crate::{CompileError, Program, Target, compile, reference};
 
-pub(crate) const WORDS: Target =
-    Target { words: true, wide_integers: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
+pub(crate) const WORDS: Target = Target {
+    words: true,
+    wide_integers: true,
+    alignment_bytes: 256,
+    slab_bytes_max: 128 << 20,
+    binding_bytes_max: 128 << 20,
+    kernel_values_max: 7,
+};
 
 /// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.
 fn same(a: &Value, b: &Value) -> bool {

@@ -135,7 +135,8 @@ fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId
     for lifetime in order {
         let fits = |(slab, placed): &(Slab, Vec<Placed>)| {
             let offset = (slab.class == lifetime.class).then(|| gap(placed, lifetime))?;
-            (offset + lifetime.bytes <= target.slab_bytes_max).then_some(offset)
+            // What one binding cannot show whole has a slab that begins with it.
+            (offset + lifetime.bytes <= target.binding_bytes_max.max(lifetime.bytes)).then_some(offset)
         };
         let found = slabs.iter().enumerate().find_map(|(at, slab)| Some((at, fits(slab)?)));
         let (at, offset) = found.unwrap_or_else(|| {

@@ -53,6 +53,8 @@ pub struct Target {
     pub alignment_bytes: usize,
     /// Largest slab, and largest single value.
     pub slab_bytes_max: usize,
+    /// Bytes that a kernel sees of an allocation through one binding; more take several.
+    pub binding_bytes_max: usize,
     /// Distinct values one kernel may touch: a shader's storage bindings.
     pub kernel_values_max: usize,
 }
@@ -65,6 +67,7 @@ impl Target {
             wide_integers: true,
             alignment_bytes: 64,
             slab_bytes_max: 1 << 40,
+            binding_bytes_max: 1 << 40,
             kernel_values_max: 16,
         }
     }

@@ -40,6 +40,18 @@ pub struct Tuning {
     pub workgroup_memory: bool,
     /// Whether shaders have `i64` and `u64`; kernels that need them are refused otherwise.
     pub wide_integers: bool,
+    /// Bytes of a buffer that one binding shows at most, a multiple of the element sizes. A kernel sees a larger one through
+    /// several bindings.
+    pub window_bytes: usize,
+    /// Times that loops may run in one invocation, all together; kernels with more are refused. Mesa's llvmpipe ends loops
+    /// silently after 65,535.
+    pub iterations_max: usize,
+}
+
+impl Tuning {
+    /// What a GPU without limits would have.
+    pub const UNLIMITED: Tuning =
+        Tuning { workgroup_memory: true, wide_integers: true, window_bytes: usize::MAX, iterations_max: usize::MAX };
 }
 
 /// What stands behind a binding number.
@@ -57,13 +69,24 @@ pub enum Binding {
     Slab(u32),
 }
 
+/// The part of a resource that one binding shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Which resource.
+    pub binding: Binding,
+    /// Where the part begins.
+    pub offset_bytes: usize,
+    /// How long it is; none: to the end.
+    pub bytes: Option<usize>,
+}
+
 /// A kernel's compute shader. Its entry point is `main`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shader {
     /// WGSL.
     pub source: String,
-    /// Resource of binding `k` in group 0, at position `k`.
-    pub bindings: Vec<Binding>,
+    /// What binding `k` of group 0 shows, at position `k`.
+    pub bindings: Vec<Window>,
     /// Workgroups to dispatch; the first is 0 where the kernel has nothing to write.
     pub workgroups: [u32; 3],
 }
@@ -78,6 +101,16 @@ pub enum ShaderError {
         kernel: String,
         /// The type.
         dtype: DType,
+    },
+    /// More loop iterations than the device runs.
+    #[error("{kernel}: its loops run {iterations} times in one invocation, and this device ends them after {limit}")]
+    Iterations {
+        /// The kernel's label.
+        kernel: String,
+        /// How many.
+        iterations: usize,
+        /// How many are allowed.
+        limit: usize,
     },
 }
 
@@ -122,5 +155,5 @@ pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shad
             index::scatter(&mut writer, *dims, (*combine, *base), [*indices, *updates, *output])?;
         }
     }
-    Ok(writer.finish())
+    writer.finish()
 }

@@ -46,7 +46,7 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     let found = found();
     let adapter = adapter(&found, index)?;
     let software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
-    connect(index, adapter, Tuning { workgroup_memory: !software, wide_integers: true })
+    connect(index, adapter, Tuning { workgroup_memory: !software, ..Tuning::UNLIMITED })
 }
 
 /// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers does
@@ -108,7 +108,16 @@ fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
     let required_features = adapter.features() & wanted;
-    let tuning = Tuning { wide_integers: required_features.contains(wgpu::Features::SHADER_INT64), ..tuning };
+    let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
+    // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
+    let iterations_max = if adapter.get_info().device_type == wgpu::DeviceType::Cpu { 65_535 } else { usize::MAX };
+    let tuning = Tuning {
+        iterations_max: tuning.iterations_max.min(iterations_max),
+        wide_integers: required_features.contains(wgpu::Features::SHADER_INT64),
+        // Windows begin where a binding may.
+        window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
+        ..tuning
+    };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("saggar"),
         required_features,
@@ -138,6 +147,7 @@ impl Backend for Gpu {
             words: true,
             wide_integers: self.context.tuning.wide_integers,
             alignment_bytes: ALIGNMENT_BYTES,
+            binding_bytes_max: self.context.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
             kernel_values_max: limits.max_storage_buffers_per_shader_stage.min(KERNEL_VALUES_MAX) as usize - 1,
         }

@@ -53,7 +53,7 @@ fn devices() -> Vec<Device> {
     }
     for index in 0..adapters.len() {
         for workgroup_memory in [false, true] {
-            let backend = gpu::open_tuned(index, Tuning { workgroup_memory, wide_integers: true }).unwrap();
+            let backend = gpu::open_tuned(index, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
             devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
         }
     }
@@ -400,4 +400,21 @@ fn wide(dtype: DType) -> lenet::Network {
         g.output(&format!("y{index}"), output).unwrap();
     }
     lenet::Network { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
+}
+
+/// With bindings of 64 words, most tensors of the cases take several.
+#[test]
+fn tensors_past_one_binding_agree() {
+    for index in 0..gpu::adapters().len() {
+        let tuning = Tuning { workgroup_memory: false, window_bytes: 256, ..Tuning::UNLIMITED };
+        let backend = gpu::open_tuned(index, tuning).unwrap();
+        let device = Device { backend, slack: 16.0, graphs: 0, seeds: 1 };
+        let large = |case: &&Case| case.inputs.iter().any(|input| input.descriptor().bytes() > 256);
+        let mut tried = 0;
+        for case in cases(5).iter().filter(large) {
+            check_case(&device, case, tolerance(case.verified().graph()));
+            tried += 1;
+        }
+        assert!(tried > 20, "only {tried} cases have a tensor of more than 256 bytes");
+    }
 }

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_compile::compile;
 use saggar_compile::expr::{Expr, Instruction, Register, View};
 use saggar_compile::program::{Body, Epilogue, Kernel, Place, Program, Slab, Store, Value, ValueId};
 use saggar_compile::target::Class;
 use saggar_compile::wgsl::Tuning;
 use saggar_device::{Backend, Buffer, DeviceError, Meter, gpu};
-use saggar_tensor::op::{Binary, Distribution, ReduceKind, Unary};
-use saggar_tensor::{DType, Descriptor, Port, Shape};
+use saggar_tensor::op::{Binary, Distribution, ReduceKind, Scalar, Unary};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Port, Shape, verify};
 
 /// The first adapter, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
 fn device() -> Option<Arc<dyn Backend>> {
@@ -175,7 +176,7 @@ fn equal_work_gives_equal_bits() {
         return;
     }
     for workgroup_memory in [false, true] {
-        let device = gpu::open_tuned(0, Tuning { workgroup_memory, wide_integers: true }).unwrap();
+        let device = gpu::open_tuned(0, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
         let meter = Meter::unlimited();
         let run = || {
             let program = device.load(Arc::new(chain(100, 77)), &meter).unwrap();
@@ -255,7 +256,8 @@ fn wide_integers_are_refused_by_name_where_shaders_have_none() {
         return;
     }
     let meter = Meter::unlimited();
-    let device = gpu::open_tuned(0, Tuning { workgroup_memory: false, wide_integers: false }).unwrap();
+    let device =
+        gpu::open_tuned(0, Tuning { workgroup_memory: false, wide_integers: false, ..Tuning::UNLIMITED }).unwrap();
     let name = device.info().name.clone();
     assert!(!device.target().wide_integers);
     for dtype in [DType::I64, DType::U64] {
@@ -367,4 +369,22 @@ fn special_values_follow_ieee() {
             assert!(close || y.is_nan() && expected.is_nan(), "{op:?}({x}) = {y}, not {expected}");
         }
     }
+}
+
+#[test]
+fn loops_that_a_device_would_cut_short_are_refused() {
+    let Some(device) = device() else { return };
+    if !device.info().software {
+        println!("SKIP: {} runs loops of any length", device.info().name);
+        return;
+    }
+    let (mut g, meter) = (GraphBuilder::new(), Meter::unlimited());
+    let ones = |g: &mut GraphBuilder, dims: &[usize]| g.fill(descriptor(DType::F32, dims), Scalar::Float(1.0)).unwrap();
+    let (a, b) = (ones(&mut g, &[1, 70_000]), ones(&mut g, &[70_000, 1]));
+    let product = g.matmul(a, b).unwrap();
+    g.output("y", product).unwrap();
+    let program = Arc::new(compile(&verify(g.finish()).unwrap(), &device.target()).unwrap());
+    let refused = device.load(program, &meter).unwrap_err().to_string();
+    assert!(refused.contains("loops run 70002 times in one invocation"), "{refused}");
+    assert!(refused.contains("ends them after 65535"), "{refused}");
 }

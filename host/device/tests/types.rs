@@ -19,7 +19,7 @@ fn devices() -> Vec<Arc<dyn Backend>> {
         println!("SKIP: no GPU adapter");
         return Vec::new();
     }
-    let open = |workgroup_memory| gpu::open_tuned(0, Tuning { workgroup_memory, wide_integers: true }).unwrap();
+    let open = |workgroup_memory| gpu::open_tuned(0, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
     [false, true].map(open).to_vec()
 }
 

@@ -1,7 +1,7 @@
 //! What each kind of kernel computes, from whole tensors.
 
 use saggar_tensor::interp::{Elements, Precision, Value, apply};
-use saggar_tensor::op::{Contract, Convolution, Distribution, Index, Op, Reduce, Scalar, Source};
+use saggar_tensor::op::{Combine, Contract, Convolution, Distribution, Index, Op, Reduce, Scalar, Source};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::Memory;
@@ -71,20 +71,24 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             vec![(*output, apply(&op, &[&operand, &indices], &result, Precision::Stored))]
         }
         Body::Scatter { dims, combine, base, indices, updates, output } => {
-            let indices = flat(&read(indices));
-            let updates = reshaped(&read(updates), &[dims[0], indices.elements().len(), dims[2]]);
-            let result = descriptor(updates.descriptor().dtype, dims);
-            let stored = match base {
-                Some(base) => {
-                    let op = Op::Index(Index::Scatter { axis: 1, combine: *combine });
-                    apply(&op, &[&reshaped(&read(base), dims), &indices, &updates], &result, Precision::Stored)
-                }
-                None => {
-                    let op = Op::Index(Index::ScatterAdd { axis: 1, size: dims[1] });
-                    apply(&op, &[&indices, &updates], &result, Precision::Stored)
-                }
-            };
-            vec![(*output, stored)]
+            let base = base.as_ref().map(|base| reshaped(&read(base), dims));
+            vec![(*output, scatter(dims, *combine, base, &flat(&read(indices)), &read(updates)))]
+        }
+    }
+}
+
+/// `updates` combined into `base`, or into zeros, at `indices` along the middle of `dims`.
+fn scatter(dims: &[usize; 3], combine: Combine, base: Option<Value>, indices: &Value, updates: &Value) -> Value {
+    let updates = reshaped(updates, &[dims[0], indices.elements().len(), dims[2]]);
+    let result = descriptor(updates.descriptor().dtype, dims);
+    match base {
+        Some(base) => {
+            let op = Op::Index(Index::Scatter { axis: 1, combine });
+            apply(&op, &[&base, indices, &updates], &result, Precision::Stored)
+        }
+        None => {
+            let op = Op::Index(Index::ScatterAdd { axis: 1, size: dims[1] });
+            apply(&op, &[indices, &updates], &result, Precision::Stored)
         }
     }
 }

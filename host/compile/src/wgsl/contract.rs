@@ -127,7 +127,7 @@ fn staged(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     for i in 0..4 {
         w.line(format!("var sum{i} = vec4<f32>(0.0);"));
     }
-    w.open(format!("for (var start = 0u; start < {k}u; start += {DEPTH}u)"));
+    w.open_for(format!("for (var start = 0u; start < {k}u; start += {DEPTH}u)"), k.div_ceil(DEPTH));
     stage(w, a, "tile_a", "top", [m, k, batch])?;
     stage(w, b, "tile_b", "left", [n, k, batch])?;
     w.line("workgroupBarrier();");
@@ -166,7 +166,7 @@ fn stage(
     // The first factor is stored with `k` innermost unless transposed, the second only if transposed.
     let first = tile == "tile_a";
     let k_innermost = operand.transposed != first;
-    w.open("for (var part = 0u; part < 4u; part += 1u)");
+    w.open_for("for (var part = 0u; part < 4u; part += 1u)", 4);
     w.line("let slot = part * 256u + lane;");
     let at = if k_innermost {
         w.line(format!("let deep = slot % {DEPTH}u;"));

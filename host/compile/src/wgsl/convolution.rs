@@ -243,7 +243,7 @@ fn products(
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
         format!("{name} * {stride}u + ({tap}) * {dilation}u - {padding}u")
     };
-    w.open(format!("for (var i = lane; i < {length}u; i += {lanes}u)"));
+    w.open_for(format!("for (var i = lane; i < {length}u; i += {lanes}u)"), length.div_ceil(lanes));
     let places = w.coordinates(&[dy[0], dy[2], dy[3]], "i", "o", &[]);
     w.line(format!("let in_y = {};", place(&places[1], 0, "ky")));
     w.open(format!("if (in_y < {}u)", x[2]));

@@ -101,8 +101,7 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
 /// Writes the assignments of `stores` at row-major index `linear`.
 pub(super) fn stores(w: &mut Writer<'_>, stores: &[Store], linear: &str, prefix: &str) -> Result<(), ShaderError> {
     for store in stores {
-        let element = w.element(store.value, linear)?;
-        w.line(format!("{element} = {prefix}{};", store.register.0));
+        w.assign(store.value, linear, &format!("{prefix}{}", store.register.0))?;
     }
     Ok(())
 }

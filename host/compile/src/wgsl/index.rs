@@ -45,9 +45,7 @@ pub(super) fn gather(
     let names = w.coordinates(&[before, count, after], "id", "c", &[]);
     chosen(w, indices, &names[1], size, "place")?;
     let from = w.element(input, &format!("({} * {size}u + place) * {after}u + {}", names[0], names[2]))?;
-    let to = w.element(output, "id")?;
-    w.line(format!("{to} = {from};"));
-    Ok(())
+    w.assign(output, "id", &from)
 }
 
 /// Every update combined into its place: each result looks through the indices in order.

@@ -162,10 +162,10 @@ fn serial_loops(
     let start = format!("var {partial} = {};", identity(fold.kind, dtype(fold)));
     let merge = format!("{into} = {};", combine(fold.kind, dtype(fold), &into, &partial));
     if rest.is_empty() && size > 2 * CHUNK {
-        w.open(format!("for (var start = 0u; start < {size}u; start += {CHUNK}u)"));
+        w.open_for(format!("for (var start = 0u; start < {size}u; start += {CHUNK}u)"), size.div_ceil(CHUNK));
         w.line(start);
         w.line(format!("let end = min(start + {CHUNK}u, {size}u);"));
-        w.open(format!("for (var {name} = start; {name} < end; {name} += 1u)"));
+        w.open_for(format!("for (var {name} = start; {name} < end; {name} += 1u)"), CHUNK);
         serial_loops(w, fold, rest, coordinates, depth + 1)?;
         w.close();
         w.line(merge);
@@ -189,7 +189,7 @@ fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lane
     let scalar = w.scalar(dtype)?;
     begin_tree(w, count, lanes, scalar, &identity(fold.kind, dtype));
     let outer = outer_coordinates(w, fold);
-    w.open(format!("for (var i = row; i < {length}u; i += {}u)", lanes.rows));
+    w.open_for(format!("for (var i = row; i < {length}u; i += {}u)", lanes.rows), length.div_ceil(lanes.rows));
     let mut coordinates = outer.clone();
     let needed = wanted(fold.prologue, &[fold.outer, fold.inner].concat(), false);
     coordinates.extend(w.coordinates(fold.inner, "i", "i", &needed[fold.outer.len()..]));
@@ -226,7 +226,7 @@ fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&st
     w.line("partial[lane] = total;");
     w.close();
     w.line("workgroupBarrier();");
-    w.open(format!("for (var rows = {}u; rows > 0u; rows = rows / 2u)", rows / 2));
+    w.open_for(format!("for (var rows = {}u; rows > 0u; rows = rows / 2u)", rows / 2), rows.ilog2() as usize);
     w.open("if (row < rows)");
     let other = if columns == 1 { "lane + rows".to_owned() } else { format!("lane + rows * {columns}u") };
     w.line(format!("partial[lane] = {};", combine("partial[lane]", &format!("partial[{other}]"))));
@@ -259,14 +259,12 @@ pub(super) fn arg_fold(
     let first = w.element(input, "start")?;
     w.line(format!("var best = {first};"));
     w.line("var best_index = 0u;");
-    w.open(format!("for (var i = 1u; i < {length}u; i += 1u)"));
+    w.open_for(format!("for (var i = 1u; i < {length}u; i += 1u)"), length);
     let element =
         w.element(input, &if after == 1 { "start + i".to_owned() } else { format!("start + i * {after}u") })?;
     w.line(format!("let value = {element};"));
     let beats = if largest { ">" } else { "<" };
     w.line(format!("if (value {beats} best) {{ best = value; best_index = i; }}"));
     w.close();
-    let element = w.element(output, "id")?;
-    w.line(format!("{element} = i32(best_index);"));
-    Ok(())
+    w.assign(output, "id", "i32(best_index)")
 }

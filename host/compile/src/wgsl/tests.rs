@@ -7,12 +7,13 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Shader, Tuning, WORKGROUPS_MAX, shader};
 use crate::expr::{Bound, Expr, Instruction, Register, View};
-use crate::program::{Body, Epilogue, Kernel, Place, Program, Store, Value, ValueId};
+use crate::program::{Body, Epilogue, Kernel, Place, Program, Slab, Store, Value, ValueId};
+use crate::target::Class;
 
 mod types;
 
 const TUNINGS: [Tuning; 2] =
-    [Tuning { workgroup_memory: false, wide_integers: true }, Tuning { workgroup_memory: true, wide_integers: true }];
+    [Tuning { workgroup_memory: false, ..Tuning::UNLIMITED }, Tuning { workgroup_memory: true, ..Tuning::UNLIMITED }];
 
 fn program(values: &[(DType, &[usize], Place)]) -> Program {
     let value = |(dtype, dims, place): &(DType, &[usize], Place)| Value {
@@ -21,7 +22,7 @@ fn program(values: &[(DType, &[usize], Place)]) -> Program {
     };
     Program {
         values: values.iter().map(value).collect(),
-        slabs: Vec::new(),
+        slabs: vec![Slab { class: Class::F32, bytes: 1 << 12 }; 4],
         kernels: Vec::new(),
         inputs: Vec::new(),
         variables: Vec::new(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use saggar_tensor::DType;
 
 use super::unary::narrow;
-use super::{Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, library};
+use super::{Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
 use crate::target::Class;
 
@@ -15,12 +15,23 @@ pub(super) struct Writer<'a> {
     kernel: &'a Kernel,
     /// Which variants to choose, and what there is to choose from.
     pub(super) tuning: Tuning,
-    bindings: Vec<(Binding, &'static str)>,
+    bindings: Vec<(Window, &'static str)>,
     globals: String,
     body: String,
-    depth: usize,
+    /// For each open block, how often it runs for each time the one around it runs.
+    blocks: Vec<usize>,
+    /// Times that any loop's body runs in one invocation, all loops together.
+    iterations: usize,
     lanes: u32,
     workgroups: [u32; 3],
+}
+
+/// How a resource is bound, by its (first) binding number.
+enum Resource {
+    /// In one binding.
+    Whole(usize),
+    /// In several, one window after the other.
+    Windows(usize),
 }
 
 impl<'a> Writer<'a> {
@@ -32,7 +43,8 @@ impl<'a> Writer<'a> {
             bindings: Vec::new(),
             globals: String::new(),
             body: String::new(),
-            depth: 1,
+            blocks: vec![1],
+            iterations: 0,
             lanes: 64,
             workgroups: [0, 1, 1],
         }
@@ -60,44 +72,97 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Element `index` (a `u32` expression) of a value, as a place that can be read and assigned.
+    /// Element `index` (a `u32` expression) of a value, to be read.
     pub(super) fn element(&mut self, id: ValueId, index: &str) -> Result<String, ShaderError> {
-        let value = self.value(id);
-        let dtype = value.descriptor.dtype;
-        let (binding, offset) = match value.place {
-            Place::Input(i) => (Binding::Input(i), 0),
-            Place::Variable(i) => (Binding::Variable(i), 0),
-            Place::Constant(i) => (Binding::Constant(i), 0),
-            Place::Output(i) => (Binding::Output(i), 0),
-            Place::Slab { slab, offset_bytes } => {
-                (Binding::Slab(slab), offset_bytes / Class::of_words(dtype).element_bytes(dtype))
-            }
-        };
-        let scalar = self.scalar(dtype)?;
-        let known = self.bindings.iter().position(|(other, _)| *other == binding);
-        let number = known.unwrap_or_else(|| {
-            self.bindings.push((binding, scalar));
-            self.bindings.len() - 1
-        });
-        Ok(match (offset, index) {
-            (0, _) => format!("b{number}[{index}]"),
-            (_, "0u") => format!("b{number}[{offset}u]"),
-            _ => format!("b{number}[{offset}u + {index}]"),
+        let (resource, index) = self.place(id, index)?;
+        Ok(match resource {
+            Resource::Whole(number) => format!("b{number}[{index}]"),
+            Resource::Windows(number) => format!("read{number}({index})"),
         })
+    }
+
+    /// Assigns `text`, an element as memory holds it, to element `index`.
+    pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
+        let (resource, index) = self.place(id, index)?;
+        match resource {
+            Resource::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
+            Resource::Windows(number) => self.line(format!("write{number}({index}, {text});")),
+        }
+        Ok(())
     }
 
     /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`: rounded or cut to them.
     pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
-        let element = self.element(id, index)?;
         let text = narrow(self.value(id).descriptor.dtype, text.to_owned());
-        self.line(format!("{element} = {text};"));
-        Ok(())
+        self.assign(id, index, &text)
+    }
+
+    /// Where a value's elements are bound, and the index of one of them there.
+    fn place(&mut self, id: ValueId, index: &str) -> Result<(Resource, String), ShaderError> {
+        let value = self.value(id);
+        let dtype = value.descriptor.dtype;
+        let element_bytes = Class::of_words(dtype).element_bytes(dtype);
+        let whole_bytes = value.descriptor.shape.elements() * element_bytes;
+        let (binding, offset, bytes) = match value.place {
+            Place::Input(i) => (Binding::Input(i), 0, whole_bytes),
+            Place::Variable(i) => (Binding::Variable(i), 0, whole_bytes),
+            Place::Constant(i) => (Binding::Constant(i), 0, whole_bytes),
+            Place::Output(i) => (Binding::Output(i), 0, whole_bytes),
+            Place::Slab { slab, offset_bytes } => {
+                let bytes = self.program.slabs[slab as usize].bytes;
+                (Binding::Slab(slab), offset_bytes / element_bytes, bytes)
+            }
+        };
+        let scalar = self.scalar(dtype)?;
+        let index = match (offset, index) {
+            (0, _) => index.to_owned(),
+            (_, "0u") => format!("{offset}u"),
+            _ => format!("{offset}u + {index}"),
+        };
+        Ok((self.bind(binding, scalar, bytes, element_bytes), index))
+    }
+
+    /// The bindings of a resource, added where they are new.
+    fn bind(&mut self, binding: Binding, scalar: &'static str, bytes: usize, element_bytes: usize) -> Resource {
+        let window_bytes = self.tuning.window_bytes;
+        let known = self.bindings.iter().position(|(window, _)| window.binding == binding);
+        if bytes <= window_bytes {
+            return Resource::Whole(known.unwrap_or_else(|| {
+                self.bindings.push((Window { binding, offset_bytes: 0, bytes: None }, scalar));
+                self.bindings.len() - 1
+            }));
+        }
+        if let Some(number) = known {
+            return Resource::Windows(number);
+        }
+        let first = self.bindings.len();
+        for offset_bytes in (0..bytes).step_by(window_bytes) {
+            let shown = window_bytes.min(bytes - offset_bytes);
+            self.bindings.push((Window { binding, offset_bytes, bytes: Some(shown) }, scalar));
+        }
+        let (elements, count) = (window_bytes / element_bytes, self.bindings.len() - first);
+        let choose = |chosen: &dyn Fn(usize, String) -> String| -> String {
+            let at = |window: usize| match window {
+                0 => "i".to_owned(),
+                _ => format!("i - {}u", window * elements),
+            };
+            let last = chosen(first + count - 1, at(count - 1));
+            let earlier = (0..count - 1).map(|window| {
+                format!("    if (i < {}u) {{ {} }}\n", (window + 1) * elements, chosen(first + window, at(window)))
+            });
+            earlier.collect::<String>() + "    " + &last + "\n"
+        };
+        let read = choose(&|number, at| format!("return b{number}[{at}];"));
+        let write = choose(&|number, at| format!("b{number}[{at}] = value; return;"));
+        self.global(format!("fn read{first}(i: u32) -> {scalar} {{\n{read}}}\n"));
+        self.global(format!("fn write{first}(i: u32, value: {scalar}) {{\n{write}}}\n"));
+        Resource::Windows(first)
     }
 
     /// A statement, or several lines of them without indentation of their own.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         for line in text.as_ref().lines() {
-            let _ = writeln!(self.body, "{:indent$}{line}", "", indent = self.depth * 4);
+            let _ = writeln!(self.body, "{:indent$}{line}", "", indent = self.blocks.len() * 4);
         }
     }
 
@@ -105,18 +170,28 @@ impl<'a> Writer<'a> {
     pub(super) fn open(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
         self.line(if text.is_empty() { "{".to_owned() } else { format!("{text} {{") });
-        self.depth += 1;
+        self.blocks.push(1);
+    }
+
+    /// Opens a loop whose body runs `iterations` times at most.
+    pub(super) fn open_for(&mut self, text: impl AsRef<str>, iterations: usize) {
+        let around = self.blocks.iter().fold(1usize, |product, &times| product.saturating_mul(times));
+        self.iterations = self.iterations.saturating_add(around.saturating_mul(iterations));
+        self.open(text);
+        if let Some(innermost) = self.blocks.last_mut() {
+            *innermost = iterations;
+        }
     }
 
     /// Closes the block opened last.
     pub(super) fn close(&mut self) {
-        self.depth -= 1;
+        self.blocks.pop();
         self.line("}");
     }
 
     /// A loop of `name` from 0 to `count`.
     pub(super) fn open_loop(&mut self, name: &str, count: usize) {
-        self.open(format!("for (var {name} = 0u; {name} < {count}u; {name} += 1u)"));
+        self.open_for(format!("for (var {name} = 0u; {name} < {count}u; {name} += 1u)"), count);
     }
 
     /// A declaration at module scope.
@@ -132,10 +207,10 @@ impl<'a> Writer<'a> {
         statements: impl FnOnce(&mut Self) -> Result<(), ShaderError>,
     ) -> Result<(), ShaderError> {
         let body = std::mem::take(&mut self.body);
-        let depth = std::mem::replace(&mut self.depth, 1);
+        let blocks = std::mem::replace(&mut self.blocks, vec![1]);
         let result = statements(self);
         let text = std::mem::replace(&mut self.body, body);
-        self.depth = depth;
+        self.blocks = blocks;
         self.global(format!("fn {signature} {{\n{text}}}\n"));
         result
     }
@@ -198,7 +273,12 @@ impl<'a> Writer<'a> {
     }
 
     /// The shader.
-    pub(super) fn finish(self) -> Shader {
+    pub(super) fn finish(self) -> Result<Shader, ShaderError> {
+        let limit = self.tuning.iterations_max;
+        if self.iterations > limit {
+            let (kernel, iterations) = (self.kernel.label.clone(), self.iterations);
+            return Err(ShaderError::Iterations { kernel, iterations, limit });
+        }
         let mut source = String::new();
         for (number, (_, scalar)) in self.bindings.iter().enumerate() {
             let _ =
@@ -213,7 +293,7 @@ impl<'a> Writer<'a> {
         source.push_str(&library::functions(&[&self.globals, &main]));
         source.push_str(&self.globals);
         source.push_str(&main);
-        let bindings = self.bindings.into_iter().map(|(binding, _)| binding).collect();
-        Shader { source, bindings, workgroups: self.workgroups }
+        let bindings = self.bindings.into_iter().map(|(window, _)| window).collect();
+        Ok(Shader { source, bindings, workgroups: self.workgroups })
     }
 }

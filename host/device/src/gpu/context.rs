@@ -110,10 +110,9 @@ impl Context {
         DeviceError::Lost { device: self.info.name.clone(), reason }
     }
 
-    /// Bytes of the largest buffer that a kernel can use.
+    /// Bytes of the largest buffer. Kernels see one that a binding cannot show whole through several.
     pub(super) fn allocation_bytes_max(&self) -> u64 {
-        let limits = self.device.limits();
-        limits.max_buffer_size.min(limits.max_storage_buffer_binding_size)
+        self.device.limits().max_buffer_size
     }
 
     /// Runs `make`; what the driver or wgpu says against it comes back as the error.

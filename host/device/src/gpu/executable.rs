@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Class;
-use saggar_compile::wgsl::{self, Binding};
+use saggar_compile::wgsl::{self, Binding, Window};
 use saggar_tensor::Port;
 
 use super::clock::Readings;
@@ -37,7 +37,7 @@ type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 #[derive(Debug)]
 struct Stage {
     pipeline: Arc<Pipeline>,
-    bindings: Vec<Binding>,
+    bindings: Vec<Window>,
     workgroups: [u32; 3],
 }
 
@@ -168,7 +168,7 @@ impl Loaded {
 
     /// Makes the bind group of `stage` for these tensors the last of `groups`.
     fn bind(&self, stage: &Stage, groups: &mut Groups, tensors: &Tensors<'_>) {
-        let memories: Vec<&Memory> = stage.bindings.iter().map(|&binding| self.memory(binding, tensors)).collect();
+        let memories: Vec<&Memory> = stage.bindings.iter().map(|window| self.memory(window.binding, tensors)).collect();
         let key: Vec<u64> = memories.iter().map(|memory| memory.id).collect();
         if let Some(position) = groups.iter().position(|(known, _)| *known == key) {
             let last = groups.len() - 1;
@@ -178,7 +178,13 @@ impl Loaded {
         if groups.len() >= GROUPS_MAX {
             groups.remove(0);
         }
-        let resources = memories.iter().map(|memory| memory.buffer.as_entire_binding());
+        let resources = memories.iter().zip(&stage.bindings).map(|(memory, window)| {
+            wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &memory.buffer,
+                offset: window.offset_bytes as u64,
+                size: window.bytes.and_then(|bytes| wgpu::BufferSize::new(bytes as u64)),
+            })
+        });
         let entries: Vec<_> =
             (0..).zip(resources).map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource }).collect();
         let group = self.context.device.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -89,9 +89,7 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
         return Err(DeviceError::Unsupported {
             device: context.info.name.clone(),
             kernel: name.to_owned(),
-            reason: format!(
-                "{bytes} bytes in one buffer, and the adapter's max_storage_buffer_binding_size or max_buffer_size is {limit}"
-            ),
+            reason: format!("{bytes} bytes in one buffer, and the adapter's max_buffer_size is {limit}"),
         });
     }
     let charge = meter.charge(bytes)?;

@@ -71,9 +71,9 @@ pub fn conv_transpose2d(
         TransposeFilterLayout::Ohwi => g.transpose(filter, &[3, 0, 1, 2])?,
     };
     let mut size = [0; 2];
-    for axis in 0..2 {
+    for (axis, size) in size.iter_mut().enumerate() {
         let dims = (g.descriptor(x).shape[2 + axis], g.descriptor(filter).shape[2 + axis]);
-        size[axis] = output_size(op, dims, axis, &options)?;
+        *size = output_size(op, dims, axis, &options)?;
     }
     let adjoint = Op::Convolution(Convolution::Conv2dInputGrad { conv: options.conv, size });
     let y = g.add_node(adjoint, &[x, filter])?;

@@ -1,0 +1,211 @@
+//! One step of a recurrent network.
+
+use super::{Activation, GruLayout, GruOptions, LstmLayout, LstmOptions, check_dims};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::nn::activation::{relu, sigmoid};
+use crate::nn::wide::{widen, widened};
+use crate::nn::{check_float, check_rank, like};
+use crate::op::{Contract, Op};
+
+type Built = Result<NodeId, GraphError>;
+
+/// One step of a gated recurrent unit: the new state `[batch, hidden]`.
+///
+/// Shape: `x [batch, features]`, weight `[3 * hidden, features]`, recurrent weight `[3 * hidden, hidden]`, state
+/// `[batch, hidden]`. Source: WebNN `gruCell`; Cho et al., arXiv:1406.1078.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+pub fn gru_cell(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    [weight, recurrent_weight]: [NodeId; 2],
+    state: NodeId,
+    options: &GruOptions,
+) -> Built {
+    let dtype = g.descriptor_of(x)?.dtype;
+    let cell = Cell::new(g, "gru-cell", 3, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
+    let [Some(state)] = widened(g, "gru-cell", x, [Some(state)])? else { return Ok(state) };
+    cell.check_state(g, state)?;
+    let [update, reset, new] = match options.layout {
+        GruLayout::Zrn => [0, 1, 2],
+        GruLayout::Rzn => [1, 0, 2],
+    };
+    let (of_input, of_state) = (cell.input(g)?, cell.state(g, state)?);
+    let gate = |g: &mut GraphBuilder, gate: usize| {
+        let sum = cell.gate(g, [of_input, of_state], gate)?;
+        activate(g, options.activations[0], sum)
+    };
+    let (z, r) = (gate(g, update)?, gate(g, reset)?);
+    let sum = if options.reset_after {
+        let from_state = cell.part(g, of_state, 1, new)?;
+        let kept = g.mul(r, from_state)?;
+        let from_input = cell.part(g, of_input, 0, new)?;
+        g.add(from_input, kept)?
+    } else {
+        let kept = g.mul(r, state)?;
+        let of_kept = cell.state(g, kept)?;
+        cell.gate(g, [of_input, of_kept], new)?
+    };
+    let candidate = activate(g, options.activations[1], sum)?;
+    // (1 - z) * candidate + z * state
+    let one = like(g, z, 1.0)?;
+    let share = g.sub(one, z)?;
+    let (added, kept) = (g.mul(share, candidate)?, g.mul(z, state)?);
+    let next = g.add(added, kept)?;
+    g.cast(next, dtype)
+}
+
+/// One step of a long short-term memory: the new hidden and the new cell state, `[batch, hidden]` each.
+///
+/// Shape: `x [batch, features]`, weight `[4 * hidden, features]`, recurrent weight `[4 * hidden, hidden]`, states
+/// `[hidden, cell]` of `[batch, hidden]`. Source: WebNN `lstmCell`; Hochreiter and Schmidhuber, 1997.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+pub fn lstm_cell(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    [weight, recurrent_weight]: [NodeId; 2],
+    [hidden, memory]: [NodeId; 2],
+    options: &LstmOptions,
+) -> Result<[NodeId; 2], GraphError> {
+    let op = "lstm-cell";
+    let dtype = g.descriptor_of(x)?.dtype;
+    let cell = Cell::new(g, op, 4, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
+    let wide = widened(g, op, x, [Some(hidden), Some(memory), options.peephole])?;
+    let [Some(hidden), Some(memory), peephole] = wide else { return Ok([hidden, memory]) };
+    cell.check_state(g, hidden)?;
+    cell.check_state(g, memory)?;
+    if let Some(peephole) = peephole {
+        check_dims(g, op, "peephole-weight", peephole, &[3 * cell.hidden])?;
+    }
+    let [input, output, forget, new] = match options.layout {
+        LstmLayout::Iofg => [0, 1, 2, 3],
+        LstmLayout::Ifgo => [0, 3, 1, 2],
+    };
+    let (of_input, of_state) = (cell.input(g)?, cell.state(g, hidden)?);
+    // Peepholes stand in the order input, output, forget, whatever the layout.
+    let gate = |g: &mut GraphBuilder, gate: usize, peep: Option<(usize, NodeId)>, activation: Activation| {
+        let mut sum = cell.gate(g, [of_input, of_state], gate)?;
+        if let (Some((position, memory)), Some(peephole)) = (peep, peephole) {
+            let weight = g.narrow(peephole, 0, position * cell.hidden, cell.hidden)?;
+            let seen = g.mul(memory, weight)?;
+            sum = g.add(sum, seen)?;
+        }
+        activate(g, activation, sum)
+    };
+    let [of_gates, of_new, of_memory] = options.activations;
+    let i = gate(g, input, Some((0, memory)), of_gates)?;
+    let f = gate(g, forget, Some((2, memory)), of_gates)?;
+    let candidate = gate(g, new, None, of_new)?;
+    let (kept, added) = (g.mul(f, memory)?, g.mul(i, candidate)?);
+    let next_memory = g.add(kept, added)?;
+    let o = gate(g, output, Some((1, memory)), of_gates)?;
+    let shown = activate(g, of_memory, next_memory)?;
+    let next_hidden = g.mul(o, shown)?;
+    Ok([g.cast(next_hidden, dtype)?, g.cast(next_memory, dtype)?])
+}
+
+/// The products that the gates of a step share.
+struct Cell {
+    op: &'static str,
+    gates: usize,
+    batch: usize,
+    hidden: usize,
+    x: NodeId,
+    weights: [NodeId; 2],
+    biases: [Option<NodeId>; 2],
+}
+
+impl Cell {
+    fn new(
+        g: &mut GraphBuilder,
+        op: &'static str,
+        gates: usize,
+        x: NodeId,
+        weights: [NodeId; 2],
+        biases: [Option<NodeId>; 2],
+    ) -> Result<Cell, GraphError> {
+        check_float(g, op, "input", x)?;
+        check_rank(g, op, "input", x, 2)?;
+        check_rank(g, op, "recurrent-weight", weights[1], 2)?;
+        let (batch, features) = (g.descriptor(x).shape[0], g.descriptor(x).shape[1]);
+        let hidden = g.descriptor(weights[1]).shape[1];
+        let rows = hidden.saturating_mul(gates);
+        check_dims(g, op, "weight", weights[0], &[rows, features])?;
+        check_dims(g, op, "recurrent-weight", weights[1], &[rows, hidden])?;
+        for (operand, bias) in [("bias", biases[0]), ("recurrent-bias", biases[1])] {
+            if let Some(bias) = bias {
+                check_dims(g, op, operand, bias, &[rows])?;
+            }
+        }
+        let [Some(weight), Some(recurrent), bias, recurrent_bias] =
+            widened(g, op, x, [Some(weights[0]), Some(weights[1]), biases[0], biases[1]])?
+        else {
+            unreachable!("what is given stays given");
+        };
+        let x = widen(g, x)?;
+        Ok(Cell { op, gates, batch, hidden, x, weights: [weight, recurrent], biases: [bias, recurrent_bias] })
+    }
+
+    fn check_state(&self, g: &GraphBuilder, state: NodeId) -> Result<(), GraphError> {
+        check_dims(g, self.op, "state", state, &[self.batch, self.hidden])
+    }
+
+    /// All gates' products with the input, `[batch, gates * hidden]`.
+    fn input(&self, g: &mut GraphBuilder) -> Built {
+        product(g, self.x, self.weights[0])
+    }
+
+    /// All gates' products with the state, `[batch, gates * hidden]`.
+    fn state(&self, g: &mut GraphBuilder, state: NodeId) -> Built {
+        product(g, state, self.weights[1])
+    }
+
+    /// One gate's columns.
+    fn columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> Built {
+        debug_assert!(gate < self.gates, "a layout names the gates that there are");
+        g.narrow(x, axis, gate * self.hidden, self.hidden)
+    }
+
+    /// One gate of one product, with the bias of that product.
+    fn part(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> Built {
+        let part = self.columns(g, product, 1, gate)?;
+        let Some(bias) = self.biases[which] else { return Ok(part) };
+        let bias = self.columns(g, bias, 0, gate)?;
+        g.add(part, bias)
+    }
+
+    /// One gate's sum of both products and both biases. The biases are added to each other first: they tend to be smaller
+    /// than the products, and fewer digits are lost.
+    fn gate(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> Built {
+        let [from_input, from_state] = products;
+        let (from_input, from_state) = (self.columns(g, from_input, 1, gate)?, self.columns(g, from_state, 1, gate)?);
+        let mut sum = g.add(from_input, from_state)?;
+        let bias = match self.biases {
+            [Some(bias), Some(recurrent)] => Some(g.add(bias, recurrent)?),
+            [bias, recurrent] => bias.or(recurrent),
+        };
+        if let Some(bias) = bias {
+            let bias = self.columns(g, bias, 0, gate)?;
+            sum = g.add(sum, bias)?;
+        }
+        Ok(sum)
+    }
+}
+
+fn product(g: &mut GraphBuilder, x: NodeId, weight: NodeId) -> Built {
+    let matmul = Contract::MatMul { transpose_a: false, transpose_b: true };
+    g.add_node(Op::Contract(matmul), &[x, weight])
+}
+
+fn activate(g: &mut GraphBuilder, activation: Activation, x: NodeId) -> Built {
+    match activation {
+        Activation::Relu => relu(g, x),
+        Activation::Sigmoid => sigmoid(g, x),
+        Activation::Tanh => g.tanh(x),
+    }
+}

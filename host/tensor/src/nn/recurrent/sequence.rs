@@ -1,0 +1,210 @@
+//! Recurrent networks over a sequence: a cell, step after step.
+
+use super::{Direction, GruOptions, LstmOptions, check_dims, gru_cell, lstm_cell};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::limits::OPERANDS_MAX;
+use crate::nn::check_rank;
+use crate::op::Scalar;
+use crate::{Descriptor, Shape};
+
+type Built = Result<NodeId, GraphError>;
+
+/// A gated recurrent unit over a sequence: the last states `[directions, batch, hidden]`, and those of all steps
+/// `[steps, directions, batch, hidden]`, each at its own step whatever the direction.
+///
+/// Shape: `x [steps, batch, features]`, weight `[directions, 3 * hidden, features]`, recurrent weight
+/// `[directions, 3 * hidden, hidden]`, initial state `[directions, batch, hidden]` (none: zeros).
+/// Source: WebNN `gru`.
+///
+/// # Errors
+/// As [`gru_cell`]; `AxisEmpty` without a step.
+pub fn gru(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    weights: [NodeId; 2],
+    initial: Option<NodeId>,
+    direction: Direction,
+    options: &GruOptions,
+) -> Result<[NodeId; 2], GraphError> {
+    let sizes = Sizes::of(g, "gru", x, weights[1], direction)?;
+    let mut runs = Vec::new();
+    for (number, reversed) in directions(direction).into_iter().enumerate() {
+        let weights = [pick(g, "gru", weights[0], number, 3)?, pick(g, "gru", weights[1], number, 3)?];
+        let cell = GruOptions {
+            bias: optional(g, "gru", options.bias, number, 2)?,
+            recurrent_bias: optional(g, "gru", options.recurrent_bias, number, 2)?,
+            ..*options
+        };
+        let mut state = sizes.initial(g, "gru", x, initial, number)?;
+        runs.push(sizes.run(g, x, reversed, |g, x| {
+            state = gru_cell(g, x, weights, state, &cell)?;
+            Ok(state)
+        })?);
+    }
+    sizes.joined(g, &runs)
+}
+
+/// A long short-term memory over a sequence: the last hidden states and the last cell states `[directions, batch, hidden]`,
+/// and the hidden states of all steps `[steps, directions, batch, hidden]`, each at its own step whatever the direction.
+///
+/// Shape: as [`gru`], with 4 gates; initial states `[hidden, cell]`. Source: WebNN `lstm`.
+///
+/// # Errors
+/// As [`lstm_cell`]; `AxisEmpty` without a step.
+pub fn lstm(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    weights: [NodeId; 2],
+    [hidden, memory]: [Option<NodeId>; 2],
+    direction: Direction,
+    options: &LstmOptions,
+) -> Result<[NodeId; 3], GraphError> {
+    let sizes = Sizes::of(g, "lstm", x, weights[1], direction)?;
+    let (mut runs, mut memories) = (Vec::new(), Vec::new());
+    for (number, reversed) in directions(direction).into_iter().enumerate() {
+        let weights = [pick(g, "lstm", weights[0], number, 3)?, pick(g, "lstm", weights[1], number, 3)?];
+        let cell = LstmOptions {
+            bias: optional(g, "lstm", options.bias, number, 2)?,
+            recurrent_bias: optional(g, "lstm", options.recurrent_bias, number, 2)?,
+            peephole: optional(g, "lstm", options.peephole, number, 2)?,
+            ..*options
+        };
+        let hidden = sizes.initial(g, "lstm", x, hidden, number)?;
+        let mut states = [hidden, sizes.initial(g, "lstm", x, memory, number)?];
+        runs.push(sizes.run(g, x, reversed, |g, x| {
+            states = lstm_cell(g, x, weights, states, &cell)?;
+            Ok(states[0])
+        })?);
+        memories.push(g.reshape(states[1], &[1, sizes.batch, sizes.hidden])?);
+    }
+    let [last, all] = sizes.joined(g, &runs)?;
+    Ok([last, joined(g, &memories, 0)?, all])
+}
+
+/// Sizes of a network over a sequence.
+struct Sizes {
+    steps: usize,
+    directions: usize,
+    batch: usize,
+    hidden: usize,
+}
+
+impl Sizes {
+    fn of(
+        g: &GraphBuilder,
+        op: &'static str,
+        x: NodeId,
+        recurrent_weight: NodeId,
+        direction: Direction,
+    ) -> Result<Sizes, GraphError> {
+        check_rank(g, op, "input", x, 3)?;
+        check_rank(g, op, "recurrent-weight", recurrent_weight, 3)?;
+        let (x, weight) = (g.descriptor(x), g.descriptor(recurrent_weight));
+        let directions = directions(direction).len();
+        if weight.shape[0] != directions {
+            let (operand, got) = ("recurrent-weight", weight.clone());
+            return Err(GraphError::Dimension { op, operand, axis: 0, expected: directions, got });
+        }
+        if x.shape[0] == 0 {
+            return Err(GraphError::AxisEmpty { op, axis: 0, got: x.clone() });
+        }
+        Ok(Sizes { steps: x.shape[0], directions, batch: x.shape[1], hidden: weight.shape[2] })
+    }
+
+    /// The state that direction `number` begins with.
+    fn initial(
+        &self,
+        g: &mut GraphBuilder,
+        op: &'static str,
+        x: NodeId,
+        initial: Option<NodeId>,
+        number: usize,
+    ) -> Built {
+        if let Some(initial) = initial {
+            check_dims(g, op, "initial-state", initial, &[self.directions, self.batch, self.hidden])?;
+            return pick(g, op, initial, number, 3);
+        }
+        let dtype = g.descriptor_of(x)?.dtype;
+        g.fill(Descriptor::new(dtype, Shape::new([self.batch, self.hidden])?), Scalar::Float(0.0))
+    }
+
+    /// The states of all steps, each at its own place.
+    fn run(
+        &self,
+        g: &mut GraphBuilder,
+        x: NodeId,
+        reversed: bool,
+        mut step: impl FnMut(&mut GraphBuilder, NodeId) -> Built,
+    ) -> Result<Run, GraphError> {
+        let mut states = Vec::with_capacity(self.steps);
+        for count in 0..self.steps {
+            let at = if reversed { self.steps - 1 - count } else { count };
+            let x = pick(g, "recurrent", x, at, 3)?;
+            states.push(step(g, x)?);
+        }
+        let last = states[self.steps - 1];
+        if reversed {
+            states.reverse();
+        }
+        Ok(Run { last, states })
+    }
+
+    /// Last states, and all states, of every direction's run.
+    fn joined(&self, g: &mut GraphBuilder, runs: &[Run]) -> Result<[NodeId; 2], GraphError> {
+        let (batch, hidden) = (self.batch, self.hidden);
+        let (mut last, mut all) = (Vec::new(), Vec::new());
+        for run in runs {
+            last.push(g.reshape(run.last, &[1, batch, hidden])?);
+            let states: Result<Vec<NodeId>, GraphError> =
+                run.states.iter().map(|&state| g.reshape(state, &[1, 1, batch, hidden])).collect();
+            all.push(joined(g, &states?, 0)?);
+        }
+        Ok([joined(g, &last, 0)?, joined(g, &all, 1)?])
+    }
+}
+
+/// One direction's states.
+struct Run {
+    /// What was computed last: in a backward run the first step's.
+    last: NodeId,
+    /// By step.
+    states: Vec<NodeId>,
+}
+
+/// A concatenation of however many parts, in groups that one operator takes.
+fn joined(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> Built {
+    let mut parts = parts.to_vec();
+    while parts.len() > 1 {
+        parts = parts.chunks(OPERANDS_MAX).map(|group| g.concat(group, axis)).collect::<Result<_, _>>()?;
+    }
+    Ok(parts[0])
+}
+
+/// Whether each direction reads backward.
+fn directions(direction: Direction) -> Vec<bool> {
+    match direction {
+        Direction::Forward => vec![false],
+        Direction::Backward => vec![true],
+        Direction::Both => vec![false, true],
+    }
+}
+
+/// The part of `x` at `place` of its first axis, which goes; `x` has `rank` dimensions.
+fn pick(g: &mut GraphBuilder, op: &'static str, x: NodeId, place: usize, rank: usize) -> Built {
+    check_rank(g, op, "operand", x, rank)?;
+    let part = g.narrow(x, 0, place, 1)?;
+    let dims = g.descriptor(part).shape[1..].to_vec();
+    g.reshape(part, &dims)
+}
+
+fn optional(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    x: Option<NodeId>,
+    place: usize,
+    rank: usize,
+) -> Result<Option<NodeId>, GraphError> {
+    x.map(|x| pick(g, op, x, place, rank)).transpose()
+}
