@@ -136,12 +136,26 @@ pub trait Backend {
     fn gather(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made;
     fn gather_elements(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made;
     fn gather_nd(&mut self, x: &Operand, indices: &Operand) -> Made;
-    fn scatter_elements(&mut self, x: &Operand, indices: &Operand, updates: &Operand, axis: usize, how: Scatter) -> Made;
+    fn scatter_elements(
+        &mut self,
+        x: &Operand,
+        indices: &Operand,
+        updates: &Operand,
+        axis: usize,
+        how: Scatter,
+    ) -> Made;
     fn scatter_nd(&mut self, x: &Operand, indices: &Operand, updates: &Operand, how: Scatter) -> Made;
 
     fn matmul(&mut self, a: &Operand, b: &Operand) -> Made;
     /// `x` `[n, c, h, w]`, `filter` `[o, c / groups, kh, kw]`.
-    fn conv2d(&mut self, x: &Operand, filter: &Operand, bias: Option<&Operand>, windows: Windows, groups: usize) -> Made;
+    fn conv2d(
+        &mut self,
+        x: &Operand,
+        filter: &Operand,
+        bias: Option<&Operand>,
+        windows: Windows,
+        groups: usize,
+    ) -> Made;
     /// `x` `[n, c, h, w]`, `filter` `[c, o / groups, kh, kw]`; `size` is the result's height and width.
     fn conv_transpose2d(
         &mut self,

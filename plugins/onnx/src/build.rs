@@ -73,7 +73,8 @@ impl<'m, 'b> Builder<'m, 'b> {
     fn run_graph<'s>(&mut self, graph: &'s GraphProto, scope: &mut Scope<'s>) -> Result<Vec<Value>> {
         let outputs: Vec<&str> = graph.output.iter().map(|output| output.name.as_str()).collect();
         self.run_nodes(&graph.node, &outputs, scope)?;
-        let found = outputs.iter().map(|name| self.lookup(name, scope).map_err(|e| e.at(|| format!("output `{name}`"))));
+        let found =
+            outputs.iter().map(|name| self.lookup(name, scope).map_err(|e| e.at(|| format!("output `{name}`"))));
         found.collect()
     }
 
@@ -194,15 +195,24 @@ impl<'m, 'b> Builder<'m, 'b> {
         let names = function.input.iter().map(String::as_str);
         let values = names.zip(&call.inputs).filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         let defaults = function.attribute_proto.iter().filter(|default| call.attribute(&default.name).is_none());
-        let given: Vec<Cow<AttributeProto>> = call.attributes.iter().cloned().chain(defaults.map(Cow::Borrowed)).collect();
-        let mut scope =
-            Scope { values, tensors: HashMap::new(), outer: None, function: Some(function), given: &given };
-        let outputs: Vec<&str> =
-            function.output.iter().zip(&call.wanted).filter(|(_, wanted)| **wanted).map(|(name, _)| name.as_str()).collect();
+        let given: Vec<Cow<AttributeProto>> =
+            call.attributes.iter().cloned().chain(defaults.map(Cow::Borrowed)).collect();
+        let mut scope = Scope { values, tensors: HashMap::new(), outer: None, function: Some(function), given: &given };
+        let outputs: Vec<&str> = function
+            .output
+            .iter()
+            .zip(&call.wanted)
+            .filter(|(_, wanted)| **wanted)
+            .map(|(name, _)| name.as_str())
+            .collect();
         self.run_nodes(&function.node, &outputs, &mut scope)?;
         let mut results = Vec::new();
         for (position, name) in function.output.iter().enumerate() {
-            results.push(if call.wants(position) { self.lookup(name, &scope)? } else { Constant::ints(Vec::new()).into() });
+            results.push(if call.wants(position) {
+                self.lookup(name, &scope)?
+            } else {
+                Constant::ints(Vec::new()).into()
+            });
         }
         Ok(results)
     }
@@ -216,8 +226,7 @@ impl<'m, 'b> Builder<'m, 'b> {
         let names = graph.input.iter().map(|input| input.name.as_str());
         let tensors = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
         let values = names.zip(values.iter().cloned()).collect();
-        let mut scope =
-            Scope { values, tensors, outer: Some(outer), function: outer.function, given: outer.given };
+        let mut scope = Scope { values, tensors, outer: Some(outer), function: outer.function, given: outer.given };
         self.run_graph(graph, &mut scope)
     }
 
@@ -237,8 +246,10 @@ impl<'m, 'b> Builder<'m, 'b> {
         let mut trip = 0;
         while going && trips.is_none_or(|trips| trip < trips) {
             self.step()?;
-            let mut values =
-                vec![Constant::scalar(crate::elem::Elem::Int64, trip as f64).into(), Constant::scalar(crate::elem::Elem::Bool, 1.0).into()];
+            let mut values = vec![
+                Constant::scalar(crate::elem::Elem::Int64, trip as f64).into(),
+                Constant::scalar(crate::elem::Elem::Bool, 1.0).into(),
+            ];
             values.extend(carried.iter().cloned());
             let results = self.run_body(body, &values, scope)?;
             let [condition, rest @ ..] = &results[..] else { return Err(Error::invalid("the body gives nothing")) };

@@ -27,6 +27,8 @@ pub struct Call<'a> {
 /// Numbers of `AttributeProto.type`.
 const INT: i32 = 2;
 const FLOAT: i32 = 1;
+/// Windows, steps and paddings at most: sums of a few of them and of a dimension stay within 32 bits.
+const SIZE_MAX: usize = 1 << 20;
 
 impl Call<'_> {
     /// The operand at `position`.
@@ -184,17 +186,21 @@ impl Call<'_> {
     /// `Unsupported`; `Invalid`.
     pub fn elem(&self, name: &str) -> Result<Option<Elem>> {
         let number = self.attribute(name).map(|attribute| attribute.i);
-        number.filter(|&number| number != 0).map(|number| Elem::from_number(i32::try_from(number).unwrap_or(-1))).transpose()
+        number
+            .filter(|&number| number != 0)
+            .map(|number| Elem::from_number(i32::try_from(number).unwrap_or(-1)))
+            .transpose()
     }
 
-    /// Sizes as an attribute, each at least `least`; `default` as often as `count` where it is absent.
+    /// Sizes as an attribute, each at least `least` and no larger than an image could be; `default` as often as `count`
+    /// where it is absent.
     ///
     /// # Errors
     /// `Invalid` if they are not `count`, or one is smaller.
     pub fn sizes(&self, name: &str, count: usize, default: usize, least: usize) -> Result<Vec<usize>> {
         let Some(given) = self.ints(name).filter(|ints| !ints.is_empty()) else { return Ok(vec![default; count]) };
         let sizes = given.iter().map(|&value| size(value, name)).collect::<Result<Vec<_>>>()?;
-        if sizes.len() != count || sizes.iter().any(|&size| size < least) {
+        if sizes.len() != count || sizes.iter().any(|&size| size < least || size > SIZE_MAX) {
             return Err(Error::invalid(format!("`{name}` must be {count} numbers of at least {least}, not {given:?}")));
         }
         Ok(sizes)

@@ -35,7 +35,12 @@ pub fn each<T>(shape: &[usize], mut position: impl FnMut(&[usize]) -> T) -> Vec<
 /// The offset of coordinates, with the given strides; coordinates are aligned at the last axis.
 fn offset(at: &[usize], shape: &[usize], strides: &[usize]) -> usize {
     let skipped = at.len() - shape.len();
-    at[skipped..].iter().zip(shape).zip(strides).map(|((&i, &dim), &stride)| if dim == 1 { 0 } else { i * stride }).sum()
+    at[skipped..]
+        .iter()
+        .zip(shape)
+        .zip(strides)
+        .map(|((&i, &dim), &stride)| if dim == 1 { 0 } else { i * stride })
+        .sum()
 }
 
 /// The elements of `x` at these positions, `fill` where there is none.
@@ -99,8 +104,7 @@ fn int_unary(op: Unary, x: i64) -> Option<i64> {
 pub fn binary(op: Binary, a: &Constant, b: &Constant) -> Result<Option<Constant>> {
     let shape = broadcast(&a.shape, &b.shape)?;
     let (strides_a, strides_b) = (strides(&a.shape), strides(&b.shape));
-    let pairs =
-        each(&shape, |at| (offset(at, &a.shape, &strides_a), offset(at, &b.shape, &strides_b)));
+    let pairs = each(&shape, |at| (offset(at, &a.shape, &strides_a), offset(at, &b.shape, &strides_b)));
     let truth = |values: Vec<bool>| {
         let data = Data::Int(values.into_iter().map(i64::from).collect());
         Some(Constant::new(Elem::Bool, shape.clone(), data))
@@ -309,8 +313,9 @@ pub fn expand(x: &Constant, shape: &[usize]) -> Constant {
 /// `sizes[i]` elements from `starts[i]`, every `steps[i]`-th, along each axis.
 pub fn slice(x: &Constant, starts: &[usize], sizes: &[usize], steps: &[usize]) -> Constant {
     let from = strides(&x.shape);
-    let positions =
-        each(sizes, |at| Some(at.iter().enumerate().map(|(axis, &i)| (starts[axis] + i * steps[axis]) * from[axis]).sum()));
+    let positions = each(sizes, |at| {
+        Some(at.iter().enumerate().map(|(axis, &i)| (starts[axis] + i * steps[axis]) * from[axis]).sum())
+    });
     pick(x, sizes.to_vec(), &positions, 0.0)
 }
 
@@ -340,9 +345,10 @@ pub fn pad(x: &Constant, low: &[usize], high: &[usize], value: f64) -> Constant 
     let from = strides(&x.shape);
     let shape: Vec<usize> = (0..low.len()).map(|axis| x.shape[axis] + low[axis] + high[axis]).collect();
     let positions = each(&shape, |at| {
-        let inside = at.iter().enumerate().map(|(axis, &i)| {
-            i.checked_sub(low[axis]).filter(|&i| i < x.shape[axis]).map(|i| i * from[axis])
-        });
+        let inside = at
+            .iter()
+            .enumerate()
+            .map(|(axis, &i)| i.checked_sub(low[axis]).filter(|&i| i < x.shape[axis]).map(|i| i * from[axis]));
         inside.sum::<Option<usize>>()
     });
     pick(x, shape, &positions, value)
@@ -352,7 +358,8 @@ pub fn pad(x: &Constant, low: &[usize], high: &[usize], value: f64) -> Constant 
 pub fn reverse(x: &Constant, axes: &[usize]) -> Constant {
     let from = strides(&x.shape);
     let source = |axis: usize, i: usize| if axes.contains(&axis) { x.shape[axis] - 1 - i } else { i };
-    let positions = each(&x.shape, |at| Some(at.iter().enumerate().map(|(axis, &i)| source(axis, i) * from[axis]).sum()));
+    let positions =
+        each(&x.shape, |at| Some(at.iter().enumerate().map(|(axis, &i)| source(axis, i) * from[axis]).sum()));
     pick(x, x.shape.clone(), &positions, 0.0)
 }
 
@@ -360,8 +367,10 @@ pub fn reverse(x: &Constant, axes: &[usize]) -> Constant {
 pub fn gather(x: &Constant, indices: &Constant, axis: usize) -> Option<Constant> {
     let size = x.shape[axis] as i64;
     let wanted = indices.integers();
-    let wanted: Option<Vec<usize>> =
-        wanted.iter().map(|&i| usize::try_from(if i < 0 { i + size } else { i }).ok().filter(|&i| i < size as usize)).collect();
+    let wanted: Option<Vec<usize>> = wanted
+        .iter()
+        .map(|&i| usize::try_from(if i < 0 { i + size } else { i }).ok().filter(|&i| i < size as usize))
+        .collect();
     let wanted = wanted?;
     let shape = [&x.shape[..axis], &indices.shape, &x.shape[axis + 1..]].concat();
     let inner: usize = x.shape[axis + 1..].iter().product();

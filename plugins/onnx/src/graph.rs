@@ -408,4 +408,3 @@ impl<'a> Graph<'a> {
 
 mod movement;
 mod product;
-

@@ -2,8 +2,8 @@
 
 use saggar_plugin::bindings::graphs as raw;
 use saggar_plugin::{
-    Conv2dOptions, DataType, Descriptor, Graph, Initializer, Operand as Handle, PaddingMode, Pool2dOptions, VariableKind,
-    Variables, concat, descriptor,
+    Conv2dOptions, DataType, Descriptor, Graph, Initializer, Operand as Handle, PaddingMode, Pool2dOptions,
+    VariableKind, Variables, concat, descriptor,
 };
 
 use crate::backend::{Backend, Binary, Made, Pooling, Reduction, Scatter, Unary, Windows};
@@ -227,8 +227,11 @@ impl Backend for Host {
 
     fn slice(&mut self, x: &Operand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> Made {
         // WebNN's sizes are those of the window that the steps go through.
-        let windows: Vec<usize> =
-            sizes.iter().zip(strides).map(|(&size, &stride)| if size == 0 { 0 } else { (size - 1) * stride + 1 }).collect();
+        let windows: Vec<usize> = sizes
+            .iter()
+            .zip(strides)
+            .map(|(&size, &stride)| if size == 0 { 0 } else { (size - 1) * stride + 1 })
+            .collect();
         let made = self.handle(x).slice_strided(&narrow(starts)?, &narrow(&windows)?, &narrow(strides)?)?;
         self.keep(made)
     }
@@ -264,7 +267,14 @@ impl Backend for Host {
         self.keep(made)
     }
 
-    fn scatter_elements(&mut self, x: &Operand, indices: &Operand, updates: &Operand, axis: usize, how: Scatter) -> Made {
+    fn scatter_elements(
+        &mut self,
+        x: &Operand,
+        indices: &Operand,
+        updates: &Operand,
+        axis: usize,
+        how: Scatter,
+    ) -> Made {
         let (indices, updates) = (self.handle(indices), self.handle(updates));
         let made = self.handle(x).scatter_elements(indices, updates, axis as u32, reduction(how))?;
         self.keep(made)
@@ -280,7 +290,14 @@ impl Backend for Host {
         self.keep(made)
     }
 
-    fn conv2d(&mut self, x: &Operand, filter: &Operand, bias: Option<&Operand>, windows: Windows, groups: usize) -> Made {
+    fn conv2d(
+        &mut self,
+        x: &Operand,
+        filter: &Operand,
+        bias: Option<&Operand>,
+        windows: Windows,
+        groups: usize,
+    ) -> Made {
         let options = Conv2dOptions {
             padding: sides(windows.padding)?,
             strides: pair(windows.strides)?,

@@ -74,7 +74,8 @@ pub fn import(file: &[u8], options: &Params, store: &mut dyn Store) -> Result<Pa
 /// # Errors
 /// `Option` if it is none; as [`Model::parse`].
 pub fn restore(config: &Params) -> Result<(Model, Plan)> {
-    let broken = |expected: &str| Error::from(Fault::Option { expected: expected.to_owned() }).at(|| "configuration".to_owned());
+    let broken =
+        |expected: &str| Error::from(Fault::Option { expected: expected.to_owned() }).at(|| "configuration".to_owned());
     if config.require::<u32>("format")? != FORMAT {
         return Err(broken("one that this version of the plugin wrote"));
     }
@@ -177,7 +178,8 @@ fn freeze(model: &mut Model, constants: &Constants) -> Result<()> {
         };
         let (elem, dims) = plan::declared(input)?;
         let fits = dims.is_none_or(|dims| {
-            dims.len() == shape.len() && dims.iter().zip(shape).all(|(dim, &n)| dim.dim_value.is_none_or(|d| d == n as i64))
+            dims.len() == shape.len()
+                && dims.iter().zip(shape).all(|(dim, &n)| dim.dim_value.is_none_or(|d| d == n as i64))
         });
         if !fits {
             let expected = format!("of the input's shape, not {shape:?}");
@@ -245,9 +247,11 @@ impl Variables {
         for tensor in &mut graph.initializer {
             let name = tensor.name.clone();
             let small = match tensor::read(tensor, true) {
-                Ok(stored) => matches!(stored.elem, Elem::Float32 | Elem::Float16)
-                    && matches!(stored.place, Place::Bytes(_))
-                    && stored.shape.iter().product::<usize>() > 1,
+                Ok(stored) => {
+                    matches!(stored.elem, Elem::Float32 | Elem::Float16)
+                        && matches!(stored.place, Place::Bytes(_))
+                        && stored.shape.iter().product::<usize>() > 1
+                }
                 Err(_) => false,
             };
             if small && !read.contains(&name) && used.contains(name.as_str()) {
@@ -279,4 +283,3 @@ impl Variables {
         free
     }
 }
-

@@ -79,7 +79,8 @@ impl Model {
 
     /// The version of the operator set that the nodes of `function`, or of the graph, mean.
     pub fn version(&self, function: Option<&FunctionProto>, of: &str) -> i64 {
-        let own = function.and_then(|function| function.opset_import.iter().find(|set| domain(&set.domain) == domain(of)));
+        let own =
+            function.and_then(|function| function.opset_import.iter().find(|set| domain(&set.domain) == domain(of)));
         let newest = || if domain(of).is_empty() { OPSET_MAX } else { 1 };
         own.map(|set| set.version).or_else(|| self.versions.get(domain(of)).copied()).unwrap_or_else(newest)
     }

@@ -154,7 +154,8 @@ pub fn inputs(graph: &GraphProto, shapes: &Shapes) -> Result<(Vec<Port>, bool)> 
         let given = shapes.0.iter().find(|(name, _)| *name == input.name).map(|(_, dims)| dims.as_slice());
         described.push(dims(input, given).map(|(elem, dims)| (input, elem, dims)).map_err(|e| e.at(|| place(input)))?);
     }
-    let batched = !described.is_empty() && described.iter().all(|(_, _, dims)| matches!(dims.first(), Some(Dim::Open(_))));
+    let batched =
+        !described.is_empty() && described.iter().all(|(_, _, dims)| matches!(dims.first(), Some(Dim::Open(_))));
     let mut ports = Vec::new();
     for (input, elem, dims) in described {
         let mut item = Vec::new();
@@ -199,10 +200,14 @@ fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, 
         };
         dims.iter().map(dim).collect::<Result<Vec<_>>>()
     });
-    let option = |expected: String| Error::from(Fault::Option { expected }).at(|| format!("option `shapes`, `{}`", input.name));
+    let option =
+        |expected: String| Error::from(Fault::Option { expected }).at(|| format!("option `shapes`, `{}`", input.name));
     let own = own.transpose()?;
     let Some(given) = given else {
-        return Ok((elem, own.ok_or_else(|| option("given: the model does not say how many dimensions there are".to_owned()))?));
+        return Ok((
+            elem,
+            own.ok_or_else(|| option("given: the model does not say how many dimensions there are".to_owned()))?,
+        ));
     };
     let own = own.unwrap_or_else(|| vec![Dim::Open(String::new()); given.len()]);
     if own.len() != given.len() {
@@ -277,6 +282,10 @@ impl FromJson for Plan {
             };
             ports.iter().map(port).collect::<Option<Vec<_>>>()
         };
-        Some(Self { inputs: ports("inputs")?, outputs: ports("outputs")?, batch: Vec::from_json(&member(value, "batch")?)? })
+        Some(Self {
+            inputs: ports("inputs")?,
+            outputs: ports("outputs")?,
+            batch: Vec::from_json(&member(value, "batch")?)?,
+        })
     }
 }

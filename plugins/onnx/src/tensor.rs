@@ -75,7 +75,9 @@ pub fn read(tensor: &TensorProto, imported: bool) -> Result<Stored<'_>> {
 
 /// The elements of the field of the tensor's type.
 fn typed(tensor: &TensorProto, elem: Elem) -> Result<Vec<u8>> {
-    let small = |bytes: usize| tensor.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes).collect::<Vec<_>>()).collect();
+    let small = |bytes: usize| {
+        tensor.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes).collect::<Vec<_>>()).collect()
+    };
     Ok(match elem {
         Elem::Float32 => tensor.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         Elem::Float64 => tensor.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
@@ -116,6 +118,9 @@ pub fn encode(elem: Elem, numbers: &[f64]) -> Vec<u8> {
         Elem::Float32 => numbers.iter().flat_map(|&v| (v as f32).to_le_bytes()).collect(),
         Elem::Float16 => numbers.iter().flat_map(|&v| half_from_f64(v).to_le_bytes()).collect(),
         Elem::Float64 => numbers.iter().flat_map(|&v| v.to_le_bytes()).collect(),
-        _ => numbers.iter().flat_map(|&v| (v as i64).to_le_bytes().into_iter().take(elem.bytes()).collect::<Vec<_>>()).collect(),
+        _ => numbers
+            .iter()
+            .flat_map(|&v| (v as i64).to_le_bytes().into_iter().take(elem.bytes()).collect::<Vec<_>>())
+            .collect(),
     }
 }

@@ -86,7 +86,8 @@ impl Given {
         }
         let (rtol, atol) = if self.elem == Elem::Float16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
         for (i, (&got, &want)) in value.numbers().iter().zip(&expected.numbers()).enumerate() {
-            let close = got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs();
+            let close =
+                got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs();
             if !close {
                 return Some(format!("element {i} is {got} and not {want}"));
             }
@@ -124,10 +125,11 @@ fn check(case: &Path) -> Outcome {
                 (_, false) => Outcome::Passed,
             };
         }
-        let (inputs, expected) = match (tensors(&folder, "input", free.len()), tensors(&folder, "output", outputs.len())) {
-            (Ok(inputs), Ok(expected)) => (inputs, expected),
-            (Err(error), _) | (_, Err(error)) => return Outcome::Unsupported(format!("data: {error}")),
-        };
+        let (inputs, expected) =
+            match (tensors(&folder, "input", free.len()), tensors(&folder, "output", outputs.len())) {
+                (Ok(inputs), Ok(expected)) => (inputs, expected),
+                (Err(error), _) | (_, Err(error)) => return Outcome::Unsupported(format!("data: {error}")),
+            };
         if inputs.iter().chain(&expected).any(|given| given.elem == Elem::Float64) {
             return Outcome::Unsupported("data: elements of type float64".to_owned());
         }
@@ -226,9 +228,10 @@ fn plain(case: &Path) -> bool {
     let Ok(file) = fs::read(case.join("model.onnx")) else { return false };
     let Ok(model) = onnx::proto::ModelProto::decode(&*file) else { return false };
     let Some(graph) = model.graph else { return false };
-    let of_ports = graph.input.iter().chain(&graph.output).map(|port| {
-        port.r#type.as_ref().and_then(|of| of.tensor_type.as_ref()).map_or(0, |tensor| tensor.elem_type)
-    });
+    let of_ports =
+        graph.input.iter().chain(&graph.output).map(|port| {
+            port.r#type.as_ref().and_then(|of| of.tensor_type.as_ref()).map_or(0, |tensor| tensor.elem_type)
+        });
     of_ports.chain(graph.initializer.iter().map(|tensor| tensor.data_type)).all(|number| [1, 6, 7, 9].contains(&number))
 }
 

@@ -109,7 +109,10 @@ impl Graph<'_> {
     pub fn narrow(&mut self, x: &Value, axis: usize, start: usize, size: usize) -> Built {
         let dim = x.dim(axis)?;
         if start.checked_add(size).is_none_or(|end| end > dim) {
-            return Err(Error::invalid(format!("{size} elements from {start} are not in axis {axis} of {:?}", x.shape())));
+            return Err(Error::invalid(format!(
+                "{size} elements from {start} are not in axis {axis} of {:?}",
+                x.shape()
+            )));
         }
         let mut starts = vec![0; x.rank()];
         let mut sizes = x.shape().to_vec();
@@ -170,7 +173,8 @@ impl Graph<'_> {
             return Ok(x.clone());
         }
         let sizes = x.shape().iter().zip(low).zip(high);
-        let shape: Vec<usize> = sizes.map(|((dim, low), high)| dim.saturating_add(*low).saturating_add(*high)).collect();
+        let shape: Vec<usize> =
+            sizes.map(|((dim, low), high)| dim.saturating_add(*low).saturating_add(*high)).collect();
         let count = elements(&shape)?;
         if let Some(constant) = x.constant()
             && self.affordable(count)
@@ -247,7 +251,14 @@ impl Graph<'_> {
     ///
     /// # Errors
     /// `Host`.
-    pub fn scatter_elements(&mut self, x: &Value, indices: &Value, updates: &Value, axis: usize, how: Scatter) -> Built {
+    pub fn scatter_elements(
+        &mut self,
+        x: &Value,
+        indices: &Value,
+        updates: &Value,
+        axis: usize,
+        how: Scatter,
+    ) -> Built {
         let (operand, indices, updates) = (self.operand(x)?, self.indices(indices)?, self.operand(updates)?);
         let made = self.backend.scatter_elements(&operand, &indices, &updates, axis, how);
         self.made(x.elem(), made)

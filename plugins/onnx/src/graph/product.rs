@@ -29,7 +29,11 @@ impl Graph<'_> {
         let right = self.unsqueeze(b, rank_b - 2)?;
         let shape = broadcast(left.shape(), right.shape())?;
         if shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim)).is_none_or(|n| n > INTEGER_PRODUCTS_MAX) {
-            return Err(Error::unsupported(format!("an integer matrix product of {:?} and {:?}", a.shape(), b.shape())));
+            return Err(Error::unsupported(format!(
+                "an integer matrix product of {:?} and {:?}",
+                a.shape(),
+                b.shape()
+            )));
         }
         let products = self.mul(&left, &right)?;
         let axis = products.rank() - 2;

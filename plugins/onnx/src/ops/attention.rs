@@ -67,9 +67,7 @@ pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
     }
     let shown = match call.int("qk_matmul_output_mode", 0) {
         0 => raw,
-        1 if call.opset < 24 => masked,
         1 => capped,
-        2 if call.opset < 24 => capped,
         2 => masked,
         _ => weights,
     };

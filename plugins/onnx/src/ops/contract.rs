@@ -118,7 +118,9 @@ pub(super) fn q_linear_mat_mul(g: &mut Graph, call: &Call) -> Outcome {
     let product = exact_product(g, &left, &right)?;
     let product = g.cast(&product, Elem::Float32)?;
     // A scale a row of `a` or a column of `b`.
-    let upright = |g: &mut Graph, scale: &Value| if scale.rank() == 1 && scale.len() > 1 { g.unsqueeze(scale, 1) } else { Ok(scale.clone()) };
+    let upright = |g: &mut Graph, scale: &Value| {
+        if scale.rank() == 1 && scale.len() > 1 { g.unsqueeze(scale, 1) } else { Ok(scale.clone()) }
+    };
     let scale_a = upright(g, scale_a)?;
     let factor = super::quantize::ratio(g, &scale_a, scale_b, scale)?;
     let scaled = g.mul(&product, &factor)?;
@@ -150,7 +152,8 @@ pub(super) fn einsum(g: &mut Graph, call: &Call) -> Outcome {
     let mut result = rest.next().ok_or_else(|| Error::invalid("there are no operands"))?;
     let rest: Vec<_> = rest.collect();
     for (i, next) in rest.iter().enumerate() {
-        let later = |label: &Label| output.contains(label) || rest[i + 1..].iter().any(|(_, labels)| labels.contains(label));
+        let later =
+            |label: &Label| output.contains(label) || rest[i + 1..].iter().any(|(_, labels)| labels.contains(label));
         result = contract(g, result, next.clone(), &dims, later)?;
     }
     let (value, from) = summed(g, result, |label| output.contains(label))?;
@@ -160,7 +163,11 @@ pub(super) fn einsum(g: &mut Graph, call: &Call) -> Outcome {
 }
 
 fn labels(term: &str, rank: usize) -> Result<Vec<Label>> {
-    let letters = |text: &str| text.chars().map(|c| if c.is_ascii_alphabetic() { Ok(c as Label) } else { Err(()) }).collect::<std::result::Result<Vec<_>, _>>();
+    let letters = |text: &str| {
+        text.chars()
+            .map(|c| if c.is_ascii_alphabetic() { Ok(c as Label) } else { Err(()) })
+            .collect::<std::result::Result<Vec<_>, _>>()
+    };
     let wrong = || Error::invalid(format!("`{term}` does not describe {rank} dimensions"));
     let (before, after) = term.split_once("...").map_or((term, None), |(before, after)| (before, Some(after)));
     let mut labels = letters(before).map_err(|()| wrong())?;
@@ -175,7 +182,9 @@ fn labels(term: &str, rank: usize) -> Result<Vec<Label>> {
 
 /// Axes of one label taken together: only where all coordinates are equal.
 fn diagonals(g: &mut Graph, mut value: Value, mut labels: Vec<Label>) -> Result<(Value, Vec<Label>)> {
-    while let Some((i, j)) = (0..labels.len()).find_map(|i| (i + 1..labels.len()).find(|&j| labels[j] == labels[i]).map(|j| (i, j))) {
+    while let Some((i, j)) =
+        (0..labels.len()).find_map(|i| (i + 1..labels.len()).find(|&j| labels[j] == labels[i]).map(|j| (i, j)))
+    {
         let n = value.shape()[i];
         if value.shape()[j] != n {
             return Err(Error::invalid(format!("axes {i} and {j} of {:?} differ", value.shape())));
@@ -213,7 +222,8 @@ fn label_dims(labelled: &[(Value, Vec<Label>)]) -> Result<BTreeMap<Label, usize>
 
 /// What the result's axes are; where the equation does not say it, the ellipsis and each letter that stands once, sorted.
 fn output_labels(right: Option<&str>, left: &str, labelled: &[(Value, Vec<Label>)]) -> Result<Vec<Label>> {
-    let hidden = labelled.iter().flat_map(|(_, labels)| labels).filter(|&&l| l < 'A' as Label).max().map_or(0, |&l| l + 1);
+    let hidden =
+        labelled.iter().flat_map(|(_, labels)| labels).filter(|&&l| l < 'A' as Label).max().map_or(0, |&l| l + 1);
     match right {
         Some(right) => {
             let ellipsis = if right.contains("...") { hidden as usize } else { 0 };
@@ -229,7 +239,11 @@ fn output_labels(right: Option<&str>, left: &str, labelled: &[(Value, Vec<Label>
 }
 
 /// Summed over the labels that nothing needs.
-fn summed(g: &mut Graph, (value, labels): (Value, Vec<Label>), needed: impl Fn(&Label) -> bool) -> Result<(Value, Vec<Label>)> {
+fn summed(
+    g: &mut Graph,
+    (value, labels): (Value, Vec<Label>),
+    needed: impl Fn(&Label) -> bool,
+) -> Result<(Value, Vec<Label>)> {
     let gone: Vec<usize> = (0..labels.len()).filter(|&axis| !needed(&labels[axis])).collect();
     if gone.is_empty() {
         return Ok((value, labels));
@@ -257,8 +271,7 @@ fn contract(
     let count = |labels: &[Label]| labels.iter().map(|label| dims[label]).product::<usize>();
     let mut arranged = |(value, labels): (Value, Vec<Label>), groups: [&[Label]; 3]| {
         let order = groups.concat();
-        let permutation: Vec<usize> =
-            order.iter().filter_map(|label| labels.iter().position(|l| l == label)).collect();
+        let permutation: Vec<usize> = order.iter().filter_map(|label| labels.iter().position(|l| l == label)).collect();
         let moved = g.transpose(&value, &permutation)?;
         let full: Vec<usize> = order.iter().map(|label| dims[label]).collect();
         let full = g.expand(&moved, &broadcast(&full, moved.shape())?)?;

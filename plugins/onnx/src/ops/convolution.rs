@@ -28,7 +28,7 @@ impl Geometry {
     ///
     /// # Errors
     /// `Invalid`; `Unsupported` for negative paddings.
-    pub fn of(call: &Call, image: &[usize], window: Vec<usize>) -> Result<Self> {
+    pub(super) fn of(call: &Call, image: &[usize], window: Vec<usize>) -> Result<Self> {
         let n = image.len();
         let strides = call.sizes("strides", n, 1, 1)?;
         let dilations = call.sizes("dilations", n, 1, 1)?;
@@ -63,10 +63,11 @@ impl Geometry {
     ///
     /// # Errors
     /// `Invalid` where a window is larger than the padded image.
-    pub fn counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
+    pub(super) fn counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
         let count = |axis: usize| {
             let free = (image[axis] + self.low[axis] + self.high[axis]).checked_sub(self.extent(axis));
-            let free = free.ok_or_else(|| Error::invalid(format!("a window of {} over {}", self.extent(axis), image[axis])))?;
+            let free =
+                free.ok_or_else(|| Error::invalid(format!("a window of {} over {}", self.extent(axis), image[axis])))?;
             let stride = self.strides[axis];
             let count = if ceil { free.div_ceil(stride) } else { free / stride } + 1;
             // A window that would begin in the padding after the image does not count.
@@ -76,12 +77,12 @@ impl Geometry {
     }
 
     /// Elements from a window's first tap to its last.
-    pub fn extent(&self, axis: usize) -> usize {
+    pub(super) fn extent(&self, axis: usize) -> usize {
         (self.window[axis] - 1).saturating_mul(self.dilations[axis]).saturating_add(1)
     }
 
     /// The part for height and width, the last two of the axes.
-    pub fn plane(&self) -> Windows {
+    pub(super) fn plane(&self) -> Windows {
         let n = self.window.len();
         Windows {
             padding: [self.low[n - 2], self.high[n - 2], self.low[n - 1], self.high[n - 1]],
@@ -92,7 +93,7 @@ impl Geometry {
 
     /// With an axis of size 1 before the only one.
     #[must_use]
-    pub fn widened(mut self) -> Self {
+    pub(super) fn widened(mut self) -> Self {
         for (list, value) in [
             (&mut self.window, 1),
             (&mut self.strides, 1),
@@ -127,7 +128,14 @@ pub(super) fn convolved(g: &mut Graph, call: &Call, x: &Value, filter: &Value, b
 }
 
 /// The convolution with this geometry.
-pub(super) fn convolution(g: &mut Graph, x: &Value, filter: &Value, bias: Option<&Value>, geometry: &Geometry, groups: usize) -> Built {
+pub(super) fn convolution(
+    g: &mut Graph,
+    x: &Value,
+    filter: &Value,
+    bias: Option<&Value>,
+    geometry: &Geometry,
+    groups: usize,
+) -> Built {
     match x.rank() {
         3 => {
             let (flat, filter) = (g.unsqueeze(x, 2)?, g.unsqueeze(filter, 2)?);
@@ -210,7 +218,10 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
     let given = call.ints("output_shape").filter(|shape| !shape.is_empty());
     let (mut low, mut high, mut sizes) = (pads[..n].to_vec(), pads[n..].to_vec(), vec![0; n]);
     for axis in 0..n {
-        let full = image[axis].saturating_sub(1) * strides[axis] + (window[axis].max(1) - 1) * dilations[axis] + 1 + more[axis];
+        let full = image[axis].saturating_sub(1) * strides[axis]
+            + (window[axis].max(1) - 1) * dilations[axis]
+            + 1
+            + more[axis];
         let wanted = match given {
             // Batch and channels may be listed too.
             Some(shape) if shape.len() >= n => Some(size(shape[shape.len() - n + axis], "output_shape")?),
@@ -229,7 +240,9 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
                 high[axis] = total - low[axis];
                 wanted
             }
-            None => full.checked_sub(low[axis] + high[axis]).ok_or_else(|| Error::invalid("paddings larger than the result"))?,
+            None => full
+                .checked_sub(low[axis] + high[axis])
+                .ok_or_else(|| Error::invalid("paddings larger than the result"))?,
         };
     }
     Ok((Geometry { window: window.to_vec(), strides, dilations, low, high }, sizes))
@@ -332,7 +345,8 @@ pub(super) fn q_linear_conv(g: &mut Graph, call: &Call) -> Outcome {
         sum = g.add(&sum, &bias)?;
     }
     let sum = g.cast(&sum, Elem::Float32)?;
-    let (scale_x, scale_w, scale_y) = (spread(g, call.input(1)?)?, spread(g, call.input(4)?)?, spread(g, call.input(6)?)?);
+    let (scale_x, scale_w, scale_y) =
+        (spread(g, call.input(1)?)?, spread(g, call.input(4)?)?, spread(g, call.input(6)?)?);
     let factor = super::quantize::ratio(g, &scale_x, &scale_w, &scale_y)?;
     let scaled = g.mul(&sum, &factor)?;
     one(super::quantize::rounded(g, &scaled, call.input(7)?))

@@ -245,7 +245,8 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
         return Err(Error::unsupported(format!("{} of 64-bit integers", call.op)));
     }
     // Through int64, where the numbers' bits are those of non-negative numbers.
-    let modulus: Value = crate::value::Constant::new(Elem::Int64, Vec::new(), crate::value::Data::Int(vec![1 << bits])).into();
+    let modulus: Value =
+        crate::value::Constant::new(Elem::Int64, Vec::new(), crate::value::Data::Int(vec![1 << bits])).into();
     let (mut a, mut b) = (positive(g, x, &modulus)?, positive(g, y, &modulus)?);
     let mut result = g.like(&a, 0.0);
     let two = g.like(&a, 2.0);

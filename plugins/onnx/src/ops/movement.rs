@@ -7,6 +7,11 @@ use crate::error::{Error, Result};
 use crate::graph::{Built, Graph};
 use crate::value::{Constant, Value, normalized, size};
 
+/// Elements along an axis that is padded with its own.
+const SOURCES_MAX: usize = 1 << 22;
+/// Blocks of DepthToSpace and SpaceToDepth.
+const BLOCK_MAX: usize = 1 << 10;
+
 /// Reshape: 0 keeps a dimension, -1 is what is left.
 pub(super) fn reshape(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
@@ -136,7 +141,8 @@ pub(super) fn split(g: &mut Graph, call: &Call) -> Outcome {
     let parts = match call.ints_of("split", 1)? {
         Some(parts) => sizes(&parts)?,
         None => {
-            let count = call.maybe_int("num_outputs").map_or(Ok(call.wanted.len()), |count| size(count, "num_outputs"))?;
+            let count =
+                call.maybe_int("num_outputs").map_or(Ok(call.wanted.len()), |count| size(count, "num_outputs"))?;
             if count == 0 || count > 4096 {
                 return Err(Error::invalid(format!("{count} parts")));
             }
@@ -160,7 +166,8 @@ pub(super) fn split(g: &mut Graph, call: &Call) -> Outcome {
 /// Slice: any step but 0; bounds as attributes before version 10.
 pub(super) fn slice(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
-    let needed = |ints: Option<Vec<i64>>, what: &str| ints.ok_or_else(|| Error::invalid(format!("`{what}` is missing")));
+    let needed =
+        |ints: Option<Vec<i64>>, what: &str| ints.ok_or_else(|| Error::invalid(format!("`{what}` is missing")));
     let starts = needed(call.ints_of("starts", 1)?, "starts")?;
     let ends = needed(call.ints_of("ends", 2)?, "ends")?;
     let axes = call.ints_of("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
@@ -259,7 +266,9 @@ fn sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> 
     if low + high > 0 && dim == 0 {
         return Err(Error::invalid(format!("padding of nothing by `{mode}`")));
     }
-    crate::value::elements(&[count])?;
+    if count > SOURCES_MAX {
+        return Err(Error::unsupported(format!("padding {dim} elements to {count} by `{mode}`")));
+    }
     let source = |place: i64| match mode {
         "edge" => Ok(place.clamp(0, n - 1)),
         "wrap" => Ok(place.rem_euclid(n)),
@@ -296,7 +305,10 @@ pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
     let [n, c, h, w] = *x.shape() else {
         return Err(Error::invalid(format!("an image must have 4 dimensions, not {:?}", x.shape())));
     };
-    let block = size(call.int("blocksize", 1), "blocksize")?.max(1);
+    let block = size(call.int("blocksize", 1), "blocksize")?;
+    if !(1..=BLOCK_MAX).contains(&block) {
+        return Err(Error::invalid(format!("blocks of {block}")));
+    }
     if call.op == "SpaceToDepth" {
         let apart = g.reshape(x, &[n, c, h / block, block, w / block, block])?;
         let moved = g.transpose(&apart, &[0, 3, 5, 1, 2, 4])?;

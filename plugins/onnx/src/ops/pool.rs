@@ -94,7 +94,8 @@ fn places(g: &mut Graph, x: &Value, geometry: &Geometry, counts: &[usize], colum
     for offsets in crate::fold::each(&geometry.window, <[usize]>::to_vec) {
         let at: Vec<usize> = (0..n).map(|axis| offsets[axis] * geometry.dilations[axis]).collect();
         let starts = [&[0, 0], &at[..]].concat();
-        let (value, place) = (g.slice(&padded, &starts, &sizes, &strides)?, g.slice(&index, &starts, &sizes, &strides)?);
+        let (value, place) =
+            (g.slice(&padded, &starts, &sizes, &strides)?, g.slice(&index, &starts, &sizes, &strides)?);
         best = Some(match best {
             None => (value, place),
             Some((most, found)) => {
@@ -126,7 +127,8 @@ pub(super) fn average_pool(g: &mut Graph, call: &Call) -> Outcome {
     let mut x = x.clone();
     if call.flag("count_include_pad", false) {
         let asked = Geometry::of(call, &x.shape()[2..], geometry.window.clone())?;
-        let high: Vec<usize> = asked.high.iter().zip(&geometry.high).map(|(asked, reached)| *asked.min(reached)).collect();
+        let high: Vec<usize> =
+            asked.high.iter().zip(&geometry.high).map(|(asked, reached)| *asked.min(reached)).collect();
         x = g.pad(&x, &[&[0, 0], &geometry.low[..]].concat(), &[&[0, 0], &high[..]].concat(), 0.0)?;
         geometry.high.iter_mut().zip(&high).for_each(|(reached, padded)| *reached -= padded);
         geometry.low.fill(0);
@@ -205,16 +207,23 @@ pub(super) fn max_unpool(g: &mut Graph, call: &Call) -> Outcome {
     let window = call.sizes("kernel_shape", image.len(), 0, 1)?;
     let geometry = Geometry::of(call, image, window)?;
     let natural: Vec<usize> = (0..image.len())
-        .map(|axis| ((image[axis].max(1) - 1) * geometry.strides[axis] + geometry.window[axis]).saturating_sub(geometry.low[axis] + geometry.high[axis]))
+        .map(|axis| {
+            ((image[axis].max(1) - 1) * geometry.strides[axis] + geometry.window[axis])
+                .saturating_sub(geometry.low[axis] + geometry.high[axis])
+        })
         .collect();
     let natural = [&x.shape()[..2], &natural[..]].concat();
-    // Indices count in the natural shape; a larger one that is asked for only has room to spare.
-    let shape = match call.known_ints(2, "the shape of MaxUnpool")? {
-        Some(shape) => shape.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?,
-        None => natural,
-    };
-    let zeros = g.fill(x.elem(), &[crate::value::elements(&shape)?], 0.0)?;
+    let zeros = g.fill(x.elem(), &[crate::value::elements(&natural)?], 0.0)?;
     let (flat, places) = (g.reshape(x, &[x.len()])?, g.reshape(indices, &[indices.len()])?);
     let spread = g.scatter_elements(&zeros, &places, &flat, 0, Scatter::Replace)?;
-    one(g.reshape(&spread, &shape))
+    let spread = g.reshape(&spread, &natural)?;
+    // Indices count in the natural shape; a larger one that is asked for has room to spare after it.
+    let Some(shape) = call.known_ints(2, "the shape of MaxUnpool")? else { return one(Ok(spread)) };
+    let shape = shape.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
+    if shape.len() != natural.len() {
+        return Err(Error::invalid(format!("a shape {shape:?} for {natural:?}")));
+    }
+    let high: Vec<usize> =
+        shape.iter().zip(&natural).map(|(wanted, natural)| wanted.saturating_sub(*natural)).collect();
+    one(g.pad(&spread, &vec![0; natural.len()], &high, 0.0))
 }

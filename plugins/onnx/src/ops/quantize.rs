@@ -110,4 +110,3 @@ pub(super) fn dynamic(g: &mut Graph, call: &Call) -> Outcome {
     let y = rounded(g, &scaled, &point)?;
     Ok(vec![y, scale, point])
 }
-

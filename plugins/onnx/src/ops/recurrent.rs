@@ -287,10 +287,11 @@ fn direction(
 
 /// The activations of one direction. Numbers belong to the activations that have any, in order.
 fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize) -> Vec<Activation> {
-    let names = call.strings("activations").unwrap_or_else(|| {
-        (0..directions).flat_map(|_| defaults.iter().map(|&name| name.to_owned())).collect()
-    });
-    let (alphas, betas) = (call.floats("activation_alpha").unwrap_or_default(), call.floats("activation_beta").unwrap_or_default());
+    let names = call
+        .strings("activations")
+        .unwrap_or_else(|| (0..directions).flat_map(|_| defaults.iter().map(|&name| name.to_owned())).collect());
+    let (alphas, betas) =
+        (call.floats("activation_alpha").unwrap_or_default(), call.floats("activation_beta").unwrap_or_default());
     let (mut alphas, mut betas) = (alphas.into_iter(), betas.into_iter());
     let mut all = Vec::new();
     for name in names {
@@ -308,7 +309,14 @@ fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize)
 /// One direction: the hidden states of all steps `[steps, batch, hidden]`, the last hidden and cell states.
 ///
 /// Past a sequence's length its states stay and what it shows is 0.
-fn run(g: &mut Graph, d: &Direction, steps: usize, lengths: Option<&Value>, backward: bool, step: Step) -> Result<[Value; 3]> {
+fn run(
+    g: &mut Graph,
+    d: &Direction,
+    steps: usize,
+    lengths: Option<&Value>,
+    backward: bool,
+    step: Step,
+) -> Result<[Value; 3]> {
     let (mut h, mut c) = (d.hidden_state.clone(), d.cell_state.clone());
     let mut shown = Vec::with_capacity(steps);
     for i in 0..steps {

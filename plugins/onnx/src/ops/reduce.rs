@@ -203,8 +203,12 @@ fn one_by_one(g: &mut Graph, x: &Value, k: usize, largest: bool) -> Built {
 pub(super) fn non_zero(_: &mut Graph, call: &Call) -> Outcome {
     let x = call.constant(0, "what NonZero is of")?;
     let values = x.floats();
-    let coordinates: Vec<Vec<usize>> =
-        crate::fold::each(&x.shape, <[usize]>::to_vec).into_iter().zip(&values).filter(|(_, v)| **v != 0.0).map(|(at, _)| at).collect();
+    let coordinates: Vec<Vec<usize>> = crate::fold::each(&x.shape, <[usize]>::to_vec)
+        .into_iter()
+        .zip(&values)
+        .filter(|(_, v)| **v != 0.0)
+        .map(|(at, _)| at)
+        .collect();
     let rows = (0..x.shape.len()).flat_map(|axis| coordinates.iter().map(move |at| at[axis] as i64)).collect();
     let data = crate::value::Data::Int(rows);
     one(Ok(Constant::new(Elem::Int64, vec![x.shape.len(), coordinates.len()], data).into()))

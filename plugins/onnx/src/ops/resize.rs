@@ -214,7 +214,7 @@ fn nearest(mode: &str, ratio: f64) -> Result<Vec<f64>> {
 /// For each element of the result, which elements it is the sum of, and with what weights.
 fn taps(axis: &Axis, manner: &Manner) -> Result<Vec<Vec<(usize, f64)>>> {
     let last = axis.from as i64 - 1;
-    let mut rows = Vec::with_capacity(axis.to);
+    let mut rows = Vec::new();
     for at in 0..axis.to {
         let place = origin(axis, &manner.coordinates, at)?;
         let before = place.ceil() as i64 - 1;
@@ -244,7 +244,8 @@ fn along(g: &mut Graph, x: &Value, axis: &Axis, manner: &Manner) -> Built {
     shape[axis.axis] = axis.to;
     let count = rows.first().map_or(0, Vec::len);
     let result = if manner.mode == "nearest" || count == 0 {
-        let chosen = |row: &Vec<(usize, f64)>| row.iter().find(|(_, weight)| *weight != 0.0).map_or(0, |(i, _)| *i as i64);
+        let chosen =
+            |row: &Vec<(usize, f64)>| row.iter().find(|(_, weight)| *weight != 0.0).map_or(0, |(i, _)| *i as i64);
         g.gather(x, &Constant::ints(rows.iter().map(chosen).collect()).into(), axis.axis)?
     } else if count <= TAPS_MAX {
         let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, Elem::Float32)? };

@@ -52,7 +52,14 @@ pub(super) fn grid_sample(g: &mut Graph, call: &Call) -> Outcome {
     one(g.reshape(&sampled, &[&x.shape()[..2], &grid.shape()[1..=dims]].concat()))
 }
 
-fn axis_taps(g: &mut Graph, place: &Value, dim: usize, corners: bool, outside: Outside, mode: &str) -> Result<Vec<Tap>> {
+fn axis_taps(
+    g: &mut Graph,
+    place: &Value,
+    dim: usize,
+    corners: bool,
+    outside: Outside,
+    mode: &str,
+) -> Result<Vec<Tap>> {
     let size = dim as f64;
     let from_start = g.plus(place, 1.0)?;
     let mut at = if corners {
@@ -94,7 +101,8 @@ fn axis_taps(g: &mut Graph, place: &Value, dim: usize, corners: bool, outside: O
     for (index, weight) in offsets_and_weights {
         let there = match outside {
             Outside::Zeros => {
-                let (after, before) = (g.greater_or_equal(&index, &g.like(&index, 0.0))?, g.lesser(&index, &g.like(&index, size))?);
+                let (after, before) =
+                    (g.greater_or_equal(&index, &g.like(&index, 0.0))?, g.lesser(&index, &g.like(&index, size))?);
                 Some(g.and(&after, &before)?)
             }
             Outside::Border | Outside::Reflection => None,
@@ -230,7 +238,8 @@ pub(super) fn affine_grid(g: &mut Graph, call: &Call) -> Outcome {
 pub(super) fn roi_align(g: &mut Graph, call: &Call) -> Outcome {
     let (x, rois, batches) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let &[_, c, h, w] = x.shape() else { return Err(Error::invalid(format!("RoiAlign of {:?}", x.shape()))) };
-    let (height, width) = (size(call.int("output_height", 1), "output_height")?, size(call.int("output_width", 1), "output_width")?);
+    let (height, width) =
+        (size(call.int("output_height", 1), "output_height")?, size(call.int("output_width", 1), "output_width")?);
     let samples = size(call.int("sampling_ratio", 0), "sampling_ratio")?;
     if samples == 0 {
         return Err(Error::unsupported("RoiAlign whose number of samples follows from the regions"));
@@ -248,7 +257,8 @@ pub(super) fn roi_align(g: &mut Graph, call: &Call) -> Outcome {
         let fractions: Value = Constant::new(rois.elem(), vec![1, bins * samples], Data::Float(fractions)).into();
         let offsets = g.mul(&extent, &fractions)?;
         let at = g.add(&start, &offsets)?;
-        let (after, before) = (g.greater_or_equal(&at, &g.like(&at, -1.0))?, g.lesser_or_equal(&at, &g.like(&at, dim as f64))?);
+        let (after, before) =
+            (g.greater_or_equal(&at, &g.like(&at, -1.0))?, g.lesser_or_equal(&at, &g.like(&at, dim as f64))?);
         let there = g.and(&after, &before)?;
         let inside = g.clamp(&at, Some(0.0), Some(dim as f64 - 1.0))?;
         let low = g.floor(&inside)?;

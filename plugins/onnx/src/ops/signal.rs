@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::value::{Constant, Data, size};
 
+/// Elements of the filters, all but one of each column zeros.
+const FILTERS_MAX: usize = 1 << 22;
+
 /// Col2Im: columns added up where they came from, by a transposed convolution whose filters are single ones.
 pub(super) fn col_to_image(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
@@ -18,8 +21,11 @@ pub(super) fn col_to_image(g: &mut Graph, call: &Call) -> Outcome {
     let n = image.len();
     let taps = crate::value::elements(&window)?;
     let &[batch, columns, _] = x.shape() else { return Err(Error::invalid(format!("Col2Im of {:?}", x.shape()))) };
-    if window.len() != n || taps == 0 || taps > 4096 || columns % taps != 0 {
+    if window.len() != n || taps == 0 || columns % taps != 0 {
         return Err(Error::invalid(format!("blocks {window:?} of images {image:?} from {:?}", x.shape())));
+    }
+    if columns.saturating_mul(taps) > FILTERS_MAX {
+        return Err(Error::unsupported(format!("blocks of {taps} elements in {columns} columns")));
     }
     let geometry = Geometry::of(call, &image, window.clone())?;
     let counts = geometry.counts(&image, false)?;

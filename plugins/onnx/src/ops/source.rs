@@ -63,10 +63,14 @@ pub(super) fn count(_: &mut Graph, call: &Call) -> Outcome {
 
 /// Range of numbers known now.
 pub(super) fn range(g: &mut Graph, call: &Call) -> Outcome {
-    let (start, limit, step) =
-        (call.constant(0, "the start of Range")?, call.constant(1, "the limit of Range")?, call.constant(2, "the step of Range")?);
+    let (start, limit, step) = (
+        call.constant(0, "the start of Range")?,
+        call.constant(1, "the limit of Range")?,
+        call.constant(2, "the step of Range")?,
+    );
     let elem = start.elem;
-    let first = |constant: &Constant| constant.floats().first().copied().ok_or_else(|| Error::invalid("a number is missing"));
+    let first =
+        |constant: &Constant| constant.floats().first().copied().ok_or_else(|| Error::invalid("a number is missing"));
     let (from, to, by) = (first(start)?, first(limit)?, first(step)?);
     if by == 0.0 || !(to - from).is_finite() {
         return Err(Error::invalid(format!("a range from {from} to {to} by {by}")));

@@ -16,7 +16,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// Builds with the tensor crate's builder.
 #[derive(Debug, Default)]
-pub struct Interpreter {
+pub(crate) struct Interpreter {
     builder: GraphBuilder,
 }
 
@@ -67,7 +67,7 @@ type Built = std::result::Result<NodeId, GraphError>;
 
 impl Interpreter {
     /// The outputs for these inputs, by name; `variables` are what an import made.
-    pub fn run(
+    pub(crate) fn run(
         mut self,
         outputs: &[(String, Operand)],
         inputs: &BTreeMap<String, Value>,
@@ -98,7 +98,12 @@ fn pool(window: [usize; 2], windows: Windows) -> Pool2d {
 }
 
 fn conv(windows: Windows, groups: usize) -> saggar_tensor::op::Conv2d {
-    saggar_tensor::op::Conv2d { padding: windows.padding, strides: windows.strides, dilations: windows.dilations, groups }
+    saggar_tensor::op::Conv2d {
+        padding: windows.padding,
+        strides: windows.strides,
+        dilations: windows.dilations,
+        groups,
+    }
 }
 
 impl Backend for Interpreter {
@@ -285,7 +290,14 @@ impl Backend for Interpreter {
         self.keep(built)
     }
 
-    fn scatter_elements(&mut self, x: &Operand, indices: &Operand, updates: &Operand, axis: usize, how: Scatter) -> Made {
+    fn scatter_elements(
+        &mut self,
+        x: &Operand,
+        indices: &Operand,
+        updates: &Operand,
+        axis: usize,
+        how: Scatter,
+    ) -> Made {
         let shape = self.shape(x);
         let g = &mut self.builder;
         let built = elements_places(g, &shape, node(indices), axis).and_then(|places| {
@@ -320,7 +332,14 @@ impl Backend for Interpreter {
         self.keep(built)
     }
 
-    fn conv2d(&mut self, x: &Operand, filter: &Operand, bias: Option<&Operand>, windows: Windows, groups: usize) -> Made {
+    fn conv2d(
+        &mut self,
+        x: &Operand,
+        filter: &Operand,
+        bias: Option<&Operand>,
+        windows: Windows,
+        groups: usize,
+    ) -> Made {
         let options = nn::Conv2dOptions { conv: conv(windows, groups), ..nn::Conv2dOptions::default() };
         let built = nn::conv2d(&mut self.builder, node(x), node(filter), bias.map(node), options);
         self.keep(built)
@@ -402,7 +421,11 @@ fn elements_places(g: &mut GraphBuilder, shape: &[usize], indices: NodeId, axis:
 }
 
 /// Rows that the last dimension of the indices names, and how many axes it does.
-fn nd_places(g: &mut GraphBuilder, shape: &[usize], indices: NodeId) -> std::result::Result<(NodeId, usize), GraphError> {
+fn nd_places(
+    g: &mut GraphBuilder,
+    shape: &[usize],
+    indices: NodeId,
+) -> std::result::Result<(NodeId, usize), GraphError> {
     let of = g.descriptor(indices).clone();
     let last = of.shape.rank() - 1;
     let k = of.shape[last];
@@ -427,15 +450,13 @@ fn scattered(g: &mut GraphBuilder, x: NodeId, places: NodeId, updates: NodeId, r
             let written = g.greater(count, zero)?;
             g.select(written, sum, x)
         }
-        Scatter::Mul | Scatter::Min | Scatter::Max => {
-            Err(GraphError::RankTooLarge { rank: 99 })
-        }
+        Scatter::Mul | Scatter::Min | Scatter::Max => Err(GraphError::RankTooLarge { rank: 99 }),
     }
 }
 
 /// Variables that an import made.
 #[derive(Debug, Default)]
-pub struct Variables(pub BTreeMap<String, Value>);
+pub(crate) struct Variables(pub(crate) BTreeMap<String, Value>);
 
 impl Store for Variables {
     fn parameter(&mut self, name: &str, of: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()> {
