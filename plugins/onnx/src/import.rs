@@ -84,16 +84,20 @@ pub fn restore(config: &Params) -> Result<(Model, Plan)> {
     Ok((Model::parse(&bytes, true)?, plan))
 }
 
-/// The graph for one batch size: its outputs by name, as operands of the backend. Also which initializers were read.
+/// What a graph gives: its outputs in order, and which initializers were read while it was built.
+#[derive(Debug)]
+pub struct Built {
+    /// By name, as operands of the backend.
+    pub outputs: Vec<(String, Operand)>,
+    /// Names.
+    pub read: HashSet<String>,
+}
+
+/// The graph for one batch size.
 ///
 /// # Errors
 /// Any, naming the node.
-pub fn build(
-    model: &Model,
-    inputs: &[Port],
-    batch: Option<u32>,
-    backend: &mut dyn Backend,
-) -> Result<(Vec<(String, Operand)>, HashSet<String>)> {
+pub fn build(model: &Model, inputs: &[Port], batch: Option<u32>, backend: &mut dyn Backend) -> Result<Built> {
     let mut graph = Graph::new(backend);
     let mut values = Vec::new();
     for port in inputs {
@@ -109,7 +113,7 @@ pub fn build(
         let operand = builder.graph.operand(value).map_err(|e| e.at(|| format!("output `{name}`")))?;
         outputs.push((name, operand));
     }
-    Ok((outputs, read))
+    Ok(Built { outputs, read })
 }
 
 /// Builds the model for every batch size, so that what is not supported is found before anything is published.
@@ -121,7 +125,7 @@ fn checked(
     store: &mut dyn Store,
 ) -> Result<(Plan, HashSet<String>)> {
     if !open {
-        let (outputs, read) = build(model, &inputs, None, &mut *store.backend())?;
+        let Built { outputs, read } = build(model, &inputs, None, &mut *store.backend())?;
         let plan = Plan { inputs, outputs: ports(&outputs, false), batch: Vec::new() };
         return Ok((batch_of_one(plan), read));
     }
@@ -129,7 +133,7 @@ fn checked(
     let mut all_read = HashSet::new();
     let mut first: Option<Vec<Port>> = None;
     for &size in &batch {
-        let (outputs, read) = build(model, &inputs, Some(size), &mut *store.backend())?;
+        let Built { outputs, read } = build(model, &inputs, Some(size), &mut *store.backend())?;
         all_read.extend(read);
         let without = |name: &str| {
             let expected = format!("given for all inputs: the first dimension of output `{name}` is not the batch");
@@ -177,6 +181,11 @@ fn freeze(model: &mut Model, constants: &Constants) -> Result<()> {
             return Err(Error::from(Fault::Option { expected }).at(|| at(name)));
         };
         let (elem, dims) = plan::declared(input)?;
+        // Arrays without elements do not say how many they would have.
+        let known = dims
+            .and_then(|dims| dims.iter().map(|dim| usize::try_from(dim.dim_value?).ok()).collect::<Option<Vec<_>>>());
+        let empty = known.filter(|shape| numbers.is_empty() && shape.contains(&0));
+        let shape = empty.as_ref().unwrap_or(shape);
         let fits = dims.is_none_or(|dims| {
             dims.len() == shape.len()
                 && dims.iter().zip(shape).all(|(dim, &n)| dim.dim_value.is_none_or(|d| d == n as i64))

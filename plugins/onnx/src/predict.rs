@@ -28,8 +28,8 @@ impl Onnx {
         let mut graphs = BTreeMap::new();
         for size in sizes {
             let mut host = Host::over(variables);
-            let (outputs, _) = import::build(&model, &plan.inputs, size, &mut host)?;
-            let outputs = outputs.iter().map(|(name, operand)| (name.as_str(), host.handle(operand)));
+            let built = import::build(&model, &plan.inputs, size, &mut host)?;
+            let outputs = built.outputs.iter().map(|(name, operand)| (name.as_str(), host.handle(operand)));
             graphs.insert(size.unwrap_or(0), host.graph().build(outputs)?);
         }
         Ok(Self { plan, graphs })

@@ -80,7 +80,7 @@ fn repeated(g: &mut Graph, x: &Value, heads: usize) -> Built {
     if own == heads {
         return Ok(x.clone());
     }
-    if own == 0 || heads % own != 0 {
+    if own == 0 || !heads.is_multiple_of(own) {
         return Err(Error::invalid(format!("{heads} heads share {own}")));
     }
     let apart = g.unsqueeze(x, 2)?;
