@@ -3,8 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PLUGINS := lenet mlp
-GUESTS := careless echo hostile matmul
+PLUGINS := lenet mlp char-lm transformer
+GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
 export KEEP
 

@@ -3,10 +3,13 @@
 
 mod guests;
 mod http;
+mod process;
 mod server;
+pub mod webnn;
 
 pub use guests::{guest, lenet};
 pub use http::{Answer, Payload, request};
+pub use process::{children, kill_9};
 pub use server::{Server, binary, copy_version};
 
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use saggar_tests::{Payload, Server, lenet};
+use saggar_tests::{Payload, Server, children, kill_9, lenet};
 use serde_json::Value;
 
 /// How often the worker is killed in one training.
@@ -31,25 +31,6 @@ fn weights(server: &Server, model: &str) -> String {
     server.wait_for_version(model, 1);
     let shown = server.get(&format!("/api/v1/models/{model}"));
     shown["versions"][0]["weights"].as_str().unwrap().to_owned()
-}
-
-/// The processes whose parent is `pid`.
-fn children(pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name in parentheses may hold anything; the parent is the second field after it.
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        if parent == Some(pid) {
-            found.push(child);
-        }
-    }
-    found
-}
-
-fn kill_9(pid: u32) -> bool {
-    std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success()
 }
 
 fn digits(server: &Server) {

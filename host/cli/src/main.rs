@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod output;
 mod picture;
+mod progress;
 mod quiet;
 mod units;
 

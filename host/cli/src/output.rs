@@ -1,7 +1,7 @@
 //! What people and programs see: data on standard output, everything else on standard error.
 #![expect(clippy::print_stdout, reason = "this module is where the command prints")]
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use serde_json::Value;
 
@@ -88,9 +88,4 @@ impl Output {
             eprintln!("  hint: {hint}");
         }
     }
-}
-
-/// Whether progress may be drawn in place.
-pub(crate) fn on_terminal() -> bool {
-    std::io::stderr().is_terminal()
 }

@@ -10,7 +10,7 @@ use crate::program::Body;
 use crate::{CompileError, Program, Target, compile, reference};
 
 pub(crate) const WORDS: Target =
-    Target { words: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
+    Target { words: true, wide_integers: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
 
 /// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.
 fn same(a: &Value, b: &Value) -> bool {
@@ -30,15 +30,8 @@ pub(crate) fn check(
     inputs: &[Value],
     variables: &[Value],
     target: &Target,
-) -> Option<Program> {
-    let program = match compile(graph, target) {
-        Ok(program) => program,
-        Err(CompileError::Unsupported { dtype, .. }) if target.words => {
-            assert!(matches!(dtype, DType::F16 | DType::I64 | DType::U64), "{name}: {dtype}");
-            return None;
-        }
-        Err(error) => panic!("{name}: {error}"),
-    };
+) -> Program {
+    let program = compile(graph, target).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(compile(graph, target).unwrap(), program, "{name}: compiling twice");
     for kernel in &program.kernels {
         assert!(kernel.body.values() <= target.kernel_values_max, "{name}: {kernel:?}");
@@ -54,7 +47,7 @@ pub(crate) fn check(
             assert!(same(expected, found), "{name}: variable {at} in step {step}\n{expected:?}\n{found:?}\n{program}");
         }
     }
-    Some(program)
+    program
 }
 
 fn check_case(case: &Case) {
@@ -129,7 +122,7 @@ fn assignments_see_old_values() {
         .to_vec();
     let graph = verify(builder.finish()).unwrap();
     for target in [Target::cpu(), WORDS, Target { kernel_values_max: 5, ..WORDS }] {
-        let program = check("crossing assignments", &graph, &[], &variables, &target).unwrap();
+        let program = check("crossing assignments", &graph, &[], &variables, &target);
         assert_eq!(program.written_variables, [0, 1, 2]);
     }
 }
@@ -143,7 +136,10 @@ fn what_a_target_lacks_is_named() {
     builder.output("y", y).unwrap();
     let graph = verify(builder.finish()).unwrap();
     let expected = CompileError::Unsupported { op: "input", label: "tokens".into(), dtype: DType::I64 };
-    assert_eq!(compile(&graph, &WORDS).unwrap_err(), expected);
+    let narrow = Target { wide_integers: false, ..WORDS };
+    assert_eq!(compile(&graph, &narrow).unwrap_err(), expected);
+    assert_eq!(expected.to_string(), "input 'tokens': this device has no int64");
+    assert!(compile(&graph, &WORDS).is_ok());
     let small = Target { slab_bytes_max: 16, alignment_bytes: 16, ..Target::cpu() };
     let too_large = CompileError::ValueTooLarge { op: "add", label: "node 1".into(), value_bytes: 32, limit_bytes: 16 };
     assert_eq!(compile(&graph, &small).unwrap_err(), too_large);

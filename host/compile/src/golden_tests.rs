@@ -137,8 +137,7 @@ fn a_perceptron_with_sgd() {
 #[test]
 fn a_perceptron_with_adam_on_words() {
     let (model, loss) = mlp();
-    let target = Target { words: true, alignment_bytes: 256, slab_bytes_max: 128 << 20, kernel_values_max: 7 };
-    check(model.adam(loss), &target, expect_file!["../golden/perceptron_adam_words.schedule"]);
+    check(model.adam(loss), &WORDS, expect_file!["../golden/perceptron_adam_words.schedule"]);
 }
 
 #[test]

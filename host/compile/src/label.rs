@@ -45,6 +45,6 @@ pub(crate) fn family(body: &Body) -> &'static str {
         Body::MaxPool2dGrad { .. } => "max_pool2d_grad",
         Body::SumPool2dGrad { .. } => "sum_pool2d_grad",
         Body::Gather { .. } => "gather",
-        Body::ScatterAdd { .. } => "scatter_add",
+        Body::Scatter { .. } => "scatter",
     }
 }

@@ -231,6 +231,6 @@ fn is_shaped(body: &Body) -> bool {
         | Body::ArgFold { .. }
         | Body::MatMul { .. }
         | Body::Gather { .. }
-        | Body::ScatterAdd { .. } => false,
+        | Body::Scatter { .. } => false,
     }
 }

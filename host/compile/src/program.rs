@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use saggar_tensor::op::{Conv2d, Pool, Pool2d, ReduceKind};
+use saggar_tensor::op::{Combine, Conv2d, Pool, Pool2d, ReduceKind};
 use saggar_tensor::{Descriptor, Port};
 
 use crate::expr::Expr;
@@ -241,13 +241,18 @@ pub enum Body {
         /// The result.
         output: ValueId,
     },
-    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::ScatterAdd`.
-    ScatterAdd {
+    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::Scatter` and
+    /// `Index::ScatterAdd`.
+    Scatter {
         /// `[before, size, after]`.
         dims: [usize; 3],
+        /// What becomes of a place that an update goes to.
+        combine: Combine,
+        /// What the places hold at first, `[before, size, after]`; none: zeros.
+        base: Option<ValueId>,
         /// Where updates go.
         indices: ValueId,
-        /// What is added.
+        /// What goes there.
         updates: ValueId,
         /// The result, every element of which is written.
         output: ValueId,

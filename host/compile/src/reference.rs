@@ -13,7 +13,6 @@ use saggar_tensor::interp::Value;
 use saggar_tensor::{Descriptor, Port};
 
 use crate::program::{Body, Place, Program, ValueId};
-use crate::target::Class;
 
 /// What scratch memory and fresh outputs hold before a kernel writes them.
 const GARBAGE: u8 = 0xA5;
@@ -67,7 +66,7 @@ impl Memory<'_> {
             Place::Output(output) => self.outputs[output as usize].clone(),
             Place::Constant(constant) => self.program.constants[constant as usize].1.to_vec(),
             Place::Slab { slab, offset_bytes } => {
-                let step = element_bytes(self.program.slabs[slab as usize].class, &descriptor);
+                let step = self.program.slabs[slab as usize].class.element_bytes(descriptor.dtype);
                 let elements = self.slabs[slab as usize][offset_bytes..].chunks(step).take(descriptor.shape.elements());
                 elements.flat_map(|element| &element[..descriptor.dtype.bytes()]).copied().collect()
             }
@@ -85,7 +84,7 @@ impl Memory<'_> {
             Place::Variable(variable) => self.variables[variable as usize].copy_from_slice(&bytes),
             Place::Output(output) => self.outputs[output as usize].copy_from_slice(&bytes),
             Place::Slab { slab, offset_bytes } => {
-                let step = element_bytes(self.program.slabs[slab as usize].class, &described.descriptor);
+                let step = self.program.slabs[slab as usize].class.element_bytes(described.descriptor.dtype);
                 let elements = self.slabs[slab as usize][offset_bytes..].chunks_mut(step);
                 for (element, bytes) in elements.zip(bytes.chunks(size)) {
                     element[..size].copy_from_slice(bytes);
@@ -93,14 +92,6 @@ impl Memory<'_> {
             }
             Place::Input(_) | Place::Constant(_) => panic!("{:?} is written", described.place),
         }
-    }
-}
-
-/// Bytes of an element in scratch memory.
-fn element_bytes(class: Class, descriptor: &Descriptor) -> usize {
-    match class {
-        Class::Bytes => descriptor.dtype.bytes(),
-        Class::F32 | Class::I32 | Class::U32 => 4,
     }
 }
 
@@ -128,8 +119,10 @@ fn overlap(program: &Program, a: ValueId, b: ValueId) -> bool {
     match (a.place, b.place) {
         (Place::Slab { slab, offset_bytes }, Place::Slab { slab: other, offset_bytes: other_offset }) => {
             let class = program.slabs[slab as usize].class;
-            let [a_bytes, b_bytes] =
-                [a, b].map(|value| value.descriptor.shape.elements() * element_bytes(class, &value.descriptor));
+            let [a_bytes, b_bytes] = [a, b].map(|value| {
+                let Descriptor { dtype, shape } = &value.descriptor;
+                shape.elements() * class.element_bytes(*dtype)
+            });
             slab == other && offset_bytes < other_offset + b_bytes && other_offset < offset_bytes + a_bytes
         }
         (place, other) => place == other,

@@ -7,12 +7,38 @@ use saggar_tensor::DType;
 pub enum Class {
     /// Raw bytes: a host device, any data type.
     Bytes,
-    /// An array of WGSL `f32`.
+    /// An array of WGSL `f32`: `float32`, and `float16` widened to a word that holds a half-precision number.
     F32,
     /// An array of WGSL `i32`: `int32`, and `int8` widened to a word.
     I32,
     /// An array of WGSL `u32`: `uint32`, and `uint8` widened to a word.
     U32,
+    /// An array of WGSL `i64`.
+    I64,
+    /// An array of WGSL `u64`.
+    U64,
+}
+
+impl Class {
+    /// How WGSL storage holds elements of `dtype`. No storage is narrower than a word, so smaller types are widened.
+    pub const fn of_words(dtype: DType) -> Class {
+        match dtype {
+            DType::F32 | DType::F16 => Class::F32,
+            DType::I32 | DType::I8 => Class::I32,
+            DType::U32 | DType::U8 => Class::U32,
+            DType::I64 => Class::I64,
+            DType::U64 => Class::U64,
+        }
+    }
+
+    /// Bytes of an element of `dtype` that is stored this way.
+    pub const fn element_bytes(self, dtype: DType) -> usize {
+        match self {
+            Class::Bytes => dtype.bytes(),
+            Class::F32 | Class::I32 | Class::U32 => 4,
+            Class::I64 | Class::U64 => 8,
+        }
+    }
 }
 
 /// A device's memory model.
@@ -20,6 +46,9 @@ pub enum Class {
 pub struct Target {
     /// WGSL storage (words, by class) instead of host bytes.
     pub words: bool,
+    /// Whether that storage has 64-bit integers, which WGSL has as an extension that some adapters lack. Host bytes have
+    /// them always.
+    pub wide_integers: bool,
     /// Alignment of a value in a slab.
     pub alignment_bytes: usize,
     /// Largest slab, and largest single value.
@@ -31,7 +60,13 @@ pub struct Target {
 impl Target {
     /// A host with native kernels.
     pub const fn cpu() -> Target {
-        Target { words: false, alignment_bytes: 64, slab_bytes_max: 1 << 40, kernel_values_max: 16 }
+        Target {
+            words: false,
+            wide_integers: true,
+            alignment_bytes: 64,
+            slab_bytes_max: 1 << 40,
+            kernel_values_max: 16,
+        }
     }
 
     /// The class of a data type, or none where the device has no such type.
@@ -39,16 +74,15 @@ impl Target {
         if !self.words {
             return Some(Class::Bytes);
         }
-        match dtype {
-            DType::F32 => Some(Class::F32),
-            DType::I32 | DType::I8 => Some(Class::I32),
-            DType::U32 | DType::U8 => Some(Class::U32),
-            DType::F16 | DType::I64 | DType::U64 => None,
+        match Class::of_words(dtype) {
+            Class::I64 | Class::U64 if !self.wide_integers => None,
+            class @ (Class::Bytes | Class::F32 | Class::I32 | Class::U32 | Class::I64 | Class::U64) => Some(class),
         }
     }
 
     /// Bytes of one element in the device's memory.
     pub fn element_bytes(&self, dtype: DType) -> usize {
-        if self.words { 4 } else { dtype.bytes() }
+        let class = if self.words { Class::of_words(dtype) } else { Class::Bytes };
+        class.element_bytes(dtype)
     }
 }

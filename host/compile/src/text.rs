@@ -68,7 +68,7 @@ fn geometry(body: &Body) -> String {
         Body::Conv2dInputGrad { conv, .. } | Body::Conv2dFilterGrad { conv, .. } => format!("{conv:?}"),
         Body::Pool2d { kind, pool, .. } => format!("{kind:?} {pool:?}"),
         Body::MaxPool2dGrad { pool, .. } | Body::SumPool2dGrad { pool, .. } => format!("{pool:?}"),
-        Body::Gather { dims, .. } | Body::ScatterAdd { dims, .. } => format!("{dims:?}"),
+        Body::Gather { dims, .. } | Body::Scatter { dims, .. } => format!("{dims:?}"),
     }
 }
 
@@ -90,7 +90,7 @@ fn exprs(f: &mut fmt::Formatter<'_>, body: &Body) -> fmt::Result {
         | Body::MaxPool2dGrad { .. }
         | Body::SumPool2dGrad { .. }
         | Body::Gather { .. }
-        | Body::ScatterAdd { .. } => Ok(()),
+        | Body::Scatter { .. } => Ok(()),
     }
 }
 

@@ -95,7 +95,7 @@ impl Body {
             | Body::MaxPool2dGrad { output, .. }
             | Body::SumPool2dGrad { output, .. }
             | Body::Gather { output, .. }
-            | Body::ScatterAdd { output, .. } => vec![*output],
+            | Body::Scatter { output, .. } => vec![*output],
         }
     }
 
@@ -147,7 +147,9 @@ impl Body {
             }
             Body::SumPool2dGrad { gradient, output, .. } => Named::plain(vec![gradient], output),
             Body::Gather { input, indices, output, .. } => Named::plain(vec![input, indices], output),
-            Body::ScatterAdd { indices, updates, output, .. } => Named::plain(vec![indices, updates], output),
+            Body::Scatter { base, indices, updates, output, .. } => {
+                Named::plain(base.iter_mut().chain([indices, updates]).collect(), output)
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 //! One storage binding for each distinct resource a kernel touches, all `read_write`, so that a buffer that is read
 //! and written has one usage. Sizes, strides and slab offsets are baked in: a shader belongs to one kernel of one
 //! program. Work is one-dimensional, folded into two dimensions where a device's limit of workgroups would be passed.
-//! Integers of 8 bits occupy a word and are kept in their range after every operation.
+//! Integers of 8 bits occupy a word and are kept in their range after every operation. Half-precision floats are `f32`
+//! that are rounded after every operation; sums are accumulated in `f32` and rounded once. Integers of 64 bits are
+//! `i64` and `u64`, naga's extension of WGSL, where the device has it.
 //!
 //! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
 
@@ -31,11 +33,13 @@ use writer::Writer;
 /// Workgroups a device takes along one dimension (WebGPU's lowest limit, which every adapter meets).
 pub const WORKGROUPS_MAX: u32 = 65_535;
 
-/// Which variant of a kernel suits the device.
+/// Which kernels suit the device, and which it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
     /// Stage tiles in workgroup memory: right for GPUs, slow where shaders run on a processor.
     pub workgroup_memory: bool,
+    /// Whether shaders have `i64` and `u64`; kernels that need them are refused otherwise.
+    pub wide_integers: bool,
 }
 
 /// What stands behind a binding number.
@@ -67,8 +71,8 @@ pub struct Shader {
 /// Why a kernel has no shader.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ShaderError {
-    /// WGSL has no such type.
-    #[error("{kernel}: WGSL has no {dtype}")]
+    /// The device's shaders have no such type.
+    #[error("{kernel}: this device's shaders have no {dtype}")]
     DType {
         /// The kernel's label.
         kernel: String,
@@ -80,7 +84,7 @@ pub enum ShaderError {
 /// Writes `kernel`, one of `program.kernels`, as WGSL.
 ///
 /// # Errors
-/// `DType` where a value or a register is of a type that WGSL lacks (`float16`, `int64`, `uint64`).
+/// `DType` where a value or a register is `int64` or `uint64` and `tuning` has no wide integers.
 pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shader, ShaderError> {
     let mut writer = Writer::new(program, kernel, tuning);
     match &kernel.body {
@@ -114,8 +118,8 @@ pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shad
         Body::Gather { dims, input, indices, output } => {
             index::gather(&mut writer, *dims, *input, *indices, *output)?;
         }
-        Body::ScatterAdd { dims, indices, updates, output } => {
-            index::scatter_add(&mut writer, *dims, *indices, *updates, *output)?;
+        Body::Scatter { dims, combine, base, indices, updates, output } => {
+            index::scatter(&mut writer, *dims, (*combine, *base), [*indices, *updates, *output])?;
         }
     }
     Ok(writer.finish())

@@ -70,7 +70,7 @@ fn main() {
     for (index, info) in gpu::adapters().into_iter().enumerate() {
         for workgroup_memory in [false, true] {
             println!("{} {} workgroup_memory {workgroup_memory}", info.name, info.adapter);
-            match gpu::open_tuned(index, wgsl::Tuning { workgroup_memory }) {
+            match gpu::open_tuned(index, wgsl::Tuning { workgroup_memory, wide_integers: true }) {
                 Ok(backend) => measure(&*backend, kernels),
                 Err(error) => println!("  {error}"),
             }

@@ -12,7 +12,6 @@ mod evaluate;
 mod executable;
 mod floats;
 mod gemm;
-mod half;
 mod halve;
 mod index;
 mod lanes;

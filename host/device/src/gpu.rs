@@ -1,7 +1,8 @@
 //! wgpu compute shaders: Vulkan on every adapter, Mesa's lavapipe (shaders on a processor) included.
 //!
-//! A dispatch is one submission of one compute pass; nothing is read back unless a caller reads. Elements of 8 bits
-//! occupy a word on the device and are widened and narrowed at its border. wgpu gives the whole device up on its first
+//! A dispatch is one submission of one compute pass; nothing is read back unless a caller reads. Elements
+//! narrower than a word occupy one on the device and are widened and narrowed at its border; 64-bit integers are there
+//! where the adapter has them. wgpu gives the whole device up on its first
 //! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
 
 mod clock;
@@ -45,10 +46,11 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     let found = found();
     let adapter = adapter(&found, index)?;
     let software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
-    connect(index, adapter, Tuning { workgroup_memory: !software })
+    connect(index, adapter, Tuning { workgroup_memory: !software, wide_integers: true })
 }
 
-/// As [`open`], with kernels of the caller's choosing: for tests and measurements.
+/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers does
+/// without them whatever is chosen.
 ///
 /// # Errors
 /// As [`open`].
@@ -103,9 +105,13 @@ fn info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
 
 fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
+    let mut wanted = wgpu::Features::TIMESTAMP_QUERY;
+    wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
+    let required_features = adapter.features() & wanted;
+    let tuning = Tuning { wide_integers: required_features.contains(wgpu::Features::SHADER_INT64), ..tuning };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("saggar"),
-        required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
+        required_features,
         required_limits: adapter.limits(),
         ..Default::default()
     };
@@ -130,6 +136,7 @@ impl Backend for Gpu {
         let limits = self.context.device.limits();
         Target {
             words: true,
+            wide_integers: self.context.tuning.wide_integers,
             alignment_bytes: ALIGNMENT_BYTES,
             slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
             kernel_values_max: limits.max_storage_buffers_per_shader_stage.min(KERNEL_VALUES_MAX) as usize - 1,
@@ -159,7 +166,7 @@ impl Backend for Gpu {
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = self.own(buffer)?;
-        let words = self.context.read(memory, buffer.descriptor().shape.elements())?;
+        let words = self.context.read(memory, memory::bytes(buffer.descriptor()))?;
         Ok(memory::narrow(buffer.descriptor().dtype, words))
     }
 

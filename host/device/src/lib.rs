@@ -10,6 +10,7 @@ pub mod choose;
 pub mod cpu;
 pub mod error;
 pub mod gpu;
+mod half;
 pub mod meter;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable};

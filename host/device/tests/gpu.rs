@@ -175,7 +175,7 @@ fn equal_work_gives_equal_bits() {
         return;
     }
     for workgroup_memory in [false, true] {
-        let device = gpu::open_tuned(0, Tuning { workgroup_memory }).unwrap();
+        let device = gpu::open_tuned(0, Tuning { workgroup_memory, wide_integers: true }).unwrap();
         let meter = Meter::unlimited();
         let run = || {
             let program = device.load(Arc::new(chain(100, 77)), &meter).unwrap();
@@ -238,9 +238,34 @@ fn limits_refuse_before_allocating() {
     let unlimited = Meter::unlimited();
     let error = device.allocate(&descriptor(DType::F32, &[(1 << 31) - 1]), &unlimited).unwrap_err();
     assert!(error.to_string().contains("max_"), "{error}");
-    let error = device.allocate(&descriptor(DType::F16, &[2]), &unlimited).unwrap_err();
-    assert!(error.to_string().contains("float16"), "{error}");
+    // A half-precision number takes a word on the device, a 64-bit integer two.
+    for (dtype, bytes) in [(DType::F16, 40), (DType::I64, 80), (DType::U64, 80)] {
+        if device.target().class(dtype).is_some() {
+            let kept = device.allocate(&descriptor(dtype, &[10]), &unlimited).unwrap();
+            assert_eq!(unlimited.bytes(), bytes, "{dtype}");
+            drop(kept);
+        }
+    }
     assert_eq!(unlimited.bytes(), 0);
+}
+
+#[test]
+fn wide_integers_are_refused_by_name_where_shaders_have_none() {
+    if device().is_none() {
+        return;
+    }
+    let meter = Meter::unlimited();
+    let device = gpu::open_tuned(0, Tuning { workgroup_memory: false, wide_integers: false }).unwrap();
+    let name = device.info().name.clone();
+    assert!(!device.target().wide_integers);
+    for dtype in [DType::I64, DType::U64] {
+        let refused = device.allocate(&descriptor(dtype, &[2]), &meter).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{name} cannot run tensor: its shaders have no {dtype}"));
+        let refused = device.load(Arc::new(map(dtype, &[2], Unary::Abs)), &meter).unwrap_err();
+        let reason = format!("map: this device's shaders have no {dtype}");
+        assert_eq!(refused.to_string(), format!("{name} cannot run map: {reason}"));
+    }
+    assert_eq!(meter.bytes(), 0);
 }
 
 #[test]

@@ -5,7 +5,9 @@
 
 mod operators;
 mod options;
+
 pub(crate) mod program;
+mod recurrent;
 
 use std::collections::BTreeMap;
 

@@ -15,6 +15,7 @@ mod ordinal;
 mod reduce;
 mod source;
 mod values;
+mod wide;
 
 use crate::graph::NodeId;
 use crate::interp::Value;
@@ -62,6 +63,7 @@ pub fn cases(seed: u64) -> Vec<Case> {
     contract::cases(random, &mut cases);
     convolution::cases(random, &mut cases);
     index::cases(random, &mut cases);
+    wide::cases(&mut cases);
     cases
 }
 

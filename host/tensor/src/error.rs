@@ -107,6 +107,18 @@ pub enum GraphError {
         /// The other operand.
         rhs: Descriptor,
     },
+    /// A scale or zero point whose blocks do not cover the operand evenly.
+    #[error("{op}: every dimension of {operand} must divide that of {whole}, which {got} does not")]
+    Blocks {
+        /// The operator.
+        op: &'static str,
+        /// Which operand has the blocks.
+        operand: &'static str,
+        /// What they are to cover.
+        whole: Descriptor,
+        /// The operand.
+        got: Descriptor,
+    },
     /// Two shapes that no common shape fits.
     #[error("{op}: cannot broadcast {lhs} with {rhs}")]
     Broadcast {

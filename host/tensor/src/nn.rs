@@ -5,14 +5,21 @@
 
 mod activation;
 mod conv;
+mod conv_transpose;
+mod index;
 mod linear;
 mod loss;
 mod movement;
 mod norm;
 mod optimizer;
 mod pool;
+mod quantize;
 mod random;
+mod recurrent;
 mod reduce;
+mod resample;
+mod scan;
+mod wide;
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -20,18 +27,26 @@ use crate::graph::NodeId;
 use crate::op::Scalar;
 
 pub use activation::{
-    clamp, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, log_sigmoid, log_softmax, relu, sigmoid, silu, softmax,
-    softplus, softsign, tan,
+    clamp, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, linear_function, log_sigmoid, log_softmax, prelu, relu,
+    sigmoid, silu, softmax, softplus, softsign, tan,
 };
 pub use conv::{Conv2dOptions, FilterLayout, InputLayout, conv2d};
+pub use conv_transpose::{ConvTranspose2dOptions, TransposeFilterLayout, conv_transpose2d};
+pub use index::{gather_elements, gather_nd, scatter_elements, scatter_nd};
 pub use linear::{GemmOptions, gemm, linear};
 pub use loss::{accuracy, binary_cross_entropy, cross_entropy, mean_squared_error, one_hot};
-pub use movement::{pad_edge, pad_reflection, split};
-pub use norm::{batch_normalization, layer_normalization};
+pub use movement::{pad_edge, pad_reflection, pad_symmetric, split, tile, triangular};
+pub use norm::{batch_normalization, instance_normalization, layer_normalization};
 pub use optimizer::{Adam, AdamUpdate, Sgd, SgdUpdate, WeightDecay, adam, clip_by_global_norm, sgd};
-pub use pool::{Pool2dOptions, Rounding, average_pool2d, max_pool2d};
+pub use pool::{Pool2dOptions, Rounding, average_pool2d, l2_pool2d, max_pool2d};
+pub use quantize::{dequantize_linear, quantize_linear};
 pub use random::{dropout, normal, uniform};
+pub use recurrent::{
+    Activation, Direction, GruLayout, GruOptions, LstmLayout, LstmOptions, gru, gru_cell, lstm, lstm_cell,
+};
 pub use reduce::{reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_mean, reduce_sum_square};
+pub use resample::{Interpolation, Resample2dOptions, resample2d};
+pub use scan::cumulative_sum;
 
 /// `value` everywhere, in `node`'s data type and shape.
 fn like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Result<NodeId, GraphError> {

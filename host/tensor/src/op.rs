@@ -16,7 +16,7 @@ mod unary;
 pub use binary::Binary;
 pub use contract::Contract;
 pub use convolution::{Conv2d, Convolution, Pool, Pool2d};
-pub use index::Index;
+pub use index::{Combine, Index};
 pub use movement::Movement;
 pub use reduce::{Reduce, ReduceKind};
 pub use source::{Distribution, Scalar, Source};

@@ -16,6 +16,8 @@ pub struct Architecture {
     pub height: u32,
     /// Pixels from left to right.
     pub width: u32,
+    /// Channels of an image: 1 if it is grey, 3 if it is RGB.
+    pub colors: u32,
     /// Channels of the first convolution; the second has twice as many.
     pub channels: u32,
     /// Features between the linear layers.
@@ -33,10 +35,20 @@ impl Architecture {
         Ok(Self {
             height: config.require("height")?,
             width: config.require("width")?,
+            // Versions of grey images had none.
+            colors: config.get("colors", 1)?,
             channels: config.require("channels")?,
             hidden: config.require("hidden")?,
             classes: Classes::new(config.require("classes")?),
         })
+    }
+
+    /// The shape of an image: `[height, width]` if it is grey, else `[height, width, 3]`.
+    pub fn image(&self) -> Vec<u32> {
+        match self.colors {
+            1 => vec![self.height, self.width],
+            colors => vec![self.height, self.width, colors],
+        }
     }
 
     /// The configuration that describes the architecture.
@@ -44,6 +56,7 @@ impl Architecture {
         Params::new()
             .with("height", self.height)
             .with("width", self.width)
+            .with("colors", self.colors)
             .with("channels", self.channels)
             .with("hidden", self.hidden)
             .with("classes", self.classes.names().to_vec())
@@ -64,12 +77,16 @@ impl Lenet {
     /// A network over these variables.
     ///
     /// # Errors
-    /// `Shape` if the image is too small; `Host` if the variables exist with other shapes.
+    /// `Shape` if the image is too small or neither grey nor RGB; `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
-        let Architecture { height, width, channels, hidden, .. } = architecture;
+        let Architecture { height, width, colors, channels, hidden, .. } = architecture;
         if height < SIDE_MIN || width < SIDE_MIN {
             let what = "an image".to_owned();
-            return Err(Error::Shape { what, expected: "at least 4 by 4", given: vec![height, width] });
+            return Err(Error::Shape { what, expected: "at least 4 by 4", given: architecture.image() });
+        }
+        if colors != 1 && colors != 3 {
+            let what = "an image".to_owned();
+            return Err(Error::Shape { what, expected: "grey or RGB", given: architecture.image() });
         }
         let filter = [FILTER, FILTER];
         let padding = [PADDING, PADDING];
@@ -77,7 +94,7 @@ impl Lenet {
         let features = wide.saturating_mul(height / 4).saturating_mul(width / 4);
         let classes = architecture.classes.count();
         Ok(Self {
-            conv1: Conv2d::new(&v.scope("conv1"), (1, channels), filter)?.padding(padding),
+            conv1: Conv2d::new(&v.scope("conv1"), (colors, channels), filter)?.padding(padding),
             conv2: Conv2d::new(&v.scope("conv2"), (channels, wide), filter)?.padding(padding),
             fc1: Linear::new(&v.scope("fc1"), features, hidden)?,
             fc2: Linear::new(&v.scope("fc2"), hidden, classes)?,
@@ -85,16 +102,29 @@ impl Lenet {
         })
     }
 
-    /// Shape: `uint8[batch, height, width]` -> `float32[batch, classes]`, logits.
+    /// What the network's shapes follow from.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// Shape: `uint8[batch, image...]` -> `float32[batch, classes]`, logits.
     ///
     /// # Errors
     /// `Host` if the image is of another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
-        let Architecture { height, width, .. } = self.architecture;
+        self.logits_of_light(&image.cast(image.graph().float())?.div_scalar(255.0)?)
+    }
+
+    /// The same of numbers from 0, dark, to 1, light. Shape: `float32[batch, image...]` -> `float32[batch, classes]`.
+    ///
+    /// # Errors
+    /// `Host` if the image is of another size.
+    pub fn logits_of_light(&self, image: &Operand) -> Result<Operand> {
+        let Architecture { height, width, colors, .. } = self.architecture;
         let batch = image.shape().first().copied().unwrap_or_default();
         // -1 to 1: from 0 to 1, the same training of small images ends a percent lower.
-        let x =
-            image.cast(DataType::Float32)?.div_scalar(127.5)?.add_scalar(-1.0)?.reshape(&[batch, 1, height, width])?;
+        let x = image.mul_scalar(2.0)?.add_scalar(-1.0)?.reshape(&[batch, height, width, colors])?;
+        let x = x.transpose(&[0, 3, 1, 2])?;
         let x = self.conv1.apply(&x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.conv2.apply(&x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.fc1.apply(&x.flatten(1)?)?.relu()?;
@@ -108,8 +138,7 @@ impl Model for Lenet {
     }
 
     fn inputs(&self) -> Vec<Port> {
-        let item = [self.architecture.height, self.architecture.width];
-        vec![Port::new("image", DataType::Uint8, item).semantics("image")]
+        vec![Port::new("image", DataType::Uint8, self.architecture.image()).semantics("image")]
     }
 
     fn outputs(&self) -> Vec<Port> {
@@ -128,7 +157,7 @@ mod tests {
     #[test]
     fn a_configuration_describes_its_architecture() {
         let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
-        let architecture = Architecture { height: 28, width: 20, channels: 8, hidden: 64, classes };
+        let architecture = Architecture { height: 28, width: 20, colors: 3, channels: 8, hidden: 64, classes };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
         assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
         config.check().unwrap();

@@ -47,11 +47,15 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
 }
 
 fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture> {
-    let [height, width] = image.item.shape[..] else {
-        let given = image.item.shape.clone();
-        return Err(Error::Shape { what: "the field `image`".to_owned(), expected: "[height, width]", given });
+    let (height, width, colors) = match image.item.shape[..] {
+        [height, width] => (height, width, 1),
+        [height, width, colors] => (height, width, colors),
+        ref given => {
+            let (what, given) = ("the field `image`".to_owned(), given.to_vec());
+            return Err(Error::Shape { what, expected: "[height, width] or [height, width, 3]", given });
+        }
     };
     let classes = Classes::of(label, job.param("classes", CLASSES)?);
     let (channels, hidden) = (job.param("channels", 16)?, job.param("hidden", 64)?);
-    Ok(Architecture { height, width, channels, hidden, classes })
+    Ok(Architecture { height, width, colors, channels, hidden, classes })
 }

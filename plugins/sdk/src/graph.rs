@@ -39,6 +39,8 @@ struct Inner {
     halves: RefCell<BTreeMap<String, Shared>>,
     /// What variables are assigned.
     assigned: RefCell<BTreeMap<String, Shared>>,
+    /// Least and largest elements of variables that have such.
+    ranges: RefCell<BTreeMap<String, (f64, f64)>>,
     /// Statistics that are assigned last, when it is known whether the step is sound.
     statistics: RefCell<Vec<(Variable, Shared)>>,
     /// Where it is 0, assignments keep the old value.
@@ -68,6 +70,7 @@ impl Graph {
             variables: RefCell::default(),
             halves: RefCell::default(),
             assigned: RefCell::default(),
+            ranges: RefCell::default(),
             statistics: RefCell::default(),
             guard: RefCell::default(),
             sound: RefCell::default(),
@@ -238,6 +241,11 @@ impl Graph {
         self.assign_where(guard, variable, value)
     }
 
+    /// From now on [`Graph::assign`] limits the variable's elements to that range, whoever calls it.
+    pub fn keep_within(&self, variable: &Variable, low: f64, high: f64) {
+        self.0.ranges.borrow_mut().insert(variable.name().to_owned(), (low, high));
+    }
+
     /// [`Graph::assign`] for what is learnt without gradients. In a step of [`Fit`](crate::Fit) that is skipped because
     /// its gradients are not finite, the old value stays.
     ///
@@ -265,9 +273,14 @@ impl Graph {
     }
 
     fn assign_where(&self, guard: Option<Shared>, variable: &Variable, value: &Operand) -> Result<()> {
-        let value = match guard {
-            Some(guard) => Operand::new(self, guard).choose(value, &self.stored(variable)?)?,
+        let range = self.0.ranges.borrow().get(variable.name()).copied();
+        let value = match range {
+            Some((low, high)) => value.clamp(Some(low), Some(high))?,
             None => value.clone(),
+        };
+        let value = match guard {
+            Some(guard) => Operand::new(self, guard).choose(&value, &self.stored(variable)?)?,
+            None => value,
         };
         self.with(|builder| builder.assign(variable.raw(), value.raw()))?;
         self.0.assigned.borrow_mut().insert(variable.name().to_owned(), Rc::clone(value.shared()));

@@ -50,5 +50,5 @@ pub use losses::{CrossEntropy, accuracy};
 pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
-pub use tensor::{NamedTensor, Tensor, descriptor};
+pub use tensor::{NamedTensor, Tensor, descriptor, named};
 pub use variables::{Variable, Variables};

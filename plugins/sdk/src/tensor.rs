@@ -2,7 +2,7 @@
 
 use crate::bindings::tensors as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A descriptor of that data type and shape.
 pub fn descriptor(data_type: DataType, shape: impl Into<Vec<u32>>) -> Descriptor {
@@ -69,6 +69,19 @@ pub struct NamedTensor {
     pub name: String,
     /// The tensor.
     pub tensor: Tensor,
+}
+
+/// The tensor of that name.
+///
+/// # Errors
+/// `NoSuch` with the names there are.
+pub fn named<'a>(tensors: &'a [NamedTensor], name: &str) -> Result<&'a Tensor> {
+    let found = tensors.iter().find(|other| other.name == name);
+    found.map(|named| &named.tensor).ok_or_else(|| Error::NoSuch {
+        what: "tensor",
+        name: name.to_owned(),
+        known: tensors.iter().map(|named| named.name.clone()).collect(),
+    })
 }
 
 impl From<raw::NamedTensor> for NamedTensor {

@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use saggar_store::digest::{Digest, Hasher};
 use serde_json::{Value, json};
 
 use crate::args::{Data, DataPush};
 use crate::client::{Client, Payload};
 use crate::exit::{self, Failure};
-use crate::output::{Output, on_terminal};
+use crate::output::Output;
+use crate::progress::Progress;
 use crate::units;
 
 /// Bytes of a chunk; the server takes no larger ones.
@@ -29,6 +29,7 @@ pub(crate) fn data(args: &Data, client: &Client, output: Output) -> Result<(), F
 struct Place {
     path: PathBuf,
     index: u64,
+    bytes: u64,
 }
 
 fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure> {
@@ -43,13 +44,13 @@ fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure>
     };
     let paths = files(&args.dir)?;
     let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
-    let bar = bar("reading", total, output);
+    let mut progress = Progress::of_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
     let mut files = Vec::new();
     for path in &paths {
-        files.push(describe(&args.dir, path, &mut chunks, &bar)?);
+        files.push(describe(&args.dir, path, &mut chunks, &mut progress)?);
     }
-    bar.finish_and_clear();
+    drop(progress);
     let begun = client.post("/api/v1/datasets", Payload::Json(&json!({ "name": name, "files": files })))?;
     let upload = begun["upload"].as_str().unwrap_or_default();
     let missing: BTreeSet<&str> = begun["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -92,7 +93,7 @@ fn describe(
     root: &Path,
     path: &Path,
     chunks: &mut BTreeMap<String, Place>,
-    bar: &ProgressBar,
+    progress: &mut Progress,
 ) -> Result<Value, Failure> {
     let mut file = open(path)?;
     let mut whole = Hasher::new();
@@ -104,10 +105,11 @@ fn describe(
         }
         whole.update(&bytes);
         let digest = Digest::of(&bytes).hex();
-        chunks.entry(digest.clone()).or_insert_with(|| Place { path: path.to_owned(), index: list.len() as u64 });
+        let place = Place { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
+        chunks.entry(digest.clone()).or_insert(place);
         list.push(digest);
         size += bytes.len() as u64;
-        bar.inc(bytes.len() as u64);
+        progress.advance(bytes.len() as u64);
     }
     let relative: Vec<String> =
         path.strip_prefix(root).unwrap_or(path).iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -122,7 +124,8 @@ fn send(
     chunks: &BTreeMap<String, Place>,
     output: Output,
 ) -> Result<(), Failure> {
-    let bar = bar("sending", missing.len() as u64 * CHUNK_BYTES as u64, output);
+    let offered = missing.iter().filter_map(|digest| chunks.get(*digest));
+    let mut progress = Progress::of_bytes("sending", offered.map(|place| place.bytes).sum(), output);
     for digest in missing {
         let place = chunks.get(*digest).ok_or_else(|| {
             Failure::new(
@@ -137,9 +140,8 @@ fn send(
         )?;
         let bytes = read_chunk(&mut file, &place.path)?;
         client.put(&format!("/api/v1/datasets/{name}/uploads/{upload}/chunks/{digest}"), &bytes)?;
-        bar.inc(CHUNK_BYTES as u64);
+        progress.advance(bytes.len() as u64);
     }
-    bar.finish_and_clear();
     Ok(())
 }
 
@@ -153,16 +155,6 @@ fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, Failure> {
     let read = file.take(CHUNK_BYTES as u64).read_to_end(&mut bytes);
     read.map_err(|error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
     Ok(bytes)
-}
-
-/// A moving bar on a terminal; elsewhere nothing, for the result says it all.
-fn bar(what: &'static str, bytes: u64, output: Output) -> ProgressBar {
-    if output.quiet || output.json || !on_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-    let style = style.expect("the template is well formed").progress_chars("=> ");
-    ProgressBar::new(bytes).with_style(style).with_message(what)
 }
 
 fn list(name: Option<&str>, client: &Client, output: Output) -> Result<(), Failure> {

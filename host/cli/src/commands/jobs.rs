@@ -9,6 +9,7 @@ use crate::args::{JobName, Logs, Ps};
 use crate::client::{Client, Payload};
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::units;
 
 /// How often a waiting command looks at its job.
@@ -162,8 +163,9 @@ pub(crate) fn stop(args: &JobName, client: &Client, output: Output) -> Result<()
     Ok(())
 }
 
-/// Waits until the job is over; says so at each change of state.
+/// Waits until the job is over, with its progress and each change of its state.
 pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
+    let mut progress = Progress::of_steps(name, output);
     let mut last = String::new();
     loop {
         let job = client.get(&job_path(name))?;
@@ -172,9 +174,11 @@ pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value,
             return Ok(job);
         }
         if state != last {
-            output.note(&format!("{name} {state}"));
+            progress.note(&format!("{name} {state}"));
             last = state.to_owned();
         }
+        let loss = job["metrics"]["loss"].as_f64().map_or_else(String::new, |loss| format!("loss {loss:.4}"));
+        progress.set(number(&job, "step"), number(&job, "steps_target"), &loss);
         std::thread::sleep(LOOK_INTERVAL);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::op::{Contract, Convolution, Index, Op, Reduce};
+use saggar_tensor::op::{Combine, Contract, Convolution, Index, Op, Reduce};
 use saggar_tensor::{Graph, NodeId};
 
 use super::coalesce::{Groups, coarsest, regroup, sizes};
@@ -231,7 +231,13 @@ fn alone(graph: &Graph, anchor: NodeId) -> Body {
         }
         Op::Index(Index::ScatterAdd { axis, .. }) => {
             let dims = around(&node.descriptor.shape, *axis, 1);
-            Body::ScatterAdd { dims, indices: operand(0), updates: operand(1), output }
+            let (indices, updates) = (operand(0), operand(1));
+            Body::Scatter { dims, combine: Combine::Add, base: None, indices, updates, output }
+        }
+        Op::Index(Index::Scatter { axis, combine }) => {
+            let dims = around(&node.descriptor.shape, *axis, 1);
+            let (base, indices, updates) = (Some(operand(0)), operand(1), operand(2));
+            Body::Scatter { dims, combine: *combine, base, indices, updates, output }
         }
         Op::Convolution(convolution) => match convolution {
             Convolution::Conv2dInputGrad { conv, .. } => {

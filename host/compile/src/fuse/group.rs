@@ -98,6 +98,6 @@ fn instructions(body: &Body) -> usize {
         | Body::MaxPool2dGrad { .. }
         | Body::SumPool2dGrad { .. }
         | Body::Gather { .. }
-        | Body::ScatterAdd { .. } => 0,
+        | Body::Scatter { .. } => 0,
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn kind(op: &Op) -> Kind {
             | Convolution::MaxPool2dGrad(_)
             | Convolution::SumPool2dGrad { .. },
         )
-        | Op::Index(Index::Gather { .. } | Index::ScatterAdd { .. }) => Kind::Alone,
+        | Op::Index(Index::Gather { .. } | Index::ScatterAdd { .. } | Index::Scatter { .. }) => Kind::Alone,
     }
 }
 

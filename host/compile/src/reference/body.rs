@@ -70,12 +70,21 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             let op = Op::Index(Index::Gather { axis: 1 });
             vec![(*output, apply(&op, &[&operand, &indices], &result, Precision::Stored))]
         }
-        Body::ScatterAdd { dims, indices, updates, output } => {
+        Body::Scatter { dims, combine, base, indices, updates, output } => {
             let indices = flat(&read(indices));
             let updates = reshaped(&read(updates), &[dims[0], indices.elements().len(), dims[2]]);
-            let op = Op::Index(Index::ScatterAdd { axis: 1, size: dims[1] });
             let result = descriptor(updates.descriptor().dtype, dims);
-            vec![(*output, apply(&op, &[&indices, &updates], &result, Precision::Stored))]
+            let stored = match base {
+                Some(base) => {
+                    let op = Op::Index(Index::Scatter { axis: 1, combine: *combine });
+                    apply(&op, &[&reshaped(&read(base), dims), &indices, &updates], &result, Precision::Stored)
+                }
+                None => {
+                    let op = Op::Index(Index::ScatterAdd { axis: 1, size: dims[1] });
+                    apply(&op, &[&indices, &updates], &result, Precision::Stored)
+                }
+            };
+            vec![(*output, stored)]
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tensors without elements: what reads them becomes a constant.
 
-use saggar_tensor::op::{Movement, Op, Reduce, ReduceKind, Scalar, Source};
+use saggar_tensor::op::{Index, Movement, Op, Reduce, ReduceKind, Scalar, Source};
 use saggar_tensor::{DType, Descriptor, Graph, Node, Shape};
 
 /// The source that a node is whose result has elements although an operand has none.
@@ -11,7 +11,11 @@ pub(super) fn without_operands(graph: &Graph, node: &Node) -> Option<Op> {
     }
     let value = match &node.op {
         Op::Reduce(Reduce::Fold { kind, .. }) => Some(neutral(*kind, node.descriptor.dtype)),
-        Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => Some(number(node.descriptor.dtype, 0)),
+        // Without updates a scatter is its first operand, which has as many elements as the result.
+        Op::Index(Index::Scatter { .. }) => None,
+        Op::Contract(_) | Op::Convolution(_) | Op::Index(Index::Gather { .. } | Index::ScatterAdd { .. }) => {
+            Some(number(node.descriptor.dtype, 0))
+        }
         Op::Movement(Movement::Pad { value, .. }) => Some(*value),
         // A concatenation leaves out operands without elements; none of the others turns nothing into something.
         Op::Movement(_) | Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Reduce(_) => None,

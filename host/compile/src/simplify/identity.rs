@@ -1,7 +1,7 @@
 //! Operators that change nothing, and operators of constants.
 
 use saggar_tensor::interp::{Elements, Precision, Value, apply};
-use saggar_tensor::op::{Binary, Movement, Op, Reduce, ReduceKind, Scalar, Source, Unary};
+use saggar_tensor::op::{Binary, Index, Movement, Op, Reduce, ReduceKind, Scalar, Source, Unary};
 use saggar_tensor::{Descriptor, Graph, Node, NodeId, Shape};
 
 /// The operand that the node is equal to, element by element and bit by bit (all NaNs being one).
@@ -48,7 +48,8 @@ pub(super) fn same(graph: &Graph, node: &Node) -> Option<NodeId> {
         | Op::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. })
         | Op::Contract(_)
         | Op::Convolution(_)
-        | Op::Index(_) => false,
+        | Op::Index(Index::Gather { .. } | Index::ScatterAdd { .. }) => false,
+        Op::Index(Index::Scatter { .. }) => graph.descriptor(node.inputs[1]).shape.elements() == 0,
     };
     unchanged.then_some(operand)
 }

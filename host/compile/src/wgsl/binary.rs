@@ -1,8 +1,9 @@
 //! Operators of two operands.
 
 use saggar_tensor::DType;
-use saggar_tensor::op::Binary;
+use saggar_tensor::op::{Binary, Scalar};
 
+use super::expression::immediate;
 use super::unary::narrow;
 
 /// `op` applied to the expressions `a` and `b`, both of type `dtype`.
@@ -12,12 +13,12 @@ pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
         Binary::Add => narrow(dtype, format!("{a} + {b}")),
         Binary::Sub => narrow(dtype, format!("{a} - {b}")),
         Binary::Mul => narrow(dtype, format!("{a} * {b}")),
-        Binary::Div if dtype.is_float() => format!("{a} / {b}"),
+        Binary::Div if dtype.is_float() => narrow(dtype, format!("{a} / {b}")),
         Binary::Div => {
-            let (zero, one) = if dtype.is_signed_integer() { ("0i", "1i") } else { ("0u", "1u") };
+            let [zero, one] = [0, 1].map(|number| immediate(Scalar::Int(number), dtype));
             narrow(dtype, format!("select({a} / select({b}, {one}, {b} == {zero}), {zero}, {b} == {zero})"))
         }
-        Binary::Pow => format!("pow_full({a}, {b})"),
+        Binary::Pow => narrow(dtype, format!("pow_full({a}, {b})")),
         Binary::Max if dtype.is_float() => format!("max_nan({a}, {b})"),
         Binary::Max => format!("max({a}, {b})"),
         Binary::Min if dtype.is_float() => format!("min_nan({a}, {b})"),

@@ -177,11 +177,7 @@ pub(super) fn input_grad(
         misses: [true; 2],
         place: &place,
     };
-    sum(w, &description, |w, [_, _, _, _, linear, value]| {
-        let element = w.element(output, linear)?;
-        w.line(format!("{element} = {value};"));
-        Ok(())
-    })
+    sum(w, &description, |w, [_, _, _, _, linear, value]| w.store(output, linear, value))
 }
 
 /// Adjoint in the filter: `[n, c, h, w]` and `[n, o, oh, ow]` to `[o, c/groups, kh, kw]`. The lanes of a workgroup
@@ -228,8 +224,7 @@ pub(super) fn filter_grad(
     w.line(format!("total += partial[lane * {lanes}u + i];"));
     w.close();
     let at = format!("(((part * {group_out}u + out) * {}u + c) * {}u + ky) * {}u + tap", f[1], f[2], f[3]);
-    let element = w.element(output, &at)?;
-    w.line(format!("{element} = total;"));
+    w.store(output, &at, "total")?;
     w.close();
     w.close();
     Ok(())

@@ -1,6 +1,7 @@
 //! Straight-line expressions as `let` statements, one for each instruction.
 
 use saggar_tensor::DType;
+use saggar_tensor::interp::float16;
 use saggar_tensor::op::{Distribution, Scalar};
 
 use super::{ShaderError, binary, unary};
@@ -79,7 +80,8 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
                     Distribution::Uniform => format!("f32({bits} >> 8u) * 5.9604644775390625e-8"),
                 }
             }
-            Instruction::Accumulated => point.accumulated.unwrap_or("0").to_owned(),
+            // Sums of half-precision numbers come unrounded.
+            Instruction::Accumulated => unary::narrow(*dtype, point.accumulated.unwrap_or("0").to_owned()),
             Instruction::Unary(op, a) => unary::unary(*op, dtype_of(expr, *a), &register(point, *a)),
             Instruction::Binary(op, a, b) => {
                 binary::binary(*op, dtype_of(expr, *a), &register(point, *a), &register(point, *b))
@@ -131,19 +133,27 @@ pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usi
 /// A constant of type `dtype`. Floats that a WGSL literal cannot say come from their bits.
 pub(super) fn immediate(value: Scalar, dtype: DType) -> String {
     match dtype {
-        DType::F32 => {
-            let value = value.as_f64() as f32;
-            if value.is_normal() || value.to_bits() == 0 {
-                format!("{value:?}f")
-            } else {
-                format!("float_bits({:#010x}u)", value.to_bits())
-            }
-        }
-        DType::I32 | DType::I8 | DType::I64 | DType::F16 => {
+        DType::F32 => float(value.as_f64() as f32),
+        DType::F16 => float(float16::round(value.as_f64()) as f32),
+        DType::I32 | DType::I8 => {
             let value = integer(value);
             if value == i128::from(i32::MIN) { "i32(-2147483648)".to_owned() } else { format!("{value}i") }
         }
-        DType::U32 | DType::U8 | DType::U64 => format!("{}u", integer(value)),
+        DType::I64 => {
+            let value = integer(value);
+            // The sign is no part of a literal, and no signed literal reaches 2^63.
+            if value == i128::from(i64::MIN) { "i64(9223372036854775808lu)".to_owned() } else { format!("{value}li") }
+        }
+        DType::U32 | DType::U8 => format!("{}u", integer(value)),
+        DType::U64 => format!("{}lu", integer(value)),
+    }
+}
+
+fn float(value: f32) -> String {
+    if value.is_normal() || value.to_bits() == 0 {
+        format!("{value:?}f")
+    } else {
+        format!("float_bits({:#010x}u)", value.to_bits())
     }
 }
 

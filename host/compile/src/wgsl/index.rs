@@ -1,22 +1,30 @@
 //! Elements chosen by other elements' values.
 
 use saggar_tensor::DType;
+use saggar_tensor::op::{Binary, Combine, Scalar};
 
 use super::ShaderError;
+use super::binary::binary;
+use super::expression::immediate;
+use super::unary::cast;
 use crate::program::ValueId;
 use crate::wgsl::writer::Writer;
 
 /// Names the index stored at `at` of `indices`, counted from the end if negative and clamped into `size`, `name`.
 fn chosen(w: &mut Writer<'_>, indices: ValueId, at: &str, size: usize, name: &str) -> Result<(), ShaderError> {
-    let last = size.saturating_sub(1);
+    let dtype = w.value(indices).descriptor.dtype;
+    let number = |number: usize| immediate(Scalar::Int(number as i128), dtype);
+    let (zero, size, last) = (number(0), number(size), number(size.saturating_sub(1)));
     let element = w.element(indices, at)?;
-    if w.value(indices).descriptor.dtype.is_signed_integer() {
+    // Clamped in the indices' own type: what a narrower one would leave of a large index may lie inside.
+    let inside = if dtype.is_signed_integer() {
         w.line(format!("let {name}_stored = {element};"));
-        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}i, {name}_stored < 0i);"));
-        w.line(format!("let {name} = u32(clamp({name}_counted, 0i, {last}i));"));
+        w.line(format!("let {name}_counted = select({name}_stored, {name}_stored + {size}, {name}_stored < {zero});"));
+        format!("clamp({name}_counted, {zero}, {last})")
     } else {
-        w.line(format!("let {name} = min({element}, {last}u);"));
-    }
+        format!("min({element}, {last})")
+    };
+    w.line(format!("let {name} = {};", cast(dtype, DType::U32, &inside)));
     Ok(())
 }
 
@@ -42,13 +50,12 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// Zeros plus every update at its index: each result looks through the indices in order.
-pub(super) fn scatter_add(
+/// Every update combined into its place: each result looks through the indices in order.
+pub(super) fn scatter(
     w: &mut Writer<'_>,
     [before, size, after]: [usize; 3],
-    indices: ValueId,
-    updates: ValueId,
-    output: ValueId,
+    (combine, base): (Combine, Option<ValueId>),
+    [indices, updates, output]: [ValueId; 3],
 ) -> Result<(), ShaderError> {
     let count = w.value(indices).descriptor.shape.elements();
     if before * size * after == 0 {
@@ -58,14 +65,24 @@ pub(super) fn scatter_add(
     let names = w.coordinates(&[before, size, after], "id", "c", &[]);
     let dtype = w.value(updates).descriptor.dtype;
     let scalar = w.scalar(dtype)?;
-    w.line(format!("var total = {scalar}(0);"));
+    let first = match base {
+        Some(base) => w.element(base, "id")?,
+        None => format!("{scalar}(0)"),
+    };
+    w.line(format!("var place = {first};"));
     w.open_loop("i", count);
-    chosen(w, indices, "i", size, "place")?;
+    chosen(w, indices, "i", size, "at")?;
     let update = w.element(updates, &format!("({} * {count}u + i) * {after}u + {}", names[0], names[2]))?;
-    w.line(format!("if (place == {}) {{ total = total + {update}; }}", names[1]));
+    // Half precision is stored as words of single precision: only what is stored is rounded.
+    let wide = if dtype.is_float() { DType::F32 } else { dtype };
+    let combined = match combine {
+        Combine::Replace => update,
+        Combine::Add => binary(Binary::Add, wide, "place", &update),
+        Combine::Mul => binary(Binary::Mul, wide, "place", &update),
+        Combine::Min => binary(Binary::Min, wide, "place", &update),
+        Combine::Max => binary(Binary::Max, wide, "place", &update),
+    };
+    w.line(format!("if (at == {}) {{ place = {combined}; }}", names[1]));
     w.close();
-    let to = w.element(output, "id")?;
-    let total = if dtype == DType::F32 { "total".to_owned() } else { super::unary::narrow(dtype, "total".into()) };
-    w.line(format!("{to} = {total};"));
-    Ok(())
+    w.store(output, "id", "place")
 }

@@ -1,10 +1,10 @@
-//! WGSL functions for what the language leaves open: NaN, accuracy, saturation, random bits.
+//! WGSL functions for what the language leaves open: NaN, accuracy, saturation, rounding to half precision, random bits.
 //!
 //! Vulkan allows its `log`, `sin` and `pow` absolute errors that training notices (2^-21 near 1 for the logarithm,
 //! 2^-11 for the sine), so these are written out. NaN is tested by its bits, since a driver may fold `x != x`.
 
 /// Each with its name and the functions it calls earlier in the list.
-const FUNCTIONS: [(&str, &str); 14] = [
+const FUNCTIONS: [(&str, &str); 17] = [
     // An argument, so that no stage of the compiler sees a constant NaN or infinity, which WGSL forbids.
     ("float_bits", "fn float_bits(bits: u32) -> f32 {\n    return bitcast<f32>(bits);\n}\n"),
     ("is_nan", "fn is_nan(x: f32) -> bool {\n    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
@@ -35,6 +35,9 @@ const FUNCTIONS: [(&str, &str); 14] = [
          if (x >= 4294967296.0) { return select(u32(min(high, 4294967040.0)), 4294967295u, high >= 4294967296.0); }\n    \
          return u32(clamp(x, 0.0, min(high, 4294967040.0)));\n}\n",
     ),
+    ("to_i64", TO_I64),
+    ("to_u64", TO_U64),
+    ("to_half", TO_HALF),
     ("philox", PHILOX),
 ];
 
@@ -185,7 +188,39 @@ const ERF: &str = "fn erf_full(a: f32) -> f32 {
 }
 ";
 
-// Philox4x32-10. The upper half of a 64-bit product comes from four 16-bit products, WGSL having no wider type.
+// A float past the ends has no meaning as an integer to the hardware; 2^63 and 2^64 are the first past the upper ends.
+const TO_I64: &str = "fn to_i64(x: f32) -> i64 {
+    if (is_nan(x)) { return 0li; }
+    if (x >= 9223372036854775808.0) { return 9223372036854775807li; }
+    return i64(max(x, -9223372036854775808.0));
+}
+";
+
+const TO_U64: &str = "fn to_u64(x: f32) -> u64 {
+    if (is_nan(x)) { return 0lu; }
+    if (x >= 18446744073709551616.0) { return 18446744073709551615lu; }
+    return u64(max(x, 0.0));
+}
+";
+
+// The nearest half-precision number, ties to even, on the bits: Vulkan leaves the rounding of its own conversions and
+// packings open. From 65520 on that is infinity. Below 2^-14 it is a multiple of 2^-24: the digits that are left once
+// `drop` are rounded away, none for numbers below 2^-25.
+const TO_HALF: &str = "fn to_half(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let size = bits & 0x7fffffffu;
+    let normal = (size + 0xfffu + ((size >> 13u) & 1u)) & 0xffffe000u;
+    let drop = 126u - clamp(size >> 23u, 101u, 112u);
+    let digits = (size & 0x7fffffu) | 0x800000u;
+    let steps = (digits + (1u << (drop - 1u)) - 1u + ((digits >> drop) & 1u)) >> drop;
+    let subnormal = bitcast<u32>(f32(steps) * 5.9604644775390625e-8);
+    let finite = select(normal, subnormal, size < 0x38800000u);
+    let large = select(0x7f800000u, size, size > 0x7f800000u);
+    return bitcast<f32>((bits & 0x80000000u) | select(finite, large, size >= 0x477ff000u));
+}
+";
+
+// Philox4x32-10. The upper half of a 64-bit product comes from four 16-bit products, plain WGSL having no wider type.
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 const PHILOX: &str = "fn multiply_high(a: u32, b: u32) -> u32 {
     let low = (a & 0xffffu) * (b & 0xffffu);

@@ -84,9 +84,7 @@ pub(super) fn pool2d(
     w.line(format!("let value = {value};"));
     w.line(format!("total = {fold};"));
     close_both(w);
-    let to = w.element(output, "id")?;
-    w.line(format!("{to} = total;"));
-    Ok(())
+    w.store(output, "id", "total")
 }
 
 /// Gradient of max pooling: the gradients of the windows whose first largest element this is.
@@ -117,9 +115,7 @@ pub(super) fn max_grad(
     let value = w.element(gradient, &at(windows, "out_"))?;
     w.line(format!("if (best_index == id) {{ total = total + {value}; }}"));
     close_both(w);
-    let to = w.element(output, "id")?;
-    w.line(format!("{to} = total;"));
-    Ok(())
+    w.store(output, "id", "total")
 }
 
 /// Adjoint of sum pooling: the gradients of all windows that contain this element.
@@ -138,7 +134,5 @@ pub(super) fn sum_grad(
     let value = w.element(gradient, &at(windows, "out_"))?;
     w.line(format!("total = total + {value};"));
     close_both(w);
-    let to = w.element(output, "id")?;
-    w.line(format!("{to} = total;"));
-    Ok(())
+    w.store(output, "id", "total")
 }

@@ -82,8 +82,10 @@ fn identity(kind: ReduceKind, dtype: DType) -> String {
         DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
         DType::I8 => [Scalar::Int(-128), Scalar::Int(127)],
         DType::U8 => [Scalar::Int(0), Scalar::Int(255)],
-        DType::I32 | DType::I64 => [Scalar::Int(i32::MIN.into()), Scalar::Int(i32::MAX.into())],
-        DType::U32 | DType::U64 => [Scalar::Int(0), Scalar::Int(u32::MAX.into())],
+        DType::I32 => [Scalar::Int(i32::MIN.into()), Scalar::Int(i32::MAX.into())],
+        DType::U32 => [Scalar::Int(0), Scalar::Int(u32::MAX.into())],
+        DType::I64 => [Scalar::Int(i64::MIN.into()), Scalar::Int(i64::MAX.into())],
+        DType::U64 => [Scalar::Int(0), Scalar::Int(u64::MAX.into())],
     };
     let value = match kind {
         ReduceKind::Sum => Scalar::Int(0),
@@ -96,9 +98,11 @@ fn identity(kind: ReduceKind, dtype: DType) -> String {
 
 fn combine(kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
     use saggar_tensor::op::Binary;
+    // Floats are rounded to their own type once, where the folded element is first used.
+    let kept = if dtype.is_float() { DType::F32 } else { dtype };
     match kind {
-        ReduceKind::Sum => narrow(dtype, format!("{a} + {b}")),
-        ReduceKind::Product => narrow(dtype, format!("{a} * {b}")),
+        ReduceKind::Sum => narrow(kept, format!("{a} + {b}")),
+        ReduceKind::Product => narrow(kept, format!("{a} * {b}")),
         ReduceKind::Max => binary::binary(Binary::Max, dtype, a, b),
         ReduceKind::Min => binary::binary(Binary::Min, dtype, a, b),
     }

@@ -6,18 +6,21 @@ use saggar_tensor::op::Unary;
 /// `op` applied to the expression `a` of type `dtype`.
 pub(super) fn unary(op: Unary, dtype: DType, a: &str) -> String {
     match op {
+        // Of a half-precision number these are half-precision numbers, as are its sign and its whole neighbours.
+        Unary::Neg if dtype.is_float() => format!("-{a}"),
+        Unary::Abs if dtype.is_float() => format!("abs({a})"),
         Unary::Neg => narrow(dtype, format!("-{a}")),
         Unary::Abs => narrow(dtype, format!("abs({a})")),
-        Unary::Sign if dtype == DType::F32 => format!("sign_nan({a})"),
+        Unary::Sign if dtype.is_float() => format!("sign_nan({a})"),
         Unary::Sign => format!("sign({a})"),
-        Unary::Exp => format!("exp_full({a})"),
-        Unary::Log => format!("log_full({a})"),
-        Unary::Sqrt => format!("sqrt({a})"),
-        Unary::Reciprocal => format!("1.0 / {a}"),
-        Unary::Sin => format!("trigonometric({a}, 0u)"),
-        Unary::Cos => format!("trigonometric({a}, 1u)"),
-        Unary::Tanh => format!("tanh_full({a})"),
-        Unary::Erf => format!("erf_full({a})"),
+        Unary::Exp => narrow(dtype, format!("exp_full({a})")),
+        Unary::Log => narrow(dtype, format!("log_full({a})")),
+        Unary::Sqrt => narrow(dtype, format!("sqrt({a})")),
+        Unary::Reciprocal => narrow(dtype, format!("1.0 / {a}")),
+        Unary::Sin => narrow(dtype, format!("trigonometric({a}, 0u)")),
+        Unary::Cos => narrow(dtype, format!("trigonometric({a}, 1u)")),
+        Unary::Tanh => narrow(dtype, format!("tanh_full({a})")),
+        Unary::Erf => narrow(dtype, format!("erf_full({a})")),
         Unary::Floor => format!("floor({a})"),
         Unary::Ceil => format!("ceil({a})"),
         Unary::RoundEven => format!("round({a})"),
@@ -27,31 +30,51 @@ pub(super) fn unary(op: Unary, dtype: DType, a: &str) -> String {
     }
 }
 
-/// `a`, an expression of type `from`, as a `to`. Types that WGSL lacks are refused before this is called.
+/// `a`, an expression of type `from`, as a `to`.
 pub(super) fn cast(from: DType, to: DType, a: &str) -> String {
     if from == to {
         return a.to_owned();
     }
-    let signed = |dtype: DType| dtype.is_signed_integer();
-    match (from, to) {
-        (DType::F32, DType::I8) => format!("to_i32({a}, -128.0, 127.0)"),
-        (DType::F32, DType::U8) => format!("to_u32({a}, 255.0)"),
-        (DType::F32, _) if signed(to) => format!("to_i32({a}, -2147483648.0, 2147483648.0)"),
-        (DType::F32, _) => format!("to_u32({a}, 4294967296.0)"),
-        (_, DType::F32) => format!("f32({a})"),
-        _ if signed(from) == signed(to) => narrow(to, a.to_owned()),
-        _ => {
-            let word = if signed(to) { "i32" } else { "u32" };
-            narrow(to, format!("bitcast<{word}>({a})"))
-        }
+    match (to, from.is_float()) {
+        (DType::F32 | DType::F16, true) => narrow(to, a.to_owned()),
+        (DType::F32 | DType::F16, false) => narrow(to, format!("f32({a})")),
+        (DType::I64, true) => format!("to_i64({a})"),
+        (DType::U64, true) => format!("to_u64({a})"),
+        (DType::I32, true) => format!("to_i32({a}, -2147483648.0, 2147483648.0)"),
+        (DType::U32, true) => format!("to_u32({a}, 4294967296.0)"),
+        (DType::I8, true) => format!("to_i32({a}, -128.0, 127.0)"),
+        (DType::U8, true) => format!("to_u32({a}, 255.0)"),
+        (DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8, false) => integer(from, to, a),
     }
 }
 
-/// The low bits of the word `a` that an element of `dtype` has, with its sign; wider types are left alone.
+/// An integer as another integer type. Its width changes first, under its own sign, and then what its bits mean: what a
+/// conversion that changes both does with the sign is not the same everywhere.
+fn integer(from: DType, to: DType, a: &str) -> String {
+    let (wide, signed) = (|dtype: DType| dtype.bytes() == 8, |dtype: DType| dtype.is_signed_integer());
+    let word = |signed: bool| match (signed, wide(to)) {
+        (true, true) => "i64",
+        (true, false) => "i32",
+        (false, true) => "u64",
+        (false, false) => "u32",
+    };
+    let mut text = a.to_owned();
+    if wide(from) != wide(to) {
+        text = format!("{}({text})", word(signed(from)));
+    }
+    if signed(from) != signed(to) {
+        text = format!("bitcast<{}>({text})", word(signed(to)));
+    }
+    narrow(to, text)
+}
+
+/// `a` as an element of `dtype`: the low bits of a word that holds 8, with their sign; the nearest half-precision number;
+/// types that fill their words are left alone.
 pub(super) fn narrow(dtype: DType, a: String) -> String {
     match dtype {
         DType::U8 => format!("({a}) & 0xffu"),
         DType::I8 => format!("(({a}) << 24u) >> 24u"),
-        DType::F32 | DType::F16 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => a,
+        DType::F16 => format!("to_half({a})"),
+        DType::F32 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => a,
     }
 }

@@ -4,14 +4,16 @@ use std::fmt::Write as _;
 
 use saggar_tensor::DType;
 
+use super::unary::narrow;
 use super::{Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, library};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
+use crate::target::Class;
 
 /// Collects a shader's parts; [`Writer::finish`] puts them together.
 pub(super) struct Writer<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
-    /// Which variants to choose.
+    /// Which variants to choose, and what there is to choose from.
     pub(super) tuning: Tuning,
     bindings: Vec<(Binding, &'static str)>,
     globals: String,
@@ -49,26 +51,29 @@ impl<'a> Writer<'a> {
     /// The WGSL type that carries elements of `dtype`.
     pub(super) fn scalar(&self, dtype: DType) -> Result<&'static str, ShaderError> {
         match dtype {
-            DType::F32 => Ok("f32"),
+            DType::F32 | DType::F16 => Ok("f32"),
             DType::I32 | DType::I8 => Ok("i32"),
             DType::U32 | DType::U8 => Ok("u32"),
-            DType::F16 | DType::I64 | DType::U64 => {
-                Err(ShaderError::DType { kernel: self.kernel.label.clone(), dtype })
-            }
+            DType::I64 if self.tuning.wide_integers => Ok("i64"),
+            DType::U64 if self.tuning.wide_integers => Ok("u64"),
+            DType::I64 | DType::U64 => Err(ShaderError::DType { kernel: self.kernel.label.clone(), dtype }),
         }
     }
 
     /// Element `index` (a `u32` expression) of a value, as a place that can be read and assigned.
     pub(super) fn element(&mut self, id: ValueId, index: &str) -> Result<String, ShaderError> {
         let value = self.value(id);
+        let dtype = value.descriptor.dtype;
         let (binding, offset) = match value.place {
             Place::Input(i) => (Binding::Input(i), 0),
             Place::Variable(i) => (Binding::Variable(i), 0),
             Place::Constant(i) => (Binding::Constant(i), 0),
             Place::Output(i) => (Binding::Output(i), 0),
-            Place::Slab { slab, offset_bytes } => (Binding::Slab(slab), offset_bytes / 4),
+            Place::Slab { slab, offset_bytes } => {
+                (Binding::Slab(slab), offset_bytes / Class::of_words(dtype).element_bytes(dtype))
+            }
         };
-        let scalar = self.scalar(value.descriptor.dtype)?;
+        let scalar = self.scalar(dtype)?;
         let known = self.bindings.iter().position(|(other, _)| *other == binding);
         let number = known.unwrap_or_else(|| {
             self.bindings.push((binding, scalar));
@@ -79,6 +84,14 @@ impl<'a> Writer<'a> {
             (_, "0u") => format!("b{number}[{offset}u]"),
             _ => format!("b{number}[{offset}u + {index}]"),
         })
+    }
+
+    /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`: rounded or cut to them.
+    pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
+        let element = self.element(id, index)?;
+        let text = narrow(self.value(id).descriptor.dtype, text.to_owned());
+        self.line(format!("{element} = {text};"));
+        Ok(())
     }
 
     /// A statement, or several lines of them without indentation of their own.

@@ -106,7 +106,7 @@ functions! {
     Floor: f32 => f32 = |x| x.floor();
     Ceil: f32 => f32 = |x| x.ceil();
     RoundEven: f32 => f32 = |x| x.round_ties_even();
-    RoundHalf: f32 => f32 = |x| super::half::round(x);
+    RoundHalf: f32 => f32 = |x| crate::half::round(x);
 }
 
 impl Element for f32 {

@@ -8,11 +8,11 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Distribution, Scalar};
 
 use super::element::{Element, RoundHalf, with_element};
-use super::half;
 use super::lanes::{self, Source, elements, elements_mut};
 use super::operate;
 use super::random::{self, Bits};
 use super::routine::{DIMS_MAX, Place, Routine, Step, Task};
+use crate::half;
 
 /// Elements a step works on at a time: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
 pub(super) const BLOCK: usize = 1024;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use saggar_tensor::DType;
 
-use super::half;
 use super::lanes::{elements, elements_mut};
+use crate::half;
 
 /// A float tensor's elements.
 pub(super) fn floats(dtype: DType, bytes: &[u8]) -> Cow<'_, [f32]> {

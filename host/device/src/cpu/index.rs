@@ -1,8 +1,8 @@
-//! Gather and its adjoint.
+//! Gather, and scatters, which are its adjoint among others.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
-use saggar_tensor::op::ReduceKind;
+use saggar_tensor::op::{Combine, ReduceKind};
 
 use super::element::{Element, with_element};
 use super::floats::{floats, write_floats};
@@ -94,10 +94,12 @@ impl Gather {
     }
 }
 
-/// Sums of updates at their indices, in the order of the indices.
+/// Updates combined into the places of their indices, in the order of the indices.
 #[derive(Debug)]
-pub(super) struct ScatterAdd {
+pub(super) struct Scatter {
     dims: [usize; 3],
+    combine: Combine,
+    base: Option<usize>,
     index_type: DType,
     dtype: DType,
     indices: usize,
@@ -105,15 +107,18 @@ pub(super) struct ScatterAdd {
     output: usize,
 }
 
-impl ScatterAdd {
-    /// Prepares a `Body::ScatterAdd` of `[indices, updates, output]`.
+impl Scatter {
+    /// Prepares a `Body::Scatter` of `[indices, updates, output]`.
     pub(super) fn new(
         planner: &Planner<'_>,
         dims: [usize; 3],
+        (combine, base): (Combine, Option<ValueId>),
         [indices, updates, output]: [ValueId; 3],
-    ) -> Result<ScatterAdd, Refusal> {
-        Ok(ScatterAdd {
+    ) -> Result<Scatter, Refusal> {
+        Ok(Scatter {
             dims,
+            combine,
+            base: base.map(|base| planner.operand(base)).transpose()?,
             index_type: index_type(planner, indices)?,
             dtype: planner.dtype(updates),
             indices: planner.operand(indices)?,
@@ -126,18 +131,28 @@ impl ScatterAdd {
     pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
         let output = pieces[self.output].take();
         let updates = pieces[self.updates].read();
+        let base = self.base.map(|base| pieces[base].read());
         let positions = positions(self.index_type, pieces[self.indices].read(), self.dims[1]);
         if self.dtype.is_float() {
             let updates = floats(self.dtype, updates);
-            write_floats(self.dtype, output, |out| self.scatter(threads, &positions, &updates, out));
+            let base = base.map(|base| floats(self.dtype, base));
+            write_floats(self.dtype, output, |out| self.scatter(threads, &positions, base.as_deref(), &updates, out));
         } else {
             with_element!(self.dtype, T => {
-                self.scatter::<T>(threads, &positions, elements(updates), elements_mut(output));
+                let base = base.map(elements::<T>);
+                self.scatter::<T>(threads, &positions, base, elements(updates), elements_mut(output));
             });
         }
     }
 
-    fn scatter<T: Element>(&self, threads: &Threads, positions: &[usize], updates: &[T], out: &mut [T]) {
+    fn scatter<T: Element>(
+        &self,
+        threads: &Threads,
+        positions: &[usize],
+        base: Option<&[T]>,
+        updates: &[T],
+        out: &mut [T],
+    ) {
         let [before, size, after] = self.dims;
         if out.is_empty() {
             return;
@@ -149,12 +164,22 @@ impl ScatterAdd {
             tasks.extend(out.chunks_mut(range * after).enumerate().map(|(part, out)| (block, part * range, out)));
         }
         threads.each(updates.len() + before * size * after, tasks, |(block, low, out)| {
-            out.fill(T::from_index(0));
+            match base {
+                Some(base) => out.copy_from_slice(&base[(block * size + low) * after..][..out.len()]),
+                None => out.fill(T::from_index(0)),
+            }
             let high = low + out.len() / after;
             for (index, &position) in positions.iter().enumerate() {
                 if (low..high).contains(&position) {
                     let update = &updates[(block * positions.len() + index) * after..][..after];
-                    accumulate(ReduceKind::Sum, &mut out[(position - low) * after..][..after], update);
+                    let place = &mut out[(position - low) * after..][..after];
+                    match self.combine {
+                        Combine::Replace => place.copy_from_slice(update),
+                        Combine::Add => accumulate(ReduceKind::Sum, place, update),
+                        Combine::Mul => accumulate(ReduceKind::Product, place, update),
+                        Combine::Min => accumulate(ReduceKind::Min, place, update),
+                        Combine::Max => accumulate(ReduceKind::Max, place, update),
+                    }
                 }
             }
         });

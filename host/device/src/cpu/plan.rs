@@ -6,7 +6,7 @@ use saggar_tensor::DType;
 
 use super::contract::MatMul;
 use super::convolution::{Conv2d, FilterGrad, InputGrad};
-use super::index::{Gather, ScatterAdd};
+use super::index::{Gather, Scatter};
 use super::map::Finish;
 use super::pool::{MaxGrad, Pool, SumGrad};
 use super::reduce::{ArgFold, Fold};
@@ -105,7 +105,7 @@ enum Work {
     MaxGrad(MaxGrad),
     SumGrad(SumGrad),
     Gather(Gather),
-    ScatterAdd(ScatterAdd),
+    Scatter(Scatter),
 }
 
 impl Prepared {
@@ -135,7 +135,7 @@ impl Prepared {
             | Work::MaxGrad(_)
             | Work::SumGrad(_)
             | Work::Gather(_)
-            | Work::ScatterAdd(_) => 0,
+            | Work::Scatter(_) => 0,
         }
     }
 
@@ -153,7 +153,7 @@ impl Prepared {
             Work::MaxGrad(grad) => grad.run(threads, pieces),
             Work::SumGrad(grad) => grad.run(threads, pieces),
             Work::Gather(gather) => gather.run(threads, pieces),
-            Work::ScatterAdd(scatter) => scatter.run(threads, pieces),
+            Work::Scatter(scatter) => scatter.run(threads, pieces),
         }
     }
 }
@@ -187,8 +187,8 @@ fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
         Body::Gather { dims, input, indices, output } => {
             Work::Gather(Gather::new(planner, *dims, [*input, *indices, *output])?)
         }
-        Body::ScatterAdd { dims, indices, updates, output } => {
-            Work::ScatterAdd(ScatterAdd::new(planner, *dims, [*indices, *updates, *output])?)
+        Body::Scatter { dims, combine, base, indices, updates, output } => {
+            Work::Scatter(Scatter::new(planner, *dims, (*combine, *base), [*indices, *updates, *output])?)
         }
     })
 }
@@ -219,7 +219,9 @@ fn touched(body: &Body) -> (Vec<ValueId>, Vec<ValueId>) {
         | Body::MaxPool2dGrad { input, gradient, output, .. } => (vec![*input, *gradient], vec![*output]),
         Body::SumPool2dGrad { gradient, output, .. } => (vec![*gradient], vec![*output]),
         Body::Gather { input, indices, output, .. } => (vec![*input, *indices], vec![*output]),
-        Body::ScatterAdd { indices, updates, output, .. } => (vec![*indices, *updates], vec![*output]),
+        Body::Scatter { base, indices, updates, output, .. } => {
+            (base.iter().chain([indices, updates]).copied().collect(), vec![*output])
+        }
     }
 }
 

@@ -205,13 +205,12 @@ impl Context {
         self.alive()
     }
 
-    /// The first `elements` words of a tensor, after waiting for the work that writes them.
-    pub(super) fn read(&self, memory: &Memory, elements: usize) -> Result<Vec<u8>, DeviceError> {
+    /// The first `bytes` of a tensor, whole words, after waiting for the work that writes them.
+    pub(super) fn read(&self, memory: &Memory, bytes: u64) -> Result<Vec<u8>, DeviceError> {
         self.alive()?;
-        if elements == 0 {
+        if bytes == 0 {
             return Ok(Vec::new());
         }
-        let bytes = elements as u64 * 4;
         let staging = match lock(&self.pool).staging.get_mut(&bytes).and_then(Vec::pop) {
             Some(buffer) => buffer,
             None => {

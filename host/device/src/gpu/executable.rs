@@ -62,7 +62,8 @@ pub(super) fn load(
         if slab.class == Class::Bytes {
             return Err(unsupported(name, "the program was compiled for a host".to_owned()));
         }
-        slabs.push(memory::allocate(context, &name, slab.bytes as u64, meter)?);
+        // A slab of empty values is bound all the same, and holds the largest element then.
+        slabs.push(memory::allocate(context, &name, slab.bytes.max(8) as u64, meter)?);
     }
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {

@@ -1,14 +1,16 @@
-//! A tensor's memory on the device, and the widening of 8-bit elements to words.
+//! A tensor's memory on the device, and the widening of small elements to words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use saggar_compile::target::Class;
 use saggar_tensor::{DType, Descriptor};
 
 use super::context::Context;
 use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
+use crate::half;
 use crate::meter::{Charge, Meter};
 
 /// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
@@ -57,23 +59,31 @@ pub(super) fn tensor(
     descriptor: &Descriptor,
     meter: &Meter,
 ) -> Result<Memory, DeviceError> {
-    match descriptor.dtype {
-        DType::F32 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => {}
-        DType::F16 | DType::I64 | DType::U64 => {
+    let dtype = descriptor.dtype;
+    let class = Class::of_words(dtype);
+    match class {
+        Class::I64 | Class::U64 if !context.tuning.wide_integers => {
             return Err(DeviceError::Unsupported {
                 device: context.info.name.clone(),
                 kernel: name.to_owned(),
-                reason: format!("WGSL has no {}", descriptor.dtype),
+                reason: format!("its shaders have no {dtype}"),
             });
         }
+        Class::Bytes | Class::F32 | Class::I32 | Class::U32 | Class::I64 | Class::U64 => {}
     }
-    allocate(context, name, descriptor.shape.elements() as u64 * 4, meter)
+    // Bindings may not be smaller than an element.
+    allocate(context, name, bytes(descriptor).max(class.element_bytes(dtype) as u64), meter)
 }
 
-/// `bytes` of memory (a word at least, since bindings may not be empty), charged to `meter` first.
+/// Bytes of a tensor's elements on the device.
+pub(super) fn bytes(descriptor: &Descriptor) -> u64 {
+    let element_bytes = Class::of_words(descriptor.dtype).element_bytes(descriptor.dtype);
+    descriptor.shape.elements() as u64 * element_bytes as u64
+}
+
+/// `bytes` of memory, not 0, charged to `meter` first.
 pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &Meter) -> Result<Memory, DeviceError> {
     context.alive()?;
-    let bytes = bytes.max(4);
     let limit = context.allocation_bytes_max();
     if bytes > limit {
         return Err(DeviceError::Unsupported {
@@ -107,7 +117,11 @@ pub(super) fn widen(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
     match dtype {
         DType::U8 => Cow::Owned(bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()).collect()),
         DType::I8 => Cow::Owned(bytes.iter().flat_map(|&byte| i32::from(byte as i8).to_le_bytes()).collect()),
-        DType::F32 | DType::F16 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => Cow::Borrowed(bytes),
+        DType::F16 => {
+            let (halves, _) = bytes.as_chunks();
+            Cow::Owned(halves.iter().flat_map(|&bits| half::to_f32(u16::from_le_bytes(bits)).to_le_bytes()).collect())
+        }
+        DType::F32 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => Cow::Borrowed(bytes),
     }
 }
 
@@ -115,6 +129,10 @@ pub(super) fn widen(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
 pub(super) fn narrow(dtype: DType, words: Vec<u8>) -> Vec<u8> {
     match dtype {
         DType::U8 | DType::I8 => words.chunks_exact(4).map(|word| word[0]).collect(),
-        DType::F32 | DType::F16 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => words,
+        DType::F16 => {
+            let (words, _) = words.as_chunks();
+            words.iter().flat_map(|&word| half::from_f32(f32::from_le_bytes(word)).to_le_bytes()).collect()
+        }
+        DType::F32 | DType::I64 | DType::U64 | DType::I32 | DType::U32 => words,
     }
 }

@@ -16,7 +16,7 @@ fn device() -> Option<Gpu> {
         return None;
     };
     let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
-    let tuning = Tuning { workgroup_memory: false };
+    let tuning = Tuning { workgroup_memory: false, wide_integers: false };
     Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning)) })
 }
 

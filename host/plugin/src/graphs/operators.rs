@@ -1,12 +1,13 @@
 //! `graph-builder`'s methods: each is the tensor crate's builder method or composite of the same meaning.
 
 use saggar_tensor::op::Distribution;
-use saggar_tensor::{Descriptor, grad, nn};
+use saggar_tensor::{grad, nn};
 use wasmtime::component::Resource;
 
 use super::{Builder, BuilderHandle, CompiledGraph, Operand, options};
 use crate::bindings::graphs::{
-    Conv2dOptions, GemmOptions, HostGraphBuilder, PaddingMode, Pool2dOptions, ReduceOptions,
+    Conv2dOptions, ConvTranspose2dOptions, GemmOptions, GruOptions, HostGraphBuilder, InputOperandLayout, LstmOptions,
+    PaddingMode, Pool2dOptions, ReduceOptions, Resample2dOptions, ScatterReduction,
 };
 use crate::bindings::tensors::{DataType, Descriptor as WitDescriptor};
 use crate::convert::{self, sizes};
@@ -23,6 +24,15 @@ macro_rules! unary {
     ($($method:ident => $build:expr;)*) => {
         $(fn $method(&mut self, graph: Graph, input: In) -> Out {
             self.add_operator(&graph, [&input], |g, [x]| Ok($build(g, x)?))
+        })*
+    };
+}
+
+/// Operators of one operand with options.
+macro_rules! unary_with {
+    ($($method:ident($($name:ident: $type:ty),*) => |$g:ident, $x:ident| $build:expr;)*) => {
+        $(fn $method(&mut self, graph: Graph, input: In, $($name: $type),*) -> Out {
+            self.add_operator(&graph, [&input], |$g, [$x]| Ok($build?))
         })*
     };
 }
@@ -121,6 +131,8 @@ impl HostGraphBuilder for State {
         logical_or => G::logical_or;
         logical_xor => G::logical_xor;
         matmul => G::matmul;
+        prelu => nn::prelu;
+        gather_nd => nn::gather_nd;
         softmax_cross_entropy => nn::cross_entropy;
     }
 
@@ -155,33 +167,41 @@ impl HostGraphBuilder for State {
         stop_gradient => G::stop_gradient;
     }
 
+    unary_with! {
+        one_hot(depth: u32, data_type: DataType) => |g, x| nn::one_hot(g, x, depth as usize, convert::dtype(data_type));
+        cast(data_type: DataType) => |g, x| g.cast(x, convert::dtype(data_type));
+        clamp(min_value: Option<f64>, max_value: Option<f64>) => |g, x| nn::clamp(g, x, min_value, max_value);
+        elu(alpha: f32) => |g, x| nn::elu(g, x, f64::from(alpha));
+        leaky_relu(alpha: f32) => |g, x| nn::leaky_relu(g, x, f64::from(alpha));
+        softmax(axis: u32) => |g, x| nn::softmax(g, x, axis as usize);
+        cumulative_sum(axis: u32, exclusive: bool, reversed: bool) => |g, x| nn::cumulative_sum(g, x, axis as usize, exclusive, reversed);
+        arg_max(axis: u32, keep_dimensions: bool) => |g, x| g.arg_max(x, axis as usize, keep_dimensions);
+        arg_min(axis: u32, keep_dimensions: bool) => |g, x| g.arg_min(x, axis as usize, keep_dimensions);
+        reshape(new_shape: Vec<u32>) => |g, x| g.reshape(x, &sizes(&new_shape));
+        tile(repetitions: Vec<u32>) => |g, x| nn::tile(g, x, &sizes(&repetitions));
+        triangular(upper: bool, diagonal: i32) => |g, x| nn::triangular(g, x, upper, diagonal.into());
+        resample2d(options: Resample2dOptions) => |g, x| nn::resample2d(g, x, &options::resample2d(&options));
+        l2_pool2d(options: Pool2dOptions) => |g, x| nn::l2_pool2d(g, x, options::pool2d(&options));
+        max_pool2d(options: Pool2dOptions) => |g, x| nn::max_pool2d(g, x, options::pool2d(&options));
+        average_pool2d(options: Pool2dOptions) => |g, x| nn::average_pool2d(g, x, options::pool2d(&options));
+        hard_sigmoid(alpha: f32, beta: f32) => |g, x| nn::hard_sigmoid(g, x, f64::from(alpha), f64::from(beta));
+        linear(alpha: f32, beta: f32) => |g, x| nn::linear_function(g, x, f64::from(alpha), f64::from(beta));
+    }
+
     fn identity(&mut self, graph: Graph, input: In) -> Out {
         self.add_operator(&graph, [&input], |_, [x]| Ok(x))
     }
 
-    fn cast(&mut self, graph: Graph, input: In, data_type: DataType) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(g.cast(x, convert::dtype(data_type))?))
+    fn dequantize_linear(&mut self, graph: Graph, input: In, scale: In, zero: In) -> Out {
+        self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
+            Ok(nn::dequantize_linear(g, x, scale, zero)?)
+        })
     }
 
-    fn clamp(&mut self, graph: Graph, input: In, min_value: Option<f64>, max_value: Option<f64>) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::clamp(g, x, min_value, max_value)?))
-    }
-
-    fn elu(&mut self, graph: Graph, input: In, alpha: f32) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::elu(g, x, f64::from(alpha))?))
-    }
-
-    fn leaky_relu(&mut self, graph: Graph, input: In, alpha: f32) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::leaky_relu(g, x, f64::from(alpha))?))
-    }
-
-    fn hard_sigmoid(&mut self, graph: Graph, input: In, alpha: f32, beta: f32) -> Out {
-        let (alpha, beta) = (f64::from(alpha), f64::from(beta));
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::hard_sigmoid(g, x, alpha, beta)?))
-    }
-
-    fn softmax(&mut self, graph: Graph, input: In, axis: u32) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::softmax(g, x, axis as usize)?))
+    fn quantize_linear(&mut self, graph: Graph, input: In, scale: In, zero: In) -> Out {
+        self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
+            Ok(nn::quantize_linear(g, x, scale, zero)?)
+        })
     }
 
     reduce! {
@@ -195,18 +215,6 @@ impl HostGraphBuilder for State {
         reduce_log_sum => nn::reduce_log_sum;
         reduce_log_sum_exp => nn::reduce_log_sum_exp;
         reduce_sum_square => nn::reduce_sum_square;
-    }
-
-    fn arg_max(&mut self, graph: Graph, input: In, axis: u32, keep_dimensions: bool) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(g.arg_max(x, axis as usize, keep_dimensions)?))
-    }
-
-    fn arg_min(&mut self, graph: Graph, input: In, axis: u32, keep_dimensions: bool) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(g.arg_min(x, axis as usize, keep_dimensions)?))
-    }
-
-    fn reshape(&mut self, graph: Graph, input: In, new_shape: Vec<u32>) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(g.reshape(x, &sizes(&new_shape))?))
     }
 
     fn transpose(&mut self, graph: Graph, input: In, permutation: Option<Vec<u32>>) -> Out {
@@ -233,7 +241,7 @@ impl HostGraphBuilder for State {
         self.add_operator(&graph, [&input], |g, [x]| {
             let descriptor = g.descriptor_of(x)?.clone();
             let strides = strides.as_deref().map_or_else(|| vec![1; windows.len()], sizes);
-            let (starts, counts) = windows_of(&descriptor, &starts, &windows, &strides)?;
+            let (starts, counts) = options::windows(&descriptor, &starts, &windows, &strides)?;
             Ok(g.slice(x, &starts, &counts, &strides)?)
         })
     }
@@ -259,6 +267,7 @@ impl HostGraphBuilder for State {
             }
             PaddingMode::Edge => Ok(nn::pad_edge(g, x, &low, &high)?),
             PaddingMode::Reflection => Ok(nn::pad_reflection(g, x, &low, &high)?),
+            PaddingMode::Symmetric => Ok(nn::pad_symmetric(g, x, &low, &high)?),
         })
     }
 
@@ -274,6 +283,33 @@ impl HostGraphBuilder for State {
         self.add_operator(&graph, [&input, &indices], |g, [x, indices]| Ok(g.gather(x, indices, axis as usize)?))
     }
 
+    fn gather_elements(&mut self, graph: Graph, input: In, indices: In, axis: u32) -> Out {
+        self.add_operator(&graph, [&input, &indices], |g, [x, indices]| {
+            Ok(nn::gather_elements(g, x, indices, axis as usize)?)
+        })
+    }
+
+    fn scatter_elements(
+        &mut self,
+        graph: Graph,
+        input: In,
+        indices: In,
+        updates: In,
+        axis: u32,
+        reduction: ScatterReduction,
+    ) -> Out {
+        self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
+            let combine = options::combine(reduction);
+            Ok(nn::scatter_elements(g, x, indices, updates, axis as usize, combine)?)
+        })
+    }
+
+    fn scatter_nd(&mut self, graph: Graph, input: In, indices: In, updates: In, reduction: ScatterReduction) -> Out {
+        self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
+            Ok(nn::scatter_nd(g, x, indices, updates, options::combine(reduction))?)
+        })
+    }
+
     fn gemm(&mut self, graph: Graph, a: In, b: In, c: Option<In>, options: GemmOptions) -> Out {
         let c = self.optional(&graph, c.as_ref())?;
         self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok(nn::gemm(g, a, b, c, options::gemm(&options))?))
@@ -286,12 +322,18 @@ impl HostGraphBuilder for State {
         })
     }
 
-    fn max_pool2d(&mut self, graph: Graph, input: In, options: Pool2dOptions) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::max_pool2d(g, x, options::pool2d(&options))?))
-    }
-
-    fn average_pool2d(&mut self, graph: Graph, input: In, options: Pool2dOptions) -> Out {
-        self.add_operator(&graph, [&input], |g, [x]| Ok(nn::average_pool2d(g, x, options::pool2d(&options))?))
+    fn conv_transpose2d(
+        &mut self,
+        graph: Graph,
+        input: In,
+        filter: In,
+        bias: Option<In>,
+        options: ConvTranspose2dOptions,
+    ) -> Out {
+        let bias = self.optional(&graph, bias.as_ref())?;
+        self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
+            Ok(nn::conv_transpose2d(g, x, filter, bias, options::conv_transpose2d(&options))?)
+        })
     }
 
     fn layer_normalization(
@@ -311,9 +353,91 @@ impl HostGraphBuilder for State {
         })
     }
 
-    fn one_hot(&mut self, graph: Graph, indices: In, depth: u32, data_type: DataType) -> Out {
-        let dtype = convert::dtype(data_type);
-        self.add_operator(&graph, [&indices], |g, [x]| Ok(nn::one_hot(g, x, depth as usize, dtype)?))
+    fn batch_normalization(
+        &mut self,
+        graph: Graph,
+        input: In,
+        mean: In,
+        variance: In,
+        scale: Option<In>,
+        bias: Option<In>,
+        axis: u32,
+        epsilon: f32,
+    ) -> Out {
+        let (scale, bias) = (self.optional(&graph, scale.as_ref())?, self.optional(&graph, bias.as_ref())?);
+        let (axis, epsilon) = (axis as usize, f64::from(epsilon));
+        self.add_operator(&graph, [&input, &mean, &variance], |g, [x, mean, variance]| {
+            Ok(nn::batch_normalization(g, x, [mean, variance], scale, bias, axis, epsilon)?)
+        })
+    }
+
+    fn instance_normalization(
+        &mut self,
+        graph: Graph,
+        input: In,
+        scale: Option<In>,
+        bias: Option<In>,
+        epsilon: f32,
+        layout: InputOperandLayout,
+    ) -> Out {
+        let (scale, bias) = (self.optional(&graph, scale.as_ref())?, self.optional(&graph, bias.as_ref())?);
+        let layout = options::input_layout(Some(layout));
+        self.add_operator(&graph, [&input], |g, [x]| {
+            Ok(nn::instance_normalization(g, x, scale, bias, f64::from(epsilon), layout)?)
+        })
+    }
+
+    fn gru(
+        &mut self,
+        graph: Graph,
+        input: In,
+        weight: In,
+        recurrent: In,
+        steps: u32,
+        hidden: u32,
+        options: GruOptions,
+    ) -> Result<Vec<In>, Fault> {
+        self.add_gru(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
+    }
+
+    fn gru_cell(
+        &mut self,
+        graph: Graph,
+        input: In,
+        weight: In,
+        recurrent: In,
+        state: In,
+        hidden: u32,
+        options: GruOptions,
+    ) -> Out {
+        self.add_gru_cell(&graph, [&input, &weight, &recurrent, &state], hidden, &options)
+    }
+
+    fn lstm(
+        &mut self,
+        graph: Graph,
+        input: In,
+        weight: In,
+        recurrent: In,
+        steps: u32,
+        hidden: u32,
+        options: LstmOptions,
+    ) -> Result<Vec<In>, Fault> {
+        self.add_lstm(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
+    }
+
+    fn lstm_cell(
+        &mut self,
+        graph: Graph,
+        input: In,
+        weight: In,
+        recurrent: In,
+        state: In,
+        memory: In,
+        hidden: u32,
+        options: LstmOptions,
+    ) -> Result<Vec<In>, Fault> {
+        self.add_lstm_cell(&graph, [&input, &weight, &recurrent, &state, &memory], hidden, &options)
     }
 
     fn random_uniform(&mut self, graph: Graph, shape: Vec<u32>, key: In, stream: u32) -> Out {
@@ -357,29 +481,4 @@ impl HostGraphBuilder for State {
         self.builders.remove(&number);
         Ok(())
     }
-}
-
-/// Starts, and the number of elements in each window of a slice: WebNN counts the window, the tensor crate the result.
-fn windows_of(
-    descriptor: &Descriptor,
-    starts: &[u32],
-    windows: &[u32],
-    strides: &[usize],
-) -> Result<(Vec<usize>, Vec<usize>), Fault> {
-    let rank = descriptor.shape.rank();
-    if [starts.len(), windows.len(), strides.len()] != [rank; 3] {
-        return Err(Fault::invalid(format!("slice: {descriptor} takes {rank} starts, sizes and strides")));
-    }
-    let (starts, windows) = (sizes(starts), sizes(windows));
-    for (axis, &dim) in descriptor.shape.iter().enumerate() {
-        // No overflow: both came from 32 bits.
-        if starts[axis] + windows[axis] > dim {
-            let (start, size) = (starts[axis], windows[axis]);
-            let message = format!("slice: {size} elements from {start} along axis {axis} are not within {descriptor}");
-            return Err(Fault::invalid(message));
-        }
-    }
-    // A stride of 0 is refused by the builder.
-    let counts = windows.iter().zip(strides).map(|(&window, &stride)| window.div_ceil(stride.max(1))).collect();
-    Ok((starts, counts))
 }

@@ -2,14 +2,17 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use saggar_tensor::nn;
-use saggar_tensor::op::Conv2d;
+use saggar_tensor::op::{Combine, Conv2d};
+use saggar_tensor::{Descriptor, nn};
 
 use crate::bindings::graphs::{
-    Conv2dFilterOperandLayout, Conv2dOptions, GemmOptions, InputOperandLayout, Pool2dOptions, ReduceOptions,
-    RoundingType,
+    Conv2dFilterOperandLayout, Conv2dOptions, ConvTranspose2dFilterOperandLayout, ConvTranspose2dOptions, GemmOptions,
+    GruWeightLayout, InputOperandLayout, InterpolationMode, LstmWeightLayout, Pool2dOptions,
+    RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
+    ScatterReduction,
 };
 use crate::convert::sizes;
+use crate::fault::Fault;
 
 /// Height and width.
 fn pair(value: Option<(u32, u32)>, default: [usize; 2]) -> [usize; 2] {
@@ -21,7 +24,7 @@ fn padding(value: Option<(u32, u32, u32, u32)>) -> [usize; 4] {
     value.map_or([0; 4], |(top, bottom, left, right)| [top, bottom, left, right].map(|size| size as usize))
 }
 
-fn input_layout(layout: Option<InputOperandLayout>) -> nn::InputLayout {
+pub(super) fn input_layout(layout: Option<InputOperandLayout>) -> nn::InputLayout {
     match layout {
         None | Some(InputOperandLayout::Nchw) => nn::InputLayout::Nchw,
         Some(InputOperandLayout::Nhwc) => nn::InputLayout::Nhwc,
@@ -64,6 +67,7 @@ pub(super) fn pool2d(options: &Pool2dOptions) -> nn::Pool2dOptions {
             None | Some(RoundingType::Floor) => nn::Rounding::Floor,
             Some(RoundingType::Ceil) => nn::Rounding::Ceil,
         },
+        output_sizes: options.output_sizes.map(|sizes| pair(Some(sizes), [1, 1])),
     }
 }
 
@@ -81,4 +85,108 @@ pub(super) fn gemm(options: &GemmOptions) -> nn::GemmOptions {
 pub(super) fn reduce(options: &ReduceOptions, rank: usize) -> (Vec<usize>, bool) {
     let axes = options.axes.as_deref().map_or_else(|| (0..rank).collect(), sizes);
     (axes, options.keep_dimensions.unwrap_or(false))
+}
+
+/// Defaults: no padding, strides and dilations 1, no output padding, one group, nchw, iohw.
+pub(super) fn conv_transpose2d(options: &ConvTranspose2dOptions) -> nn::ConvTranspose2dOptions {
+    let conv = Conv2d {
+        padding: padding(options.padding),
+        strides: pair(options.strides, [1, 1]),
+        dilations: pair(options.dilations, [1, 1]),
+        groups: options.groups.unwrap_or(1) as usize,
+    };
+    nn::ConvTranspose2dOptions {
+        conv,
+        output_padding: pair(options.output_padding, [0, 0]),
+        output_sizes: options.output_sizes.map(|sizes| pair(Some(sizes), [1, 1])),
+        input_layout: input_layout(options.input_layout),
+        filter_layout: match options.filter_layout {
+            None | Some(ConvTranspose2dFilterOperandLayout::Iohw) => nn::TransposeFilterLayout::Iohw,
+            Some(ConvTranspose2dFilterOperandLayout::Hwoi) => nn::TransposeFilterLayout::Hwoi,
+            Some(ConvTranspose2dFilterOperandLayout::Ohwi) => nn::TransposeFilterLayout::Ohwi,
+        },
+    }
+}
+
+/// Defaults: nearest, factors 1, axes 2 and 3.
+pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
+    nn::Resample2dOptions {
+        mode: match options.mode {
+            None | Some(InterpolationMode::NearestNeighbor) => nn::Interpolation::Nearest,
+            Some(InterpolationMode::Linear) => nn::Interpolation::Linear,
+        },
+        scales: options.scales.map_or([1.0, 1.0], |(first, second)| [first.into(), second.into()]),
+        sizes: options.sizes.map(|sizes| pair(Some(sizes), [1, 1])),
+        axes: pair(options.axes, [2, 3]),
+    }
+}
+
+/// What a scatter does to the element that is there.
+pub(super) fn combine(reduction: ScatterReduction) -> Combine {
+    match reduction {
+        ScatterReduction::None => Combine::Replace,
+        ScatterReduction::Add => Combine::Add,
+        ScatterReduction::Mul => Combine::Mul,
+        ScatterReduction::Min => Combine::Min,
+        ScatterReduction::Max => Combine::Max,
+    }
+}
+
+/// Default: forward.
+pub(super) fn direction(direction: Option<RecurrentNetworkDirection>) -> nn::Direction {
+    match direction {
+        None | Some(RecurrentNetworkDirection::Forward) => nn::Direction::Forward,
+        Some(RecurrentNetworkDirection::Backward) => nn::Direction::Backward,
+        Some(RecurrentNetworkDirection::Both) => nn::Direction::Both,
+    }
+}
+
+/// The tensor crate's word for an activation.
+pub(super) fn activation(activation: RecurrentNetworkActivation) -> nn::Activation {
+    match activation {
+        RecurrentNetworkActivation::Relu => nn::Activation::Relu,
+        RecurrentNetworkActivation::Sigmoid => nn::Activation::Sigmoid,
+        RecurrentNetworkActivation::Tanh => nn::Activation::Tanh,
+    }
+}
+
+/// Default: update, reset, new.
+pub(super) fn gru_layout(layout: Option<GruWeightLayout>) -> nn::GruLayout {
+    match layout {
+        None | Some(GruWeightLayout::Zrn) => nn::GruLayout::Zrn,
+        Some(GruWeightLayout::Rzn) => nn::GruLayout::Rzn,
+    }
+}
+
+/// Default: input, output, forget, cell.
+pub(super) fn lstm_layout(layout: Option<LstmWeightLayout>) -> nn::LstmLayout {
+    match layout {
+        None | Some(LstmWeightLayout::Iofg) => nn::LstmLayout::Iofg,
+        Some(LstmWeightLayout::Ifgo) => nn::LstmLayout::Ifgo,
+    }
+}
+
+/// Starts, and the number of elements in each window of a slice: WebNN counts the window, the tensor crate the result.
+pub(super) fn windows(
+    descriptor: &Descriptor,
+    starts: &[u32],
+    windows: &[u32],
+    strides: &[usize],
+) -> Result<(Vec<usize>, Vec<usize>), Fault> {
+    let rank = descriptor.shape.rank();
+    if [starts.len(), windows.len(), strides.len()] != [rank; 3] {
+        return Err(Fault::invalid(format!("slice: {descriptor} takes {rank} starts, sizes and strides")));
+    }
+    let (starts, windows) = (sizes(starts), sizes(windows));
+    for (axis, &dim) in descriptor.shape.iter().enumerate() {
+        // No overflow: both came from 32 bits.
+        if starts[axis] + windows[axis] > dim {
+            let (start, size) = (starts[axis], windows[axis]);
+            let message = format!("slice: {size} elements from {start} along axis {axis} are not within {descriptor}");
+            return Err(Fault::invalid(message));
+        }
+    }
+    // A stride of 0 is refused by the builder.
+    let counts = windows.iter().zip(strides).map(|(&window, &stride)| window.div_ceil(stride.max(1))).collect();
+    Ok((starts, counts))
 }

@@ -5,8 +5,8 @@ use super::values::{Random, Values, value};
 use super::{Case, Draft};
 use crate::interp::Value;
 use crate::op::{
-    Binary, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind, Scalar,
-    Unary,
+    Binary, Combine, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce,
+    ReduceKind, Scalar, Unary,
 };
 use crate::{DType, NodeId, Shape};
 
@@ -331,10 +331,20 @@ impl Network {
         let Some(axis) = (0..dims.len()).find(|&axis| dims[axis] > 0) else { return };
         let Network { random, draft, .. } = self;
         let count = random.between(1, 6);
-        if random.once_in(2) {
+        let float = draft.builder.descriptor(x.node).dtype == DType::F32;
+        let way = random.below(if float { 3 } else { 2 });
+        if way == 0 {
             let indices = draft.input(random, DType::I32, &[count], Values::Index(dims[axis]));
             let node = draft.node(Op::Index(Index::Gather { axis }), &[x.node, indices]);
             self.place(node, x.bound, x.exact);
+        } else if way == 2 {
+            let combine = random.pick(&[Combine::Replace, Combine::Add]);
+            let indices = draft.input(random, DType::I32, &[count], Values::Index(dims[axis]));
+            let mut updates = dims.clone();
+            updates[axis] = count;
+            let updates = draft.input(random, DType::F32, &updates, Values::Any);
+            let op = Op::Index(Index::Scatter { axis, combine });
+            self.apply(op, &[x.node, indices, updates], x.bound + 2.0 * count as f64);
         } else {
             let size = random.between(1, 5);
             let indices = draft.input(random, DType::I32, &[dims[axis]], Values::Index(size));

@@ -1,9 +1,9 @@
 //! A number for every primitive, so that a test can see which of them have cases.
 
-use crate::op::{Binary, Contract, Convolution, Index, Movement, Op, Pool, Reduce, ReduceKind, Source, Unary};
+use crate::op::{Binary, Combine, Contract, Convolution, Index, Movement, Op, Pool, Reduce, ReduceKind, Source, Unary};
 
 /// How many primitives there are.
-pub const OPS: usize = INDEX + 2;
+pub const OPS: usize = INDEX + 7;
 
 const UNARY: usize = 6;
 const BINARY: usize = UNARY + 17;
@@ -50,6 +50,13 @@ pub fn ordinal(op: &Op) -> usize {
         Op::Convolution(Convolution::SumPool2dGrad { .. }) => CONVOLUTION + 6,
         Op::Index(Index::Gather { .. }) => INDEX,
         Op::Index(Index::ScatterAdd { .. }) => INDEX + 1,
+        Op::Index(Index::Scatter { combine, .. }) => match combine {
+            Combine::Replace => INDEX + 2,
+            Combine::Add => INDEX + 3,
+            Combine::Mul => INDEX + 4,
+            Combine::Min => INDEX + 5,
+            Combine::Max => INDEX + 6,
+        },
     }
 }
 

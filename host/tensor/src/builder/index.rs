@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Index, Op};
+use crate::op::{Combine, Index, Op};
 
 impl GraphBuilder {
     /// `x [a.., d, b..]` at `indices [i..]` along `axis` -> `[a.., i.., b..]`. Negative indices count from the end; the
@@ -29,5 +29,22 @@ impl GraphBuilder {
         size: usize,
     ) -> Result<NodeId, GraphError> {
         self.add_node(Op::Index(Index::ScatterAdd { axis, size }), &[indices, updates])
+    }
+
+    /// `x [a.., d, b..]` with each of `updates [a.., i.., b..]` combined into its place along `axis`, in the order of
+    /// `indices [i..]`; indices as in [`GraphBuilder::gather`].
+    ///
+    /// # Errors
+    /// `DType` of the indices; `DTypesDiffer`; `AxisOutOfRange`; `AxisEmpty`; `Rank`; `Dimension`; `ShapesDiffer`;
+    /// `UnknownOperand`; `TooManyNodes`.
+    pub fn scatter(
+        &mut self,
+        x: NodeId,
+        indices: NodeId,
+        updates: NodeId,
+        axis: usize,
+        combine: Combine,
+    ) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Index(Index::Scatter { axis, combine }), &[x, indices, updates])
     }
 }

@@ -10,6 +10,7 @@ pub(super) fn infer(index: Index, inputs: &[&Descriptor]) -> Result<Descriptor, 
     match index {
         Index::Gather { axis } => gather(op, axis, operands(op, inputs)?),
         Index::ScatterAdd { axis, size } => scatter_add(op, axis, size, operands(op, inputs)?),
+        Index::Scatter { axis, combine: _ } => scatter(op, axis, operands(op, inputs)?),
     }
 }
 
@@ -44,6 +45,20 @@ fn scatter_add(
     }
     let dims = [&updates.shape[..axis], &[size], &updates.shape[axis + index_rank..]].concat();
     described(updates.dtype, dims)
+}
+
+fn scatter(op: &'static str, axis: usize, [x, indices, updates]: [&Descriptor; 3]) -> Result<Descriptor, GraphError> {
+    super::axis(op, x, axis)?;
+    if x.shape[axis] == 0 {
+        return Err(GraphError::AxisEmpty { op, axis, got: x.clone() });
+    }
+    super::same_dtype(op, x, updates)?;
+    // An empty place is refused above, so the size is at least 1.
+    let sum = scatter_add(op, axis, x.shape[axis], [indices, updates])?;
+    if sum.shape != x.shape {
+        return Err(GraphError::ShapesDiffer { op, lhs: x.clone(), rhs: sum });
+    }
+    Ok(x.clone())
 }
 
 fn check_indices(op: &'static str, indices: &Descriptor) -> Result<(), GraphError> {

@@ -3,7 +3,7 @@
 use super::coordinates::around;
 use super::value::{Elements, Value};
 use crate::Shape;
-use crate::op::{Index, Scalar};
+use crate::op::{Combine, Index, Scalar};
 
 pub(super) fn evaluate(op: Index, operands: &[&Value], result: &Shape) -> Elements {
     match op {
@@ -24,8 +24,28 @@ pub(super) fn evaluate(op: Index, operands: &[&Value], result: &Shape) -> Elemen
             let [outer, _, inner] = around(result, axis);
             let targets = targets(indices, outer, size, inner);
             match updates.elements() {
-                Elements::Float(values) => Elements::Float(scattered(values, &targets, result, 0.0, |a, b| a + b)),
-                Elements::Int(values) => Elements::Int(scattered(values, &targets, result, 0, i128::wrapping_add)),
+                Elements::Float(values) => {
+                    Elements::Float(scattered(vec![0.0; result.elements()], values, &targets, float(Combine::Add)))
+                }
+                Elements::Int(values) => {
+                    Elements::Int(scattered(vec![0; result.elements()], values, &targets, int(Combine::Add)))
+                }
+            }
+        }
+        Index::Scatter { axis, combine } => {
+            let (x, indices, updates) = (operands[0], operands[1].ints(), operands[2]);
+            let [outer, size, inner] = around(x.dims(), axis);
+            let targets = targets(indices, outer, size, inner);
+            match (x.elements(), updates.elements()) {
+                (Elements::Float(x), Elements::Float(updates)) => {
+                    Elements::Float(scattered(x.clone(), updates, &targets, float(combine)))
+                }
+                (Elements::Int(x), Elements::Int(updates)) => {
+                    Elements::Int(scattered(x.clone(), updates, &targets, int(combine)))
+                }
+                (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => {
+                    unreachable!("inference lets only operands of one data type through")
+                }
             }
         }
     }
@@ -43,10 +63,29 @@ fn targets(indices: &[i128], outer: usize, size: usize, inner: usize) -> Vec<usi
     targets
 }
 
-fn scattered<T: Copy>(updates: &[T], targets: &[usize], result: &Shape, zero: T, add: fn(T, T) -> T) -> Vec<T> {
-    let mut results = vec![zero; result.elements()];
-    updates.iter().zip(targets).for_each(|(&update, &to)| results[to] = add(results[to], update));
-    results
+fn scattered<T: Copy>(mut places: Vec<T>, updates: &[T], targets: &[usize], combine: fn(T, T) -> T) -> Vec<T> {
+    updates.iter().zip(targets).for_each(|(&update, &to)| places[to] = combine(places[to], update));
+    places
+}
+
+fn float(combine: Combine) -> fn(f64, f64) -> f64 {
+    match combine {
+        Combine::Replace => |_, update| update,
+        Combine::Add => |place, update| place + update,
+        Combine::Mul => |place, update| place * update,
+        Combine::Min => |place, update| if place.is_nan() || update.is_nan() { f64::NAN } else { place.min(update) },
+        Combine::Max => |place, update| if place.is_nan() || update.is_nan() { f64::NAN } else { place.max(update) },
+    }
+}
+
+fn int(combine: Combine) -> fn(i128, i128) -> i128 {
+    match combine {
+        Combine::Replace => |_, update| update,
+        Combine::Add => i128::wrapping_add,
+        Combine::Mul => i128::wrapping_mul,
+        Combine::Min => i128::min,
+        Combine::Max => i128::max,
+    }
 }
 
 /// The element an index means: from the end if negative, the nearest if outside.

@@ -1,5 +1,7 @@
-//! Activations: element by element, and the exponential over its sum. Shape and data type unchanged.
+//! Activations: element by element, and the exponential over its sum. Shape and data type unchanged; `float16` is computed
+//! in `float32` and rounded once.
 
+use super::wide::widely;
 use super::{check_float, like, scale, shift};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -29,32 +31,63 @@ pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
     g.select(negative, scaled, x)
 }
 
+/// `x` where positive, else `slope * x`, with `slope` broadcast. Float or signed integer. Source: WebNN `prelu`.
+///
+/// # Errors
+/// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> Built {
+    let zero = like(g, x, 0.0)?;
+    let negative = g.less_or_equal(x, zero)?;
+    let scaled = g.mul(x, slope)?;
+    g.select(negative, scaled, x)
+}
+
+/// `alpha * x + beta`. Float. Source: WebNN `linear`.
+///
+/// # Errors
+/// `DType`; `UnknownNode`; `TooManyNodes`.
+pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> Built {
+    check_float(g, "linear", "input", x)?;
+    widely(g, x, |g, x| {
+        let scaled = scale(g, x, alpha)?;
+        shift(g, scaled, beta)
+    })
+}
+
 /// `x` where positive, else `alpha * (e^x - 1)`. Float. Source: WebNN `elu`.
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
     check_float(g, "elu", "input", x)?;
-    let zero = like(g, x, 0.0)?;
-    let negative = g.less_or_equal(x, zero)?;
-    // The exponential of a large positive element would be infinite, and its unused gradient 0 * inf.
-    let bounded = g.select(negative, x, zero)?;
-    let power = g.exp(bounded)?;
-    let curve = shift(g, power, -1.0)?;
-    let curve = scale(g, curve, alpha)?;
-    g.select(negative, curve, x)
+    widely(g, x, |g, x| {
+        let zero = like(g, x, 0.0)?;
+        let negative = g.less_or_equal(x, zero)?;
+        // The exponential of a large positive element would be infinite, and its unused gradient 0 * inf.
+        let bounded = g.select(negative, x, zero)?;
+        let power = g.exp(bounded)?;
+        let curve = shift(g, power, -1.0)?;
+        let curve = scale(g, curve, alpha)?;
+        g.select(negative, curve, x)
+    })
 }
 
-/// `1 / (1 + e^-x)`, computed as `(1 + tanh(x/2)) / 2`, which overflows neither forward nor backward. Float.
-/// Source: WebNN `sigmoid`.
+/// `1 / (1 + e^-x)`, computed as `e^x / (1 + e^x)` for negative `x`: near 0 it keeps its digits, and it overflows neither
+/// forward nor backward. Float. Source: WebNN `sigmoid`.
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let half = scale(g, x, 0.5)?;
-    let curve = g.tanh(half)?;
-    let curve = scale(g, curve, 0.5)?;
-    shift(g, curve, 0.5)
+    widely(g, x, |g, x| {
+        let (zero, one) = (like(g, x, 0.0)?, like(g, x, 1.0)?);
+        let negative = g.less_or_equal(x, zero)?;
+        let opposite = g.neg(x)?;
+        let exponent = g.select(negative, x, opposite)?;
+        let power = g.exp(exponent)?;
+        let share = g.select(negative, power, one)?;
+        let whole = g.add(power, one)?;
+        g.div(share, whole)
+    })
 }
 
 /// `ln(sigmoid(x))`, accurate for large negative `x`. Float.
@@ -73,9 +106,10 @@ pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> Built {
     check_float(g, "hard-sigmoid", "input", x)?;
-    let scaled = scale(g, x, alpha)?;
-    let line = shift(g, scaled, beta)?;
-    clamp(g, line, Some(0.0), Some(1.0))
+    widely(g, x, |g, x| {
+        let line = linear_function(g, x, alpha, beta)?;
+        clamp(g, line, Some(0.0), Some(1.0))
+    })
 }
 
 /// `x * clamp(x/6 + 1/2, 0, 1)`. Float. Source: WebNN `hardSwish`.
@@ -83,8 +117,10 @@ pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> B
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let gate = hard_sigmoid(g, x, 1.0 / 6.0, 0.5)?;
-    g.mul(x, gate)
+    widely(g, x, |g, x| {
+        let gate = hard_sigmoid(g, x, 1.0 / 6.0, 0.5)?;
+        g.mul(x, gate)
+    })
 }
 
 /// `x * sigmoid(x)` (swish). Float. Source: Elfwing et al., arXiv:1702.03118.
@@ -92,8 +128,10 @@ pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn silu(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let gate = sigmoid(g, x)?;
-    g.mul(x, gate)
+    widely(g, x, |g, x| {
+        let gate = sigmoid(g, x)?;
+        g.mul(x, gate)
+    })
 }
 
 /// `x * (1 + erf(x / sqrt 2)) / 2`. Float. Source: WebNN `gelu`; Hendrycks and Gimpel, arXiv:1606.08415.
@@ -101,11 +139,13 @@ pub fn silu(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let scaled = scale(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
-    let curve = g.erf(scaled)?;
-    let curve = shift(g, curve, 1.0)?;
-    let half = scale(g, x, 0.5)?;
-    g.mul(half, curve)
+    widely(g, x, |g, x| {
+        let scaled = scale(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
+        let curve = g.erf(scaled)?;
+        let curve = shift(g, curve, 1.0)?;
+        let half = scale(g, x, 0.5)?;
+        g.mul(half, curve)
+    })
 }
 
 /// `ln(1 + e^x)`, computed as `max(x, 0) + ln(1 + e^-|x|)`, which does not overflow. Float. Source: WebNN `softplus`.
@@ -113,15 +153,17 @@ pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let magnitude = g.abs(x)?;
-    let negative = g.neg(magnitude)?;
-    let power = g.exp(negative)?;
-    let sum = shift(g, power, 1.0)?;
-    let curve = g.log(sum)?;
-    // At 0 this maximum's slope is 1/2, as the function's is there; the magnitude's is 0.
-    let zero = like(g, x, 0.0)?;
-    let line = g.max(x, zero)?;
-    g.add(line, curve)
+    widely(g, x, |g, x| {
+        let magnitude = g.abs(x)?;
+        let negative = g.neg(magnitude)?;
+        let power = g.exp(negative)?;
+        let sum = shift(g, power, 1.0)?;
+        let curve = g.log(sum)?;
+        // At 0 this maximum's slope is 1/2, as the function's is there; the magnitude's is 0.
+        let zero = like(g, x, 0.0)?;
+        let line = g.max(x, zero)?;
+        g.add(line, curve)
+    })
 }
 
 /// `x / (1 + |x|)`. Float. Source: WebNN `softsign`.
@@ -130,9 +172,11 @@ pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// `DType`; `UnknownNode`; `TooManyNodes`.
 pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> Built {
     check_float(g, "softsign", "input", x)?;
-    let magnitude = g.abs(x)?;
-    let sum = shift(g, magnitude, 1.0)?;
-    g.div(x, sum)
+    widely(g, x, |g, x| {
+        let magnitude = g.abs(x)?;
+        let sum = shift(g, magnitude, 1.0)?;
+        g.div(x, sum)
+    })
 }
 
 /// Limited to `[min, max]`; `None` is no limit; NaN stays NaN. Float or integer. Source: WebNN `clamp`.
@@ -157,8 +201,10 @@ pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>
 /// # Errors
 /// `DType`; `UnknownOperand`; `TooManyNodes`.
 pub fn tan(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let (sin, cos) = (g.sin(x)?, g.cos(x)?);
-    g.div(sin, cos)
+    widely(g, x, |g, x| {
+        let (sin, cos) = (g.sin(x)?, g.cos(x)?);
+        g.div(sin, cos)
+    })
 }
 
 /// `e^x` over its sum along `axis`; the largest element is subtracted first. Float. Source: WebNN `softmax`.
@@ -166,10 +212,12 @@ pub fn tan(g: &mut GraphBuilder, x: NodeId) -> Built {
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
 pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
-    let centred = centred(g, x, axis)?;
-    let power = g.exp(centred)?;
-    let sum = g.reduce_sum(power, &[axis], true)?;
-    g.div(power, sum)
+    widely(g, x, |g, x| {
+        let centred = centred(g, x, axis)?;
+        let power = g.exp(centred)?;
+        let sum = g.reduce_sum(power, &[axis], true)?;
+        g.div(power, sum)
+    })
 }
 
 /// `ln(softmax(x))` along `axis`, without the underflow of its parts. Float.
@@ -177,11 +225,13 @@ pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
 pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
-    let centred = centred(g, x, axis)?;
-    let power = g.exp(centred)?;
-    let sum = g.reduce_sum(power, &[axis], true)?;
-    let log = g.log(sum)?;
-    g.sub(centred, log)
+    widely(g, x, |g, x| {
+        let centred = centred(g, x, axis)?;
+        let power = g.exp(centred)?;
+        let sum = g.reduce_sum(power, &[axis], true)?;
+        let log = g.log(sum)?;
+        g.sub(centred, log)
+    })
 }
 
 /// `x` less its largest along `axis`. The result of a softmax does not depend on what is subtracted, so no gradient

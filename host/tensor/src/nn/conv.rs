@@ -76,18 +76,27 @@ pub fn conv2d(
         FilterLayout::Ohwi => g.transpose(filter, &[0, 3, 1, 2])?,
         FilterLayout::Ihwo => g.transpose(filter, &[3, 0, 1, 2])?,
     };
-    let mut y = g.conv2d(x, filter, options.conv)?;
-    if let Some(bias) = bias {
-        check_rank(g, op, "bias", bias, 1)?;
-        let channels = g.descriptor(y).shape[1];
-        let got = g.descriptor(bias);
-        if got.shape[0] != channels {
-            return Err(GraphError::Dimension { op, operand: "bias", axis: 0, expected: channels, got: got.clone() });
-        }
-        let bias = g.reshape(bias, &[1, channels, 1, 1])?;
-        y = g.add(y, bias)?;
-    }
+    let y = g.conv2d(x, filter, options.conv)?;
+    let y = add_bias(g, op, y, bias)?;
     from_nchw(g, y, options.input_layout)
+}
+
+/// `y [n, o, h, w]` plus `bias [o]`, if there is one.
+pub(super) fn add_bias(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    y: NodeId,
+    bias: Option<NodeId>,
+) -> Result<NodeId, GraphError> {
+    let Some(bias) = bias else { return Ok(y) };
+    check_rank(g, op, "bias", bias, 1)?;
+    let expected = g.descriptor(y).shape[1];
+    let got = g.descriptor(bias);
+    if got.shape[0] != expected {
+        return Err(GraphError::Dimension { op, operand: "bias", axis: 0, expected, got: got.clone() });
+    }
+    let bias = g.reshape(bias, &[1, expected, 1, 1])?;
+    g.add(y, bias)
 }
 
 pub(super) fn to_nchw(g: &mut GraphBuilder, x: NodeId, layout: InputLayout) -> Result<NodeId, GraphError> {

@@ -1,5 +1,6 @@
 //! Matrix products with scaling and bias.
 
+use super::wide::widely_with;
 use super::{check_rank, scale};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -41,16 +42,18 @@ pub fn gemm(
     let GemmOptions { alpha, beta, transpose_a, transpose_b } = options;
     check_rank(g, "gemm", "a", a, 2)?;
     check_rank(g, "gemm", "b", b, 2)?;
-    let mut product = g.add_node(Op::Contract(Contract::MatMul { transpose_a, transpose_b }), &[a, b])?;
-    if alpha != 1.0 {
-        product = scale(g, product, alpha)?;
+    let product = g.add_node(Op::Contract(Contract::MatMul { transpose_a, transpose_b }), &[a, b])?;
+    if alpha == 1.0 && c.is_none() {
+        return Ok(product);
     }
-    let Some(mut c) = c else { return Ok(product) };
-    if beta != 1.0 {
-        c = scale(g, c, beta)?;
-    }
-    let c = g.broadcast_to(c, g.descriptor(product).shape.clone())?;
-    g.add(product, c)
+    let scaled = |g: &mut GraphBuilder, x: NodeId, by: f64| if by == 1.0 { Ok(x) } else { scale(g, x, by) };
+    widely_with(g, "gemm", product, [c], |g, product, [c]| {
+        let product = scaled(g, product, alpha)?;
+        let Some(c) = c else { return Ok(product) };
+        let c = g.broadcast_to(c, g.descriptor(product).shape.clone())?;
+        let c = scaled(g, c, beta)?;
+        g.add(product, c)
+    })
 }
 
 /// A fully connected layer: `x w + bias`. Float.

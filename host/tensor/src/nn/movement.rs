@@ -1,8 +1,12 @@
-//! Cutting, and padding with the tensor's own elements.
+//! Cutting, repeating, and padding with the tensor's own elements.
 
+use super::like;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
+use crate::limits::RANK_MAX;
+use crate::op::Scalar;
+use crate::{DType, Descriptor, Shape};
 
 /// `x` cut along `axis` into parts of these sizes. Any data type. Source: WebNN `split`.
 ///
@@ -50,7 +54,7 @@ pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) 
             let edge = g.narrow(padded, axis, start, 1)?;
             let mut dims = g.descriptor(edge).shape.to_vec();
             dims[axis] = times;
-            g.broadcast_to(edge, crate::Shape::new(dims)?)
+            g.broadcast_to(edge, Shape::new(dims)?)
         };
         let (before, after) = (repeated(0, low[axis])?, repeated(size - 1, high[axis])?);
         padded = g.concat(&[before, padded, after], axis)?;
@@ -64,6 +68,26 @@ pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) 
 /// # Errors
 /// `AttributeCount`; `AttributeRange`; `AxisEmpty`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
 pub fn pad_reflection(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
+    pad_mirrored(g, x, low, high, ("reflection", 1))
+}
+
+/// Elements mirrored at the edges, which are repeated: `low[i]` before and `high[i]` after along each axis, none above the
+/// dimension. Any data type. Source: WebNN `pad`, `symmetric`.
+///
+/// # Errors
+/// `AttributeCount`; `AttributeRange`; `AxisEmpty`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+pub fn pad_symmetric(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
+    pad_mirrored(g, x, low, high, ("symmetric", 0))
+}
+
+/// Mirrored after leaving out `skipped` elements at each edge.
+fn pad_mirrored(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    low: &[usize],
+    high: &[usize],
+    (attribute, skipped): (&'static str, usize),
+) -> Result<NodeId, GraphError> {
     check_counts(g, x, low, high)?;
     let mut padded = x;
     for axis in 0..low.len() {
@@ -74,20 +98,72 @@ pub fn pad_reflection(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[us
         if size == 0 {
             return Err(GraphError::AxisEmpty { op: "pad", axis, got: g.descriptor(padded).clone() });
         }
+        let most = size - skipped;
         for got in [low[axis], high[axis]] {
-            if got >= size {
-                let most = size - 1;
-                return Err(GraphError::AttributeRange { op: "pad", attribute: "reflection", least: 0, most, got });
+            if got > most {
+                return Err(GraphError::AttributeRange { op: "pad", attribute, least: 0, most, got });
             }
         }
         let mut mirrored = |start: usize, count: usize| {
             let part = g.narrow(padded, axis, start, count)?;
             g.reverse(part, &[axis])
         };
-        let (before, after) = (mirrored(1, low[axis])?, mirrored(size - 1 - high[axis], high[axis])?);
+        let before = mirrored(skipped, low[axis])?;
+        let after = mirrored(most - high[axis], high[axis])?;
         padded = g.concat(&[before, padded, after], axis)?;
     }
     Ok(padded)
+}
+
+/// `x` repeated `repetitions[i]` times along each axis `i`. Any data type. Source: WebNN `tile`.
+///
+/// Shape: `[2, d]`, repetitions `[3, 1]` -> `[6, d]`.
+///
+/// # Errors
+/// `AttributeCount`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+pub fn tile(g: &mut GraphBuilder, x: NodeId, repetitions: &[usize]) -> Result<NodeId, GraphError> {
+    let rank = g.descriptor_of(x)?.shape.rank();
+    if repetitions.len() != rank {
+        let (expected, got) = (rank, repetitions.len());
+        return Err(GraphError::AttributeCount { op: "tile", attribute: "repetitions", expected, got });
+    }
+    let mut tiled = x;
+    for (axis, &times) in repetitions.iter().enumerate() {
+        if times == 1 {
+            continue;
+        }
+        let mut dims = g.descriptor(tiled).shape.to_vec();
+        let (before, rest): (usize, usize) = (dims[..axis].iter().product(), dims[axis..].iter().product());
+        let once = g.reshape(tiled, &[before, 1, rest])?;
+        let repeated = g.broadcast_to(once, Shape::new([before, times, rest])?)?;
+        dims[axis] = dims[axis].saturating_mul(times);
+        tiled = g.reshape(repeated, &dims)?;
+    }
+    Ok(tiled)
+}
+
+/// Of the matrices in the last two dimensions, what lies on and above (`upper`) or on and below the `diagonal`-th
+/// diagonal; zeros elsewhere. Any data type. Source: WebNN `triangular`.
+///
+/// Shape: unchanged. Diagonal 0 is the main one; positive ones lie above it.
+///
+/// # Errors
+/// `Rank` below 2; `UnknownNode`; `TooManyNodes`.
+pub fn triangular(g: &mut GraphBuilder, x: NodeId, upper: bool, diagonal: i64) -> Result<NodeId, GraphError> {
+    let got = g.descriptor_of(x)?.clone();
+    let Some(before) = got.shape.rank().checked_sub(2) else {
+        let (op, operand) = ("triangular", "input");
+        return Err(GraphError::Rank { op, operand, least: 2, most: RANK_MAX, got });
+    };
+    let matrix = Descriptor::new(DType::I32, Shape::new(&got.shape[before..])?);
+    let (row, column) = (g.iota(matrix.clone(), 0)?, g.iota(matrix, 1)?);
+    // Beyond the matrix, every diagonal is like the nearest one.
+    let reach = (got.shape[before].max(got.shape[before + 1]) as i64).min(i64::from(i32::MAX) / 2);
+    let diagonal = g.scalar(DType::I32, Scalar::Int(diagonal.clamp(-reach, reach).into()))?;
+    let of_row = g.add(row, diagonal)?;
+    let kept = if upper { g.less_or_equal(of_row, column)? } else { g.less_or_equal(column, of_row)? };
+    let zero = like(g, x, 0.0)?;
+    g.select(kept, x, zero)
 }
 
 fn dimension(g: &GraphBuilder, op: &'static str, x: NodeId, axis: usize) -> Result<usize, GraphError> {

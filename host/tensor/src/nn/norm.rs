@@ -1,6 +1,8 @@
-//! Normalisation.
+//! Normalisation. `float16` is computed in `float32`: squares of differences leave its range soon.
 
+use super::conv::{InputLayout, from_nchw, to_nchw};
 use super::reduce::reduce_mean;
+use super::wide::widely_with;
 use super::{check_float, check_rank, shift};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -12,8 +14,8 @@ use crate::graph::NodeId;
 /// axes `[2]`, scale `[d]`). Source: WebNN `layerNormalization`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `Rank` or `Dimension` of `scale` and `bias`;
-/// `UnknownNode`; `TooManyNodes`.
+/// `DType`; `DTypesDiffer`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `Rank` or `Dimension` of `scale` and
+/// `bias`; `UnknownNode`; `TooManyNodes`.
 pub fn layer_normalization(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -22,22 +24,34 @@ pub fn layer_normalization(
     axes: &[usize],
     epsilon: f64,
 ) -> Result<NodeId, GraphError> {
-    let mean = reduce_mean(g, x, axes, true)?;
-    let centred = g.sub(x, mean)?;
-    let squares = g.mul(centred, centred)?;
-    let variance = reduce_mean(g, squares, axes, true)?;
-    let variance = shift(g, variance, epsilon)?;
-    let deviation = g.sqrt(variance)?;
-    let mut y = g.div(centred, deviation)?;
-    if let Some(scale) = scale {
-        let scale = along(g, "scale", scale, x, axes)?;
-        y = g.mul(y, scale)?;
-    }
-    if let Some(bias) = bias {
-        let bias = along(g, "bias", bias, x, axes)?;
-        y = g.add(y, bias)?;
-    }
-    Ok(y)
+    widely_with(g, "layer-normalization", x, [scale, bias], |g, x, [scale, bias]| {
+        let normal = normalised(g, x, axes, epsilon)?;
+        scaled_and_shifted(g, normal, axes, [scale, bias])
+    })
+}
+
+/// Each image's each channel normalised over its pixels, times `scale`, plus `bias`. Float.
+///
+/// Shape: `x [n, c, h, w]` in its layout and result alike; `scale` and `bias` `[c]`. Source: WebNN
+/// `instanceNormalization`; Ulyanov et al., arXiv:1607.08022.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Rank`; `Dimension` of `scale` and `bias`; `UnknownNode`; `TooManyNodes`.
+pub fn instance_normalization(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    scale: Option<NodeId>,
+    bias: Option<NodeId>,
+    epsilon: f64,
+    layout: InputLayout,
+) -> Result<NodeId, GraphError> {
+    check_rank(g, "instance-normalization", "input", x, 4)?;
+    let x = to_nchw(g, x, layout)?;
+    let y = widely_with(g, "instance-normalization", x, [scale, bias], |g, x, [scale, bias]| {
+        let normal = normalised(g, x, &[2, 3], epsilon)?;
+        scaled_and_shifted(g, normal, &[1], [scale, bias])
+    })?;
+    from_nchw(g, y, layout)
 }
 
 /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` with statistics that are given. Float.
@@ -46,7 +60,7 @@ pub fn layer_normalization(
 /// Source: WebNN `batchNormalization`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `Rank` or `Dimension` of the others; `UnknownNode`; `TooManyNodes`.
+/// `DType`; `DTypesDiffer`; `AxisOutOfRange`; `Rank` or `Dimension` of the others; `UnknownNode`; `TooManyNodes`.
 pub fn batch_normalization(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -56,23 +70,56 @@ pub fn batch_normalization(
     axis: usize,
     epsilon: f64,
 ) -> Result<NodeId, GraphError> {
-    check_float(g, "batch-normalization", "input", x)?;
+    let op = "batch-normalization";
+    check_float(g, op, "input", x)?;
     let got = g.descriptor_of(x)?;
     if axis >= got.shape.rank() {
-        return Err(GraphError::AxisOutOfRange { op: "batch-normalization", axis, got: got.clone() });
+        return Err(GraphError::AxisOutOfRange { op, axis, got: got.clone() });
     }
-    let mean = along(g, "mean", mean, x, &[axis])?;
-    let variance = along(g, "variance", variance, x, &[axis])?;
+    widely_with(g, op, x, [Some(mean), Some(variance), scale, bias], |g, x, [mean, variance, scale, bias]| {
+        let mut y = x;
+        if let Some(mean) = mean {
+            let mean = along(g, "mean", mean, x, &[axis])?;
+            y = g.sub(x, mean)?;
+        }
+        if let Some(variance) = variance {
+            let variance = along(g, "variance", variance, x, &[axis])?;
+            y = over_deviation(g, y, variance, epsilon)?;
+        }
+        scaled_and_shifted(g, y, &[axis], [scale, bias])
+    })
+}
+
+/// `(x - mean) / sqrt(variance + epsilon)` over `axes`.
+fn normalised(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId, GraphError> {
+    let mean = reduce_mean(g, x, axes, true)?;
     let centred = g.sub(x, mean)?;
+    let squares = g.mul(centred, centred)?;
+    let variance = reduce_mean(g, squares, axes, true)?;
+    over_deviation(g, centred, variance, epsilon)
+}
+
+/// `x / sqrt(variance + epsilon)`.
+fn over_deviation(g: &mut GraphBuilder, x: NodeId, variance: NodeId, epsilon: f64) -> Result<NodeId, GraphError> {
     let variance = shift(g, variance, epsilon)?;
     let deviation = g.sqrt(variance)?;
-    let mut y = g.div(centred, deviation)?;
+    g.div(x, deviation)
+}
+
+/// `x * scale + bias`, each with the dimensions that `x` has at `axes`.
+fn scaled_and_shifted(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    axes: &[usize],
+    [scale, bias]: [Option<NodeId>; 2],
+) -> Result<NodeId, GraphError> {
+    let mut y = x;
     if let Some(scale) = scale {
-        let scale = along(g, "scale", scale, x, &[axis])?;
+        let scale = along(g, "scale", scale, x, axes)?;
         y = g.mul(y, scale)?;
     }
     if let Some(bias) = bias {
-        let bias = along(g, "bias", bias, x, &[axis])?;
+        let bias = along(g, "bias", bias, x, axes)?;
         y = g.add(y, bias)?;
     }
     Ok(y)

@@ -1,6 +1,8 @@
 //! Pooling in WebNN's layouts and roundings.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
+use super::reduce::root;
+use super::wide::widely;
 use super::{check_rank, like};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -33,6 +35,8 @@ pub struct Pool2dOptions {
     pub layout: InputLayout,
     /// How the output's size is rounded.
     pub rounding: Rounding,
+    /// Height and width of the result, each as one of the roundings gives; they decide instead of `rounding`.
+    pub output_sizes: Option<[usize; 2]>,
 }
 
 impl Default for Pool2dOptions {
@@ -44,6 +48,7 @@ impl Default for Pool2dOptions {
             dilations: [1, 1],
             layout: InputLayout::Nchw,
             rounding: Rounding::Floor,
+            output_sizes: None,
         }
     }
 }
@@ -55,11 +60,7 @@ impl Default for Pool2dOptions {
 /// # Errors
 /// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
 pub fn max_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
-    check_rank(g, "max-pool2d", "input", x, 4)?;
-    let x = to_nchw(g, x, options.layout)?;
-    let pool = geometry(&g.descriptor(x).shape, &options);
-    let y = g.pool2d(x, Pool::Max, pool)?;
-    from_nchw(g, y, options.layout)
+    pooled(g, "max-pool2d", x, options, |g, x, pool| g.pool2d(x, Pool::Max, pool))
 }
 
 /// The mean of each window, padding not counted. Float.
@@ -69,43 +70,101 @@ pub fn max_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Re
 /// # Errors
 /// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
 pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
-    check_rank(g, "average-pool2d", "input", x, 4)?;
-    let x = to_nchw(g, x, options.layout)?;
-    let Descriptor { dtype, shape } = g.descriptor(x).clone();
-    let pool = geometry(&shape, &options);
-    let sum = g.pool2d(x, Pool::Sum, pool)?;
-    let count = if pool.padding == [0; 4] {
-        like(g, sum, (pool.window[0] * pool.window[1]) as f64)?
-    } else {
-        // How many elements each window has is its sum over an image of ones.
-        let one_image = Descriptor::new(dtype, Shape::new([1, 1, shape[2], shape[3]])?);
-        let ones = g.fill(one_image, Scalar::Float(1.0))?;
-        g.pool2d(ones, Pool::Sum, pool)?
-    };
-    let mean = g.div(sum, count)?;
-    from_nchw(g, mean, options.layout)
+    pooled(g, "average-pool2d", x, options, |g, x, pool| {
+        widely(g, x, |g, x| {
+            let Descriptor { dtype, shape } = g.descriptor(x).clone();
+            let sum = g.pool2d(x, Pool::Sum, pool)?;
+            let count = if pool.padding == [0; 4] {
+                like(g, sum, (pool.window[0] * pool.window[1]) as f64)?
+            } else {
+                // How many elements each window has is its sum over an image of ones.
+                let one_image = Descriptor::new(dtype, Shape::new([1, 1, shape[2], shape[3]])?);
+                let ones = g.fill(one_image, Scalar::Float(1.0))?;
+                g.pool2d(ones, Pool::Sum, pool)?
+            };
+            g.div(sum, count)
+        })
+    })
 }
 
-/// The primitive's geometry for an image `[n, c, h, w]`; rounding up is padding at the end. Attributes that make no
+/// The square root of the sum of squares of each window; its gradient at zero is taken as 0. Float.
+///
+/// Shape: `[n, c, h, w]` -> `[n, c, oh, ow]`, in the layout. Source: WebNN `l2Pool2d`.
+///
+/// # Errors
+/// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
+pub fn l2_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
+    pooled(g, "l2-pool2d", x, options, |g, x, pool| {
+        widely(g, x, |g, x| {
+            let squares = g.mul(x, x)?;
+            let sum = g.pool2d(squares, Pool::Sum, pool)?;
+            root(g, sum)
+        })
+    })
+}
+
+/// What `build` makes of `x` as `[n, c, h, w]` with the primitive's geometry, in the layout.
+fn pooled(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    x: NodeId,
+    options: Pool2dOptions,
+    build: impl FnOnce(&mut GraphBuilder, NodeId, Pool2d) -> Result<NodeId, GraphError>,
+) -> Result<NodeId, GraphError> {
+    check_rank(g, op, "input", x, 4)?;
+    let x = to_nchw(g, x, options.layout)?;
+    let pool = geometry(op, &g.descriptor(x).shape, &options)?;
+    let y = build(g, x, pool)?;
+    from_nchw(g, y, options.layout)
+}
+
+/// The primitive's geometry for an image `[n, c, h, w]`; one more window is padding at the end. Attributes that make no
 /// sense are passed on for inference to name.
-fn geometry(shape: &Shape, options: &Pool2dOptions) -> Pool2d {
-    let Pool2dOptions { window, mut padding, strides, dilations, layout: _, rounding } = *options;
+fn geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<Pool2d, GraphError> {
+    let Pool2dOptions { window, mut padding, strides, dilations, .. } = *options;
     let window = window.unwrap_or([shape[2], shape[3]]);
-    if rounding == Rounding::Ceil {
-        for axis in 0..2 {
-            let [low, high] = [padding[2 * axis], padding[2 * axis + 1]];
-            let more = ceil_padding(shape[2 + axis], [low, high], window[axis], strides[axis], dilations[axis]);
-            padding[2 * axis + 1] = more.unwrap_or(high);
+    for axis in 0..2 {
+        let ends = [padding[2 * axis], padding[2 * axis + 1]];
+        let Some(fit) = Fit::of(shape[2 + axis], ends, window[axis], strides[axis], dilations[axis]) else { continue };
+        let more = match options.output_sizes {
+            None => options.rounding == Rounding::Ceil,
+            Some(sizes) => {
+                let most = fit.windows + usize::from(fit.more.is_some());
+                if !(fit.windows..=most).contains(&sizes[axis]) {
+                    let (least, got) = (fit.windows, sizes[axis]);
+                    return Err(GraphError::AttributeRange { op, attribute: "output-sizes", least, most, got });
+                }
+                sizes[axis] > fit.windows
+            }
+        };
+        if let (true, Some(high)) = (more, fit.more) {
+            padding[2 * axis + 1] = high;
         }
     }
-    Pool2d { window, padding, strides, dilations }
+    Ok(Pool2d { window, padding, strides, dilations })
 }
 
-/// The ending padding with which one more window fits, if one begins early enough. `None` also where numbers overflow.
-fn ceil_padding(size: usize, [low, high]: [usize; 2], window: usize, stride: usize, dilation: usize) -> Option<usize> {
-    let extent = window.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
-    let begin = size.checked_add(low)?;
-    let free = begin.checked_add(high)?.checked_sub(extent)?;
-    let start = free.checked_div(stride)?.checked_add(1)?.checked_mul(stride)?;
-    if free.is_multiple_of(stride) || start >= begin { None } else { start.checked_add(extent)?.checked_sub(begin) }
+/// How windows fit an axis.
+struct Fit {
+    /// How many lie within the padded image.
+    windows: usize,
+    /// The ending padding with which one more fits, if one begins in the image or in its beginning padding.
+    more: Option<usize>,
+}
+
+impl Fit {
+    /// `None` where no window fits, or numbers overflow.
+    fn of(size: usize, [low, high]: [usize; 2], window: usize, stride: usize, dilation: usize) -> Option<Fit> {
+        let extent = window.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
+        let begin = size.checked_add(low)?;
+        let free = begin.checked_add(high)?.checked_sub(extent)?;
+        let windows = free.checked_div(stride)?.checked_add(1)?;
+        let start = windows.checked_mul(stride)?;
+        let more = if free.is_multiple_of(stride) || start >= begin {
+            None
+        } else {
+            start.checked_add(extent)?.checked_sub(begin)
+        };
+        Some(Fit { windows, more })
+    }
 }

@@ -1,5 +1,6 @@
 //! Reductions composed of sums. `axes` in any order, distinct; reduced axes stay with size 1 if `keep`, else are dropped.
 
+use super::wide::widely;
 use super::{check_float, like};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -15,11 +16,13 @@ type Built = Result<NodeId, GraphError>;
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownNode`; `TooManyNodes`.
 pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
     check_float(g, "reduce-mean", "input", x)?;
-    let sum = g.reduce_sum(x, axes, keep)?;
-    let shape = &g.descriptor_of(x)?.shape;
-    let count: usize = axes.iter().map(|&axis| shape[axis]).product();
-    let count = like(g, sum, count as f64)?;
-    g.div(sum, count)
+    widely(g, x, |g, x| {
+        let sum = g.reduce_sum(x, axes, keep)?;
+        let shape = &g.descriptor_of(x)?.shape;
+        let count: usize = axes.iter().map(|&axis| shape[axis]).product();
+        let count = like(g, sum, count as f64)?;
+        g.div(sum, count)
+    })
 }
 
 /// Sum of magnitudes. Float or signed integer. Source: WebNN `reduceL1`.
@@ -37,7 +40,14 @@ pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
 pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
     check_float(g, "reduce-l2", "input", x)?;
-    let sum = reduce_sum_square(g, x, axes, keep)?;
+    widely(g, x, |g, x| {
+        let sum = reduce_sum_square(g, x, axes, keep)?;
+        root(g, sum)
+    })
+}
+
+/// Square root of what is not negative; its gradient at zero is taken as 0.
+pub(super) fn root(g: &mut GraphBuilder, sum: NodeId) -> Built {
     let (zero, one) = (like(g, sum, 0.0)?, like(g, sum, 1.0)?);
     let nothing = g.equal(sum, zero)?;
     let positive = g.select(nothing, one, sum)?;
@@ -50,8 +60,10 @@ pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
 pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
-    let sum = g.reduce_sum(x, axes, keep)?;
-    g.log(sum)
+    widely(g, x, |g, x| {
+        let sum = g.reduce_sum(x, axes, keep)?;
+        g.log(sum)
+    })
 }
 
 /// Logarithm of the sum of exponentials, with the largest element subtracted first; of nothing: -inf. Float.
@@ -61,6 +73,10 @@ pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: boo
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
 pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
     check_float(g, "reduce-log-sum-exp", "input", x)?;
+    widely(g, x, |g, x| log_sum_exp(g, x, axes, keep))
+}
+
+fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
     let largest = g.reduce_max(x, axes, true)?;
     // An infinite largest element must not be subtracted from itself.
     let magnitude = g.abs(largest)?;
@@ -82,8 +98,10 @@ pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep:
 /// # Errors
 /// `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
 pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
-    let squares = g.mul(x, x)?;
-    g.reduce_sum(squares, axes, keep)
+    widely(g, x, |g, x| {
+        let squares = g.mul(x, x)?;
+        g.reduce_sum(squares, axes, keep)
+    })
 }
 
 fn unsigned(g: &GraphBuilder, x: NodeId) -> Result<bool, GraphError> {

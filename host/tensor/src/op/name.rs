@@ -138,6 +138,7 @@ impl Index {
         match self {
             Index::Gather { .. } => "gather",
             Index::ScatterAdd { .. } => "scatter-add",
+            Index::Scatter { .. } => "scatter",
         }
     }
 }

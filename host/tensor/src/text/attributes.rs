@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::TextFault;
 use crate::op::{
-    Binary, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind, Scalar,
-    Source, Unary,
+    Binary, Combine, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce,
+    ReduceKind, Scalar, Source, Unary,
 };
 use crate::{DType, Shape};
 
@@ -66,6 +66,10 @@ pub(super) fn attributes(op: &Op) -> Attributes {
         Op::Index(Index::ScatterAdd { axis, size }) => {
             out.size("axis", *axis);
             out.size("size", *size);
+        }
+        Op::Index(Index::Scatter { axis, combine }) => {
+            out.size("axis", *axis);
+            out.word("combine", combine_name(*combine));
         }
     }
     out.0
@@ -214,6 +218,10 @@ impl Reader<'_> {
             }),
             "gather" => Op::Index(Index::Gather { axis: self.size("axis")? }),
             "scatter-add" => Op::Index(Index::ScatterAdd { axis: self.size("axis")?, size: self.size("size")? }),
+            "scatter" => Op::Index(Index::Scatter {
+                axis: self.size("axis")?,
+                combine: self.word("combine", "replace, add, mul, min or max", combine_of)?,
+            }),
             _ => match self.movement()? {
                 Some(movement) => Op::Movement(movement),
                 None => Op::Convolution(self.convolution()?),
@@ -326,6 +334,21 @@ const fn distribution_name(distribution: Distribution) -> &'static str {
         Distribution::Bits => "bits",
         Distribution::Uniform => "uniform",
     }
+}
+
+const fn combine_name(combine: Combine) -> &'static str {
+    match combine {
+        Combine::Replace => "replace",
+        Combine::Add => "add",
+        Combine::Mul => "mul",
+        Combine::Min => "min",
+        Combine::Max => "max",
+    }
+}
+
+fn combine_of(word: &str) -> Option<Combine> {
+    let all = [Combine::Replace, Combine::Add, Combine::Mul, Combine::Min, Combine::Max];
+    all.into_iter().find(|&combine| combine_name(combine) == word)
 }
 
 /// Unary operators without attributes.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::{CONSTANT_TEXT_BYTES_MAX, parse, print};
 use crate::op::{
-    Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind, Scalar, Source,
-    Unary,
+    Combine, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind,
+    Scalar, Source, Unary,
 };
 use crate::{DType, Descriptor, Graph, Node, NodeId, Port, Shape};
 
@@ -64,6 +64,8 @@ fn computations() -> Vec<Op> {
         Op::Index(Index::Gather { axis: 1 }),
         Op::Index(Index::ScatterAdd { axis: 1, size: 2 }),
     ]);
+    let combines = [Combine::Replace, Combine::Add, Combine::Mul, Combine::Min, Combine::Max];
+    ops.extend(combines.map(|combine| Op::Index(Index::Scatter { axis: 2, combine })));
     ops
 }
 
@@ -118,10 +120,11 @@ fn every_operator_reads_back() {
 fn every_operator_has_its_own_name() {
     let mut names: Vec<&str> = computations().iter().map(Op::name).collect();
     names.sort_unstable();
-    // The casts to the eight data types share one name.
-    let casts = names.iter().filter(|name| **name == "cast").count();
-    assert_eq!(casts, DType::ALL.len());
-    let count = names.len() - casts + 1;
+    // The casts to the eight data types share one name, and so do the scatters.
+    let named = |name: &str| names.iter().filter(|other| **other == name).count();
+    let (casts, scatters) = (named("cast"), named("scatter"));
+    assert_eq!((casts, scatters), (DType::ALL.len(), 5));
+    let count = names.len() - casts - scatters + 2;
     names.dedup();
     assert_eq!(names.len(), count);
 }

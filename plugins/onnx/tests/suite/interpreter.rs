@@ -11,7 +11,7 @@ use saggar_plugin::{DataType, ErrorCode};
 use saggar_tensor::error::GraphError;
 use saggar_tensor::interp::{self, Value};
 use saggar_tensor::nn;
-use saggar_tensor::op::{Convolution, Op, Pool, Pool2d, ReduceKind, Scalar};
+use saggar_tensor::op::{Combine, Pool, Pool2d, ReduceKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// Builds with the tensor crate's builder.
@@ -86,10 +86,6 @@ impl Interpreter {
         let id = built.map_err(refused)?;
         let of = self.builder.descriptor(id);
         Ok(Operand { id: id.0, elem: Elem::of(data_type(of.dtype)), shape: of.shape.dims().into() })
-    }
-
-    fn shape(&self, x: &Operand) -> Vec<usize> {
-        self.builder.descriptor(node(x)).shape.dims().to_vec()
     }
 }
 
@@ -222,7 +218,7 @@ impl Backend for Interpreter {
     }
 
     fn cumulative_sum(&mut self, x: &Operand, axis: usize, exclusive: bool, reversed: bool) -> Made {
-        let built = running_sum(&mut self.builder, node(x), axis, exclusive, reversed);
+        let built = nn::cumulative_sum(&mut self.builder, node(x), axis, exclusive, reversed);
         self.keep(built)
     }
 
@@ -270,23 +266,12 @@ impl Backend for Interpreter {
     }
 
     fn gather_elements(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made {
-        let shape = self.shape(x);
-        let g = &mut self.builder;
-        let built = elements_places(g, &shape, node(indices), axis).and_then(|places| {
-            let flat = g.reshape(node(x), &[shape.iter().product()])?;
-            g.gather(flat, places, 0)
-        });
+        let built = nn::gather_elements(&mut self.builder, node(x), node(indices), axis);
         self.keep(built)
     }
 
     fn gather_nd(&mut self, x: &Operand, indices: &Operand) -> Made {
-        let shape = self.shape(x);
-        let g = &mut self.builder;
-        let built = nd_places(g, &shape, node(indices)).and_then(|(places, k)| {
-            let rows = [&[shape[..k].iter().product()], &shape[k..]].concat();
-            let flat = g.reshape(node(x), &rows)?;
-            g.gather(flat, places, 0)
-        });
+        let built = nn::gather_nd(&mut self.builder, node(x), node(indices));
         self.keep(built)
     }
 
@@ -298,32 +283,13 @@ impl Backend for Interpreter {
         axis: usize,
         how: Scatter,
     ) -> Made {
-        let shape = self.shape(x);
-        let g = &mut self.builder;
-        let built = elements_places(g, &shape, node(indices), axis).and_then(|places| {
-            let total: usize = shape.iter().product();
-            let count = g.descriptor(places).shape.elements();
-            let places = g.reshape(places, &[count])?;
-            let updates = g.reshape(node(updates), &[count])?;
-            let flat = g.reshape(node(x), &[total])?;
-            let scattered = scattered(g, flat, places, updates, total, how)?;
-            g.reshape(scattered, &shape)
-        });
+        let (x, indices, updates) = (node(x), node(indices), node(updates));
+        let built = nn::scatter_elements(&mut self.builder, x, indices, updates, axis, combine(how));
         self.keep(built)
     }
 
     fn scatter_nd(&mut self, x: &Operand, indices: &Operand, updates: &Operand, how: Scatter) -> Made {
-        let shape = self.shape(x);
-        let g = &mut self.builder;
-        let built = nd_places(g, &shape, node(indices)).and_then(|(places, k)| {
-            let rows: usize = shape[..k].iter().product();
-            let count = g.descriptor(places).shape.elements();
-            let places = g.reshape(places, &[count])?;
-            let updates = g.reshape(node(updates), &[&[count], &shape[k..]].concat())?;
-            let flat = g.reshape(node(x), &[&[rows], &shape[k..]].concat())?;
-            let scattered = scattered(g, flat, places, updates, rows, how)?;
-            g.reshape(scattered, &shape)
-        });
+        let built = nn::scatter_nd(&mut self.builder, node(x), node(indices), node(updates), combine(how));
         self.keep(built)
     }
 
@@ -354,16 +320,12 @@ impl Backend for Interpreter {
         groups: usize,
         size: [usize; 2],
     ) -> Made {
-        let op = Op::Convolution(Convolution::Conv2dInputGrad { conv: conv(windows, groups), size });
-        let g = &mut self.builder;
-        let built = g.add_node(op, &[node(x), node(filter)]).and_then(|y| match bias {
-            Some(bias) => {
-                let channels = g.descriptor(y).shape[1];
-                let bias = g.reshape(node(bias), &[1, channels, 1, 1])?;
-                g.add(y, bias)
-            }
-            None => Ok(y),
-        });
+        let options = nn::ConvTranspose2dOptions {
+            conv: conv(windows, groups),
+            output_sizes: Some(size),
+            ..nn::ConvTranspose2dOptions::default()
+        };
+        let built = nn::conv_transpose2d(&mut self.builder, node(x), node(filter), bias.map(node), options);
         self.keep(built)
     }
 
@@ -385,72 +347,13 @@ impl Backend for Interpreter {
     }
 }
 
-/// By slices: each place is the sum of those before it.
-fn running_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> Built {
-    let x = if reversed { g.reverse(x, &[axis])? } else { x };
-    let of = g.descriptor(x).clone();
-    let mut sum = None;
-    let mut parts = Vec::new();
-    for i in 0..of.shape[axis] {
-        let part = g.narrow(x, axis, i, 1)?;
-        let like = g.descriptor(part).clone();
-        let before = match sum {
-            Some(sum) => sum,
-            None => g.fill(like, Scalar::Int(0))?,
-        };
-        let after = g.add(before, part)?;
-        parts.push(if exclusive { before } else { after });
-        sum = Some(after);
-    }
-    let y = g.concat(&parts, axis)?;
-    if reversed { g.reverse(y, &[axis]) } else { Ok(y) }
-}
-
-/// Flat places in a tensor of `shape` that the indices mean, along `axis`.
-fn elements_places(g: &mut GraphBuilder, shape: &[usize], indices: NodeId, axis: usize) -> Built {
-    let of = Descriptor::new(DType::I64, g.descriptor(indices).shape.clone());
-    let indices = g.cast(indices, DType::I64)?;
-    let mut sum = g.fill(of.clone(), Scalar::Int(0))?;
-    for (other, &stride) in Shape::new(shape)?.strides().iter().enumerate() {
-        let stride = g.scalar(DType::I64, Scalar::Int(stride as i128))?;
-        let coordinate = if other == axis { indices } else { g.iota(of.clone(), other)? };
-        let part = g.mul(coordinate, stride)?;
-        sum = g.add(sum, part)?;
-    }
-    Ok(sum)
-}
-
-/// Rows that the last dimension of the indices names, and how many axes it does.
-fn nd_places(
-    g: &mut GraphBuilder,
-    shape: &[usize],
-    indices: NodeId,
-) -> std::result::Result<(NodeId, usize), GraphError> {
-    let of = g.descriptor(indices).clone();
-    let last = of.shape.rank() - 1;
-    let k = of.shape[last];
-    let indices = g.cast(indices, DType::I64)?;
-    let strides = Shape::new(&shape[..k])?.strides();
-    let factors: Vec<u8> = strides.iter().flat_map(|&stride| (stride as i64).to_le_bytes()).collect();
-    let factors = g.constant(Descriptor::new(DType::I64, Shape::new([k])?), factors)?;
-    let products = g.mul(indices, factors)?;
-    Ok((g.reduce(ReduceKind::Sum, products, &[last], false)?, k))
-}
-
-/// Rows of `x` combined with updates; the last of several counts only where all are equal or none.
-fn scattered(g: &mut GraphBuilder, x: NodeId, places: NodeId, updates: NodeId, rows: usize, how: Scatter) -> Built {
-    let sum = g.scatter_add(places, updates, 0, rows)?;
+fn combine(how: Scatter) -> Combine {
     match how {
-        Scatter::Add => g.add(x, sum),
-        Scatter::Replace => {
-            let of = g.descriptor(updates).clone();
-            let ones = g.fill(of, Scalar::Int(1))?;
-            let count = g.scatter_add(places, ones, 0, rows)?;
-            let zero = g.scalar(g.descriptor(count).dtype, Scalar::Int(0))?;
-            let written = g.greater(count, zero)?;
-            g.select(written, sum, x)
-        }
-        Scatter::Mul | Scatter::Min | Scatter::Max => Err(GraphError::RankTooLarge { rank: 99 }),
+        Scatter::Replace => Combine::Replace,
+        Scatter::Add => Combine::Add,
+        Scatter::Mul => Combine::Mul,
+        Scatter::Min => Combine::Min,
+        Scatter::Max => Combine::Max,
     }
 }
 

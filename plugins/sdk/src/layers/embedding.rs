@@ -6,7 +6,8 @@ use crate::graph::Graph;
 use crate::operand::Operand;
 use crate::variables::{Variable, Variables};
 
-/// A table of vectors looked up by number. Variable: `weight` `[count, features]`.
+/// A table of vectors looked up by number. Variable: `weight` `[count, features]`, whose gradient adds up what each place
+/// asks of its vector, in the same order every time.
 #[derive(Debug, Clone)]
 pub struct Embedding {
     weight: Variable,

@@ -1,8 +1,9 @@
-//! IEEE 754 binary16 in software: registers hold half-precision numbers as `f32`, memory as 16 bits.
+//! IEEE 754 binary16 in software: processors compute with half-precision numbers as `f32`, tensors
+//! hold them as 16 bits, and a GPU's memory as the `f32` of the same value.
 
 /// The number that `bits` encode.
 #[inline(always)]
-pub(super) fn to_f32(bits: u16) -> f32 {
+pub(crate) fn to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let sign = u32::from(bits & 0x8000) << 16;
     // The exponent is rebased by multiplying with 2^112, which also normalises subnormal numbers.
@@ -14,7 +15,7 @@ pub(super) fn to_f32(bits: u16) -> f32 {
 
 /// The nearest half-precision number, ties to even; too large becomes infinite, NaN stays NaN.
 #[inline(always)]
-pub(super) fn from_f32(value: f32) -> u16 {
+pub(crate) fn from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = ((bits >> 16) & 0x8000) as u16;
     let magnitude = bits & 0x7fff_ffff;
@@ -31,7 +32,7 @@ pub(super) fn from_f32(value: f32) -> u16 {
 
 /// `value` rounded to half precision.
 #[inline(always)]
-pub(super) fn round(value: f32) -> f32 {
+pub(crate) fn round(value: f32) -> f32 {
     to_f32(from_f32(value))
 }
 

@@ -1,0 +1,199 @@
+//! What the wgpu device promises of data types whose arithmetic shaders do not have themselves: the bits of `float16`,
+//! which the conformance suite only compares within a tolerance.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_compile::wgsl::Tuning;
+use saggar_device::{Backend, Meter, gpu};
+use saggar_tensor::interp::{Value, float16};
+use saggar_tensor::op::{Binary, Conv2d, Convolution, Index, Op, Pool, Pool2d};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
+
+/// The first adapter with both variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
+fn devices() -> Vec<Arc<dyn Backend>> {
+    if gpu::adapters().is_empty() {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
+        println!("SKIP: no GPU adapter");
+        return Vec::new();
+    }
+    let open = |workgroup_memory| gpu::open_tuned(0, Tuning { workgroup_memory, wide_integers: true }).unwrap();
+    [false, true].map(open).to_vec()
+}
+
+fn shape(dims: &[usize]) -> Shape {
+    Shape::new(dims).unwrap()
+}
+
+/// Data type, dimensions and bytes.
+type Input<'a> = (DType, &'a [usize], &'a [u8]);
+
+/// The bytes of what `build` makes of inputs with these bytes, on the device.
+fn run(
+    device: &dyn Backend,
+    inputs: &[Input<'_>],
+    build: impl FnOnce(&mut GraphBuilder, &[NodeId]) -> NodeId,
+) -> Vec<u8> {
+    let meter = Meter::unlimited();
+    let mut g = GraphBuilder::new();
+    let (mut nodes, mut buffers) = (Vec::new(), Vec::new());
+    for (at, (dtype, dims, bytes)) in inputs.iter().enumerate() {
+        let descriptor = Descriptor::new(*dtype, shape(dims));
+        nodes.push(g.input(&format!("x{at}"), descriptor.clone()).unwrap());
+        buffers.push(device.allocate(&descriptor, &meter).unwrap());
+        device.write(&buffers[at], bytes).unwrap();
+    }
+    let output = build(&mut g, &nodes);
+    g.output("y", output).unwrap();
+    let program = compile(&verify(g.finish()).unwrap(), &device.target()).unwrap();
+    let outputs = device.load(Arc::new(program), &meter).unwrap().dispatch(&buffers, &[]).unwrap();
+    device.read(&outputs[0]).unwrap()
+}
+
+fn halves(numbers: &[f64]) -> Vec<u8> {
+    numbers.iter().flat_map(|&number| float16::to_bits(number).to_le_bytes()).collect()
+}
+
+/// The elements of a `float16` result that is read as `float32`, so that no rounding of the read-back hides the device's.
+fn words(g: &mut GraphBuilder, half: NodeId) -> NodeId {
+    g.cast(half, DType::F32).unwrap()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+/// Around every boundary between two neighbouring half-precision numbers, subnormal ones and the largest included, and
+/// around their own values: both signs.
+#[test]
+fn rounding_to_float16_is_to_the_nearest_and_ties_to_even() {
+    let mut numbers = vec![f32::NAN, f32::INFINITY, f32::MAX, 1e-45, f32::MIN_POSITIVE, 1e-10, 65519.996, 65520.0, 1e9];
+    for bits in 0..=0x7bffu16 {
+        let low = float16::from_bits(bits) as f32;
+        // Past the largest number the next would be 65536.
+        let high = if bits == 0x7bff { 65536.0 } else { float16::from_bits(bits + 1) as f32 };
+        let middle = (low + high) / 2.0;
+        numbers.extend([low, low.next_up(), middle.next_down(), middle, middle.next_up(), high.next_down()]);
+    }
+    numbers.extend(numbers.clone().iter().map(|number| -number));
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    for device in devices() {
+        let inputs = [(DType::F32, &[numbers.len()][..], &bytes[..])];
+        let found = run(&*device, &inputs, |g, x| {
+            let half = g.cast(x[0], DType::F16).unwrap();
+            words(g, half)
+        });
+        for (number, found) in numbers.iter().zip(floats(&found)) {
+            let expected = float16::round(f64::from(*number)) as f32;
+            let equal = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
+            assert!(equal, "{number} ({:#x}) becomes {found}, not {expected}", number.to_bits());
+        }
+    }
+}
+
+#[test]
+fn every_float16_survives_the_way_there_and_back() {
+    let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for device in devices() {
+        let inputs = [(DType::F16, &[1 << 16][..], &bytes[..])];
+        let back = run(&*device, &inputs, |_, x| x[0]);
+        let negated = run(&*device, &inputs, |g, x| g.neg(x[0]).unwrap());
+        for bits in 0..=u16::MAX {
+            let at = |bytes: &[u8]| u16::from_le_bytes([bytes[2 * bits as usize], bytes[2 * bits as usize + 1]]);
+            if float16::from_bits(bits).is_nan() {
+                assert!(float16::from_bits(at(&back)).is_nan(), "{bits:#x}");
+                assert!(float16::from_bits(at(&negated)).is_nan(), "{bits:#x}");
+            } else {
+                assert_eq!((at(&back), at(&negated)), (bits, bits ^ 0x8000));
+            }
+        }
+    }
+}
+
+/// 5000 places.
+const PLANE: &[usize] = &[1, 1, 50, 100];
+
+/// Sums that would stop at 2048, were each addition rounded.
+#[test]
+fn sums_of_float16_are_accumulated_in_float32() {
+    let ones = halves(&[1.0; 5000]);
+    let indices: Vec<u8> = [0i32; 5000].iter().flat_map(|index| index.to_le_bytes()).collect();
+    let pool = Pool2d { window: [50, 100], padding: [0; 4], strides: [1, 1], dilations: [1, 1] };
+    let conv = Conv2d { padding: [0; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
+    let ops: [(Convolution, &[&'static [usize]]); 5] = [
+        (Convolution::Conv2d(conv), &[PLANE, PLANE]),
+        (Convolution::Conv2dFilterGrad { conv, window: [1, 1] }, &[PLANE, PLANE]),
+        (Convolution::Conv2dInputGrad { conv, size: [1, 1] }, &[&[1, 5000, 1, 1], &[5000, 1, 1, 1]]),
+        (Convolution::Pool2d { kind: Pool::Sum, pool }, &[PLANE]),
+        // The place in the middle lies in every window.
+        (Convolution::SumPool2dGrad { pool, size: [99, 199] }, &[PLANE]),
+    ];
+    let half = |dims: &'static [usize]| (DType::F16, dims, &ones[..]);
+    for device in devices() {
+        let largest = |inputs: &[Input<'_>], build: &dyn Fn(&mut GraphBuilder, &[NodeId]) -> NodeId| {
+            let found = run(&*device, inputs, |g, x| {
+                let half = build(g, x);
+                words(g, half)
+            });
+            floats(&found).into_iter().fold(0.0, f32::max)
+        };
+        assert_eq!(largest(&[half(&[5000])], &|g, x| g.reduce_sum(x[0], &[0], false).unwrap()), 5000.0);
+        assert_eq!(largest(&[half(&[1, 5000]), half(&[5000, 1])], &|g, x| g.matmul(x[0], x[1]).unwrap()), 5000.0);
+        for (op, operands) in &ops {
+            let inputs: Vec<Input<'_>> = operands.iter().map(|&dims| half(dims)).collect();
+            assert_eq!(largest(&inputs, &|g, x| g.add_node(Op::Convolution(*op), x).unwrap()), 5000.0, "{op:?}");
+        }
+        let scatter = Op::Index(Index::ScatterAdd { axis: 0, size: 1 });
+        let inputs = [(DType::I32, &[5000][..], &indices[..]), half(&[5000])];
+        assert_eq!(largest(&inputs, &|g, x| g.add_node(scatter.clone(), x).unwrap()), 5000.0);
+    }
+}
+
+/// What no operation may leave unrounded: 4097 = 4096 + 1 lies between two half-precision numbers, and so does the sum
+/// of 4097 ones.
+#[test]
+fn results_of_float16_are_rounded_before_they_are_used() {
+    let ones = halves(&[1.0; 4097]);
+    for device in devices() {
+        let sum = [(DType::F16, &[4097][..], &ones[..])];
+        let found = run(&*device, &sum, |g, x| {
+            let sum = g.reduce_sum(x[0], &[0], false).unwrap();
+            words(g, sum)
+        });
+        assert_eq!(floats(&found), [4096.0]);
+        let (large, one) = (halves(&[4096.0]), halves(&[1.0]));
+        let operands = [(DType::F16, &[1][..], &large[..]), (DType::F16, &[1], &one)];
+        let found = run(&*device, &operands, |g, x| {
+            let sum = g.binary(Binary::Add, x[0], x[1]).unwrap();
+            let rest = g.binary(Binary::Sub, sum, x[0]).unwrap();
+            words(g, rest)
+        });
+        assert_eq!(floats(&found), [0.0]);
+    }
+}
+
+/// The memory of tensors without elements, and of several types beside each other in scratch memory.
+#[test]
+fn all_types_share_a_program() {
+    for device in devices().into_iter().filter(|device| device.target().wide_integers) {
+        let numbers: Vec<f64> = (0..600).map(|at| f64::from(at % 50)).collect();
+        let value = Value::from_numbers(DType::F16, shape(&[20, 30]), &numbers).unwrap().to_bytes();
+        let inputs = [(DType::F16, &[20, 30][..], &value[..]), (DType::I64, &[0, 30], &[])];
+        let found = run(&*device, &inputs, |g, x| {
+            let mut total = None;
+            for dtype in DType::ALL {
+                let cast = g.cast(x[0], dtype).unwrap();
+                let largest = g.reduce_max(cast, &[0], true).unwrap();
+                let wide = g.cast(largest, DType::I64).unwrap();
+                total = Some(total.map_or(wide, |total| g.add(total, wide).unwrap()));
+            }
+            g.concat(&[total.unwrap(), x[1]], 0).unwrap()
+        });
+        let totals: Vec<i64> =
+            found.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect();
+        let largest = |column: i64| (0..20).map(|row| (row * 30 + column) % 50).max().unwrap();
+        assert_eq!(totals, (0..30).map(|column| 8 * largest(column)).collect::<Vec<i64>>());
+    }
+}

@@ -1,0 +1,185 @@
+//! Places named one by one: gathering and scattering over several axes, as one flat index. Indices as in
+//! [`GraphBuilder::gather`]: negative ones count from the end of their axis, the rest is clamped into it.
+
+use super::check_rank;
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::limits::RANK_MAX;
+use crate::op::{Combine, Scalar};
+use crate::{DType, Descriptor, Shape};
+
+type Built = Result<NodeId, GraphError>;
+
+/// Along `axis` the element that the index at the same place names; along the other axes the same place.
+///
+/// Shape: `x [a, d, b]`, `indices [a', i, b']` with `a' <= a` and `b' <= b` -> `[a', i, b']`. Any data type.
+/// Source: WebNN `gatherElements`.
+///
+/// # Errors
+/// `DType` of the indices; `Rank`; `AxisOutOfRange`; `Dimension`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
+pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> Built {
+    let places = elements(g, "gather-elements", x, indices, axis)?;
+    let flat = flat(g, x)?;
+    g.gather(flat, places, 0)
+}
+
+/// `x` with each of `updates` combined into the place that [`gather_elements`] would read. Any data type.
+///
+/// Shape: `x [a, d, b]`, `indices` and `updates` alike -> `[a, d, b]`. Source: WebNN `scatterElements`.
+///
+/// # Errors
+/// As [`gather_elements`]; `DTypesDiffer`; `ShapesDiffer`.
+pub fn scatter_elements(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    indices: NodeId,
+    updates: NodeId,
+    axis: usize,
+    combine: Combine,
+) -> Built {
+    let op = "scatter-elements";
+    let (lhs, rhs) = (g.descriptor_of(indices)?, g.descriptor_of(updates)?);
+    if lhs.shape != rhs.shape {
+        return Err(GraphError::ShapesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() });
+    }
+    let places = elements(g, op, x, indices, axis)?;
+    let (flat_x, places, updates) = (flat(g, x)?, flat(g, places)?, flat(g, updates)?);
+    let scattered = g.scatter(flat_x, places, updates, 0, combine)?;
+    reshaped(g, scattered, x)
+}
+
+/// Each row of `indices` names places along the first axes of `x`; the result has what stands there.
+///
+/// Shape: `x [d1 .. dk, r..]`, `indices [i.., k]` -> `[i.., r..]`. Any data type. Source: WebNN `gatherND`.
+///
+/// # Errors
+/// `DType` of the indices; `Rank` of the indices; `Dimension` if `k` is above the rank of `x`; `AxisEmpty`;
+/// `RankTooLarge`; `UnknownNode`; `TooManyNodes`.
+pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> Built {
+    let (places, rows) = rows(g, "gather-nd", x, indices)?;
+    g.gather(rows, places, 0)
+}
+
+/// `x` with each of `updates` combined into the place that [`gather_nd`] would read. Any data type.
+///
+/// Shape: `x [d1 .. dk, r..]`, `indices [i.., k]`, `updates [i.., r..]` -> as `x`. Source: WebNN `scatterND`.
+///
+/// # Errors
+/// As [`gather_nd`]; `DTypesDiffer`; `Rank` or `Dimension` of the updates.
+pub fn scatter_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId, updates: NodeId, combine: Combine) -> Built {
+    let (places, rows) = rows(g, "scatter-nd", x, indices)?;
+    // The updates' rest is flattened as the operand's was: checked here, where its dimensions are known.
+    let (k, wanted) = (g.descriptor(indices).shape.last().copied().unwrap_or(0), g.descriptor(x).shape.clone());
+    let (got, count) = (g.descriptor_of(updates)?.clone(), g.descriptor(places).shape.rank());
+    if got.shape.rank() != count + wanted.rank() - k {
+        let rank = count + wanted.rank() - k;
+        return Err(GraphError::Rank { op: "scatter-nd", operand: "updates", least: rank, most: rank, got });
+    }
+    for (axis, &expected) in wanted[k..].iter().enumerate() {
+        if got.shape[count + axis] != expected {
+            let axis = count + axis;
+            return Err(GraphError::Dimension { op: "scatter-nd", operand: "updates", axis, expected, got });
+        }
+    }
+    let rest: Vec<usize> = [&got.shape[..count], &g.descriptor(rows).shape[1..]].concat();
+    let updates = g.reshape(updates, &rest)?;
+    let scattered = g.scatter(rows, places, updates, 0, combine)?;
+    reshaped(g, scattered, x)
+}
+
+/// The flat places in `x` that `indices` name along `axis`; in the indices' shape, `int32`.
+fn elements(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId, axis: usize) -> Built {
+    let shape = g.descriptor_of(x)?.shape.clone();
+    check_rank(g, op, "indices", indices, shape.rank())?;
+    let got = g.descriptor(indices).clone();
+    if axis >= shape.rank() {
+        return Err(GraphError::AxisOutOfRange { op, axis, got: g.descriptor(x).clone() });
+    }
+    let mut places = None;
+    for along in 0..shape.rank() {
+        let part = if along == axis {
+            place(g, op, indices, shape[axis])?
+        } else {
+            let expected = shape[along];
+            if got.shape[along] > expected {
+                return Err(GraphError::Dimension { op, operand: "indices", axis: along, expected, got });
+            }
+            g.iota(Descriptor::new(DType::I32, got.shape.clone()), along)?
+        };
+        places = Some(joined(g, places, part, stride(&shape, along))?);
+    }
+    // A rank of 0 has no axis, which is refused above.
+    Ok(places.unwrap_or(indices))
+}
+
+/// The flat rows that `indices` name, `int32[i..]`, and `x` as `[d1 * .. * dk, r]`.
+fn rows(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId) -> Result<(NodeId, NodeId), GraphError> {
+    let (shape, got) = (g.descriptor_of(x)?.shape.clone(), g.descriptor_of(indices)?.clone());
+    let Some(last) = got.shape.rank().checked_sub(1) else {
+        return Err(GraphError::Rank { op, operand: "indices", least: 1, most: RANK_MAX, got });
+    };
+    let k = got.shape[last];
+    if k > shape.rank() {
+        return Err(GraphError::Dimension { op, operand: "indices", axis: last, expected: shape.rank(), got });
+    }
+    let (named, rest) = shape.split_at(k);
+    let mut places = None;
+    for (axis, &size) in named.iter().enumerate() {
+        let part = g.narrow(indices, last, axis, 1)?;
+        let part = place(g, op, part, size)?;
+        let part = g.reshape(part, &got.shape[..last])?;
+        places = Some(joined(g, places, part, named[axis + 1..].iter().product())?);
+    }
+    let places = match places {
+        Some(places) => places,
+        None => g.fill(Descriptor::new(DType::I32, Shape::new(&got.shape[..last])?), Scalar::Int(0))?,
+    };
+    let rows = g.reshape(x, &[&[named.iter().product::<usize>()], rest].concat())?;
+    Ok((places, rows))
+}
+
+/// An index along an axis of this size as a place in it, `int32`.
+fn place(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> Built {
+    let dtype = g.descriptor_of(indices)?.dtype;
+    if dtype.is_float() {
+        return Err(GraphError::DType { op, operand: "indices", expected: "an integer type", got: dtype });
+    }
+    // Narrow types may not hold the size; wide ones may hold more than the result's type does.
+    let (wide, indices) = match dtype {
+        DType::I8 | DType::U8 | DType::I32 => (DType::I32, g.cast(indices, DType::I32)?),
+        DType::I64 | DType::U64 | DType::U32 => (dtype, indices),
+        DType::F32 | DType::F16 => (dtype, indices),
+    };
+    let last = g.scalar(wide, Scalar::Int(size.saturating_sub(1) as i128))?;
+    let mut place = indices;
+    if wide.is_signed_integer() {
+        let (zero, size) = (g.scalar(wide, Scalar::Int(0))?, g.scalar(wide, Scalar::Int(size as i128))?);
+        let negative = g.less(place, zero)?;
+        let counted = g.add(place, size)?;
+        let counted = g.select(negative, counted, place)?;
+        place = g.max(counted, zero)?;
+    }
+    let place = g.min(place, last)?;
+    g.cast(place, DType::I32)
+}
+
+fn joined(g: &mut GraphBuilder, places: Option<NodeId>, part: NodeId, stride: usize) -> Built {
+    let stride = g.scalar(DType::I32, Scalar::Int(stride as i128))?;
+    let scaled = g.mul(part, stride)?;
+    places.map_or(Ok(scaled), |places| g.add(places, scaled))
+}
+
+fn stride(shape: &Shape, axis: usize) -> usize {
+    shape[axis + 1..].iter().product()
+}
+
+fn flat(g: &mut GraphBuilder, x: NodeId) -> Built {
+    let count = g.descriptor_of(x)?.shape.elements();
+    g.reshape(x, &[count])
+}
+
+fn reshaped(g: &mut GraphBuilder, x: NodeId, like: NodeId) -> Built {
+    let shape = g.descriptor_of(like)?.shape.clone();
+    g.reshape(x, &shape)
+}

@@ -1,0 +1,100 @@
+//! Integers as scaled numbers, and back. Scales and zero points are repeated in blocks: each of their dimensions divides the
+//! input's, and stands for as many neighbours as the quotient says; missing leading dimensions are 1.
+
+use super::wide::widen;
+use super::{check_float, clamp};
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::{DType, Shape};
+
+type Built = Result<NodeId, GraphError>;
+
+/// `(x - zero_point) * scale`, in the scale's data type.
+///
+/// Shape: unchanged; scale and zero point in blocks. `x` and the zero point of one integer type, the scale float.
+/// Source: WebNN `dequantizeLinear`.
+///
+/// # Errors
+/// `DType` of the scale; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
+pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> Built {
+    let op = "dequantize-linear";
+    check_float(g, op, "scale", scale)?;
+    let dtype = g.descriptor(scale).dtype;
+    let (lhs, rhs) = (g.descriptor_of(x)?.clone(), g.descriptor_of(zero_point)?.clone());
+    if lhs.dtype != rhs.dtype {
+        return Err(GraphError::DTypesDiffer { op, lhs, rhs });
+    }
+    let (scale, zero_point) = (blocks(g, op, "scale", scale, x)?, blocks(g, op, "zero-point", zero_point, x)?);
+    // The difference of 8-bit integers needs 9 bits, of wider ones the type's own.
+    let wide = if lhs.dtype.bytes() == 1 { DType::I32 } else { lhs.dtype };
+    let (x, zero_point) = (g.cast(x, wide)?, g.cast(zero_point, wide)?);
+    let difference = g.sub(x, zero_point)?;
+    let difference = g.cast(difference, DType::F32)?;
+    let scale = widen(g, scale)?;
+    let y = g.mul(difference, scale)?;
+    g.cast(y, dtype)
+}
+
+/// `x / scale`, rounded to the nearest, ties to even, plus `zero_point`, limited to the zero point's data type.
+///
+/// Shape: unchanged; scale and zero point in blocks. `x` and the scale of one float type, the zero point an integer.
+/// Source: WebNN `quantizeLinear`.
+///
+/// # Errors
+/// `DType`; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
+pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> Built {
+    let op = "quantize-linear";
+    check_float(g, op, "input", x)?;
+    let (lhs, rhs) = (g.descriptor(x).clone(), g.descriptor_of(scale)?.clone());
+    if lhs.dtype != rhs.dtype {
+        return Err(GraphError::DTypesDiffer { op, lhs, rhs });
+    }
+    let got = g.descriptor_of(zero_point)?.dtype;
+    let (least, most) = match got {
+        DType::I8 => (-128.0, 127.0),
+        DType::U8 => (0.0, 255.0),
+        // The conversion itself limits these.
+        DType::I32 | DType::U32 => (f64::NEG_INFINITY, f64::INFINITY),
+        DType::F32 | DType::F16 | DType::I64 | DType::U64 => {
+            let expected = "int8, uint8, int32 or uint32";
+            return Err(GraphError::DType { op, operand: "zero-point", expected, got });
+        }
+    };
+    let (scale, zero_point) = (blocks(g, op, "scale", scale, x)?, blocks(g, op, "zero-point", zero_point, x)?);
+    let (x, scale) = (widen(g, x)?, widen(g, scale)?);
+    let scaled = g.div(x, scale)?;
+    let rounded = g.round_even(scaled)?;
+    let zero_point = g.cast(zero_point, DType::F32)?;
+    let shifted = g.add(rounded, zero_point)?;
+    let limited = clamp(g, shifted, Some(least), Some(most))?;
+    g.cast(limited, got)
+}
+
+/// `part` repeated in blocks to the shape of `x`, or so that it broadcasts to it.
+fn blocks(g: &mut GraphBuilder, op: &'static str, operand: &'static str, part: NodeId, x: NodeId) -> Built {
+    let (of, got) = (g.descriptor_of(x)?.clone(), g.descriptor_of(part)?.clone());
+    let fits = |got: &Shape| {
+        let missing = of.shape.rank().checked_sub(got.rank())?;
+        let divides = got.iter().zip(&of.shape[missing..]).all(|(&part, &whole)| part != 0 && whole % part == 0);
+        divides.then_some(missing)
+    };
+    let Some(missing) = fits(&got.shape) else {
+        return Err(GraphError::Blocks { op, operand, whole: of, got });
+    };
+    let mut dims = [vec![1; missing], got.shape.to_vec()].concat();
+    let mut repeated = g.reshape(part, &dims)?;
+    for axis in missing..of.shape.rank() {
+        let times = of.shape[axis] / dims[axis];
+        if times == 1 || dims[axis] == 1 {
+            continue;
+        }
+        let before: usize = dims[..=axis].iter().product();
+        let after: usize = dims[axis + 1..].iter().product();
+        let once = g.reshape(repeated, &[before, 1, after])?;
+        let block = g.broadcast_to(once, Shape::new([before, times, after])?)?;
+        dims[axis] = of.shape[axis];
+        repeated = g.reshape(block, &dims)?;
+    }
+    Ok(repeated)
+}

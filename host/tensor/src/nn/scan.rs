@@ -1,0 +1,46 @@
+//! Running sums.
+
+use super::wide::widely;
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::Scalar;
+
+type Built = Result<NodeId, GraphError>;
+
+/// Each element plus all before it along `axis`; `exclusive`: without the element itself; `reversed`: all after it instead.
+///
+/// Shape and data type: unchanged; integers wrap. Computed in as many rounds as the dimension has binary digits, each adding
+/// what stands twice as far away: the order of the additions depends on the dimension alone.
+/// Source: WebNN `cumulativeSum`; Hillis and Steele, "Data parallel algorithms", CACM 1986.
+///
+/// # Errors
+/// `AxisOutOfRange`; `UnknownNode`; `TooManyNodes`.
+pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> Built {
+    let got = g.descriptor_of(x)?;
+    let Some(&size) = got.shape.get(axis) else {
+        return Err(GraphError::AxisOutOfRange { op: "cumulative-sum", axis, got: got.clone() });
+    };
+    widely(g, x, |g, x| {
+        let mut sum = if exclusive { moved(g, x, axis, 1, reversed)? } else { x };
+        let mut distance = 1;
+        while distance < size {
+            let other = moved(g, sum, axis, distance, reversed)?;
+            sum = g.add(sum, other)?;
+            distance *= 2;
+        }
+        Ok(sum)
+    })
+}
+
+/// `x` moved by `distance` places toward higher indices along `axis` (`back`: lower ones), with zeros moved in.
+fn moved(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> Built {
+    let shape = g.descriptor_of(x)?.shape.clone();
+    let size = shape[axis];
+    let distance = distance.min(size);
+    let kept = g.narrow(x, axis, if back { distance } else { 0 }, size - distance)?;
+    let (mut low, mut high) = (vec![0; shape.rank()], vec![0; shape.rank()]);
+    let side = if back { &mut high } else { &mut low };
+    side[axis] = distance;
+    g.pad(kept, &low, &high, Scalar::Int(0))
+}

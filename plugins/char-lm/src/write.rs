@@ -1,0 +1,123 @@
+//! The predictor: it continues a prompt, byte by byte.
+
+use saggar_plugin::{
+    DataType, Executable, Graph, NamedTensor, Operand, Params, Port, Predictor, Result, Signature, Tensor, Variables,
+    descriptor, named,
+};
+
+use crate::model::{Architecture, Gpt, LETTERS};
+
+/// Bytes of a prompt, and of a continuation.
+const PROMPT: u32 = 256;
+const CONTINUATION: u32 = 256;
+
+/// A model that continues prompts.
+///
+/// Input `prompt` `uint8[256]`, a text with zeros after it; `temperature` `float32`: 0 always takes the likeliest byte, 1
+/// draws bytes as often as they come; `seed` `uint32`: what is drawn follows from it. Output `text` `uint8[256]`.
+#[derive(Debug)]
+pub struct Writer {
+    /// From a context to the byte after it.
+    next: Executable,
+    context: u32,
+}
+
+impl Predictor for Writer {
+    fn load(variables: Variables, config: Params) -> Result<Self> {
+        let architecture = Architecture::from_params(&config)?;
+        config.check()?;
+        let context = architecture.context;
+        let gpt = Gpt::new(&variables, architecture)?;
+        let graph = Graph::new();
+        let input = |name, data_type, shape: &[u32]| graph.input(name, &descriptor(data_type, shape));
+        let text = input("text", DataType::Uint8, &[1, context])?;
+        let last = input("last", DataType::Int32, &[1])?;
+        let temperature = input("temperature", DataType::Float32, &[])?;
+        let key = input("key", DataType::Uint32, &[4])?;
+
+        // [1, context] x [context, width]: the features of the last place. What stands after it is never looked at.
+        let features = gpt.features(&text)?;
+        let width = features.shape().last().copied().unwrap_or_default();
+        let here = last.one_hot(context, DataType::Float32)?.matmul(&features.reshape(&[context, width])?)?;
+        let logits = gpt.letters(&here)?;
+        let byte = draw(&logits, &temperature, &key)?;
+        let next = graph.build([("byte", &byte)])?;
+        Ok(Self { next, context })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature {
+            inputs: vec![
+                Port::new("prompt", DataType::Uint8, [PROMPT]).semantics("text"),
+                Port::new("temperature", DataType::Float32, []),
+                Port::new("seed", DataType::Uint32, []),
+            ],
+            outputs: vec![Port::new("text", DataType::Uint8, [CONTINUATION]).semantics("text")],
+            batch_sizes: vec![1],
+        }
+    }
+
+    fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
+        let seed = named(&inputs, "seed")?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let temperature = Tensor::from_f32(&[], &named(&inputs, "temperature")?.read_f32()?)?;
+        let mut text = prompt(named(&inputs, "prompt")?.read()?);
+        let begin = text.len();
+        while text.len() < begin + CONTINUATION as usize {
+            let step = (text.len() - begin) as u32;
+            text.push(self.after(&text, &temperature, [seed, 0, step, 0])?);
+        }
+        let written = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, CONTINUATION]), &text[begin..])?;
+        Ok(vec![NamedTensor { name: "text".to_owned(), tensor: written }])
+    }
+}
+
+impl Writer {
+    /// The byte after `text`, which is not empty.
+    fn after(&self, text: &[u8], temperature: &Tensor, key: [u32; 4]) -> Result<u8> {
+        let context = self.context as usize;
+        let mut window = text[text.len().saturating_sub(context)..].to_vec();
+        let last = (window.len() as i32 - 1).to_le_bytes();
+        window.resize(context, 0);
+        let window = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, self.context]), &window)?;
+        let last = Tensor::from_bytes(&descriptor(DataType::Int32, [1]), &last)?;
+        let key: Vec<u8> = key.into_iter().flat_map(u32::to_le_bytes).collect();
+        let key = Tensor::from_bytes(&descriptor(DataType::Uint32, [4]), &key)?;
+        let outputs =
+            self.next.dispatch([("text", &window), ("last", &last), ("temperature", temperature), ("key", &key)])?;
+        let byte = outputs.first().map(|output| output.tensor.read()).transpose()?;
+        Ok(byte.and_then(|byte| byte.first().copied()).unwrap_or_default())
+    }
+}
+
+/// A class drawn as often as the logits say at that temperature. Shape: `[1, classes]` -> `int32[1]`.
+///
+/// The largest sum of logit and Gumbel noise is at a class with that class's probability, so nothing has to be summed up.
+/// Source: Maddison et al., arXiv:1411.0030.
+fn draw(logits: &Operand, temperature: &Operand, key: &Operand) -> Result<Operand> {
+    // Never 0 or 1, where the noise would be infinite.
+    let uniform = logits.graph().random_uniform(&[1, LETTERS], key, 0)?.clamp(Some(1e-7), Some(1.0 - 1e-7))?;
+    let gumbel = uniform.log()?.neg()?.log()?.neg()?;
+    logits.add(&gumbel.mul(temperature)?)?.arg_max(1, false)
+}
+
+/// The text before the zeros; a line's end where there is none, since something must come before what is written.
+fn prompt(mut padded: Vec<u8>) -> Vec<u8> {
+    let length = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    padded.truncate(length);
+    if padded.is_empty() {
+        padded.push(b'\n');
+    }
+    padded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_ends_where_its_zeros_begin() {
+        assert_eq!(prompt(b"To be\0\0".to_vec()), b"To be");
+        assert_eq!(prompt(b"a\0b\0".to_vec()), b"a\0b");
+        assert_eq!(prompt(vec![0; 4]), b"\n");
+    }
+}

@@ -1,0 +1,134 @@
+//! Beam search: the likeliest sentences, word by word, a few at a time.
+
+/// A sentence under way or done.
+#[derive(Debug, Clone, PartialEq)]
+struct Sentence {
+    words: Vec<i32>,
+    /// Logarithm of its probability.
+    score: f64,
+}
+
+impl Sentence {
+    /// The score, forgiven its length.
+    fn rank(&self, alpha: f64) -> f64 {
+        let length = self.words.len() as f64 - 1.0;
+        self.score / ((5.0 + length) / 6.0).powf(alpha)
+    }
+}
+
+/// A search for the likeliest sentence, longer ones forgiven their length.
+///
+/// Scores are divided by `((5 + length) / 6)^alpha`. Source: Wu et al., arXiv:1609.08144.
+#[derive(Debug, Clone)]
+pub struct Beam {
+    width: usize,
+    alpha: f64,
+    end: i32,
+    length_max: usize,
+    going: Vec<Sentence>,
+    done: Vec<Sentence>,
+}
+
+impl Beam {
+    /// A search from the word `begin`, of `width` sentences at a time and at most `length_max` words after it, which end
+    /// with `end`.
+    pub fn new(width: usize, alpha: f64, [begin, end]: [i32; 2], length_max: usize) -> Self {
+        let going = vec![Sentence { words: vec![begin], score: 0.0 }];
+        Self { width: width.max(1), alpha, end, length_max, going, done: Vec::new() }
+    }
+
+    /// The sentences under way, all of the same length; none once the search is over.
+    pub fn prefixes(&self) -> impl Iterator<Item = &[i32]> {
+        self.going.iter().map(|sentence| sentence.words.as_slice())
+    }
+
+    /// Goes one word on. `words` has for each sentence under way, in order, the logarithm of each word's probability; of
+    /// sentences equally likely the one that comes first is taken.
+    pub fn advance(&mut self, words: &[f32], vocabulary: usize) {
+        let mut next: Vec<(f64, usize, usize)> = Vec::new();
+        for (place, (sentence, words)) in self.going.iter().zip(words.chunks(vocabulary.max(1))).enumerate() {
+            let likely = words.iter().enumerate().filter(|(_, log)| log.is_finite());
+            next.extend(likely.map(|(word, log)| (sentence.score + f64::from(*log), place, word)));
+        }
+        next.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut going = Vec::new();
+        // Twice as many, so that as many go on even where each could end.
+        for (score, place, word) in next.into_iter().take(2 * self.width) {
+            let mut words = self.going[place].words.clone();
+            words.push(word as i32);
+            let over = word as i32 == self.end || words.len() > self.length_max;
+            let sentences = if over { &mut self.done } else { &mut going };
+            if sentences.len() < self.width || over {
+                sentences.push(Sentence { words, score });
+            }
+        }
+        let alpha = self.alpha;
+        self.done.sort_by(|a, b| b.rank(alpha).total_cmp(&a.rank(alpha)));
+        self.done.truncate(self.width);
+        self.going = if self.over(&going) { Vec::new() } else { going };
+    }
+
+    /// The best sentence, without begin and end.
+    pub fn best(&self) -> &[i32] {
+        let words = self.done.first().or(self.going.first()).map_or(&[][..], |sentence| &sentence.words);
+        let words = words.get(1..).unwrap_or_default();
+        words.strip_suffix(&[self.end]).unwrap_or(words)
+    }
+
+    /// Whether no sentence under way can become better than those that are done, however long it grows.
+    fn over(&self, going: &[Sentence]) -> bool {
+        let longest = ((5.0 + self.length_max as f64) / 6.0).powf(self.alpha);
+        let reachable = going.iter().map(|sentence| sentence.score / longest).fold(f64::NEG_INFINITY, f64::max);
+        self.done.len() == self.width && self.done.iter().all(|sentence| sentence.rank(self.alpha) >= reachable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: i32 = 1;
+    const END: i32 = 2;
+
+    /// Searches where the probabilities of words 0 to 4 follow from the word before.
+    fn search(width: usize, alpha: f64, length_max: usize, next: impl Fn(i32) -> [f32; 5]) -> Vec<i32> {
+        let mut beam = Beam::new(width, alpha, [BEGIN, END], length_max);
+        for _ in 0..100 {
+            let last: Vec<i32> = beam.prefixes().filter_map(|words| words.last().copied()).collect();
+            if last.is_empty() {
+                return beam.best().to_vec();
+            }
+            let logs: Vec<f32> = last.into_iter().flat_map(&next).map(f32::ln).collect();
+            beam.advance(&logs, 5);
+        }
+        panic!("the search does not end");
+    }
+
+    /// 3 is likelier at first, but 4 leads to the likelier sentence.
+    fn garden_path(before: i32) -> [f32; 5] {
+        match before {
+            BEGIN => [0.0, 0.0, 0.0, 0.6, 0.4],
+            3 => [0.0, 0.0, 0.3, 0.3, 0.4],
+            _ => [0.0, 0.0, 0.9, 0.1, 0.0],
+        }
+    }
+
+    #[test]
+    fn a_wider_search_finds_what_a_greedy_one_misses() {
+        assert_eq!(search(1, 0.0, 8, garden_path), [3, 4]);
+        assert_eq!(search(2, 0.0, 8, garden_path), [4]);
+    }
+
+    #[test]
+    fn length_is_forgiven() {
+        // Ending at once has 0.5, and going on once more 0.25.
+        let even = |before: i32| if before == BEGIN { [0.0, 0.0, 0.0, 1.0, 0.0] } else { [0.0, 0.0, 0.5, 0.5, 0.0] };
+        assert_eq!(search(2, 0.0, 4, even), [3]);
+        assert_eq!(search(4, 8.0, 4, even), [3, 3, 3]);
+    }
+
+    #[test]
+    fn sentences_end_at_the_longest() {
+        assert_eq!(search(2, 0.6, 3, |_| [0.0, 0.0, 0.0, 1.0, 0.0]), [3, 3, 3]);
+    }
+}

@@ -1,0 +1,47 @@
+//! The W3C WebNN conformance cases, run on the reference interpreter, the CPU device and every GPU adapter.
+//!
+//! A folder holds JSON files, each `{"op", "cases": [...]}`; a case has inputs, steps (operators with their arguments and
+//! options, in WebNN's words), what is expected and how near. A case passes if every device is near enough in every output.
+
+mod build;
+mod case;
+mod compare;
+mod options;
+mod run;
+mod unsupported;
+
+use std::path::Path;
+
+pub use case::{Case, read};
+pub use run::Devices;
+pub use unsupported::unsupported;
+
+/// How a folder of cases went.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Cases that every device passed.
+    pub passed: usize,
+    /// Cases that some device failed, each with its reason.
+    pub failed: Vec<String>,
+    /// Cases that were not run, each with its reason.
+    pub skipped: Vec<String>,
+}
+
+/// Runs every case of every `.json` file in `folder`.
+///
+/// # Errors
+/// What a file or a case lacks to be one, with its name.
+pub fn check(folder: &Path, devices: &Devices) -> Result<Report, String> {
+    let mut report = Report::default();
+    for case in read(folder)? {
+        if let Some(reason) = unsupported(&case) {
+            report.skipped.push(format!("{}: {reason}", case.id));
+            continue;
+        }
+        match devices.check(&case) {
+            Ok(()) => report.passed += 1,
+            Err(reason) => report.failed.push(format!("{} ({}): {reason}", case.id, case.name)),
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,79 @@
+//! Whether a result is near enough to what is expected.
+
+use saggar_tensor::DType;
+use saggar_tensor::interp::{Elements, Value};
+
+use super::case::Tolerance;
+
+/// Units in the last place that a case is allowed which does not say how near.
+const ULP_UNSAID: u64 = 16;
+
+/// The first element that is too far, if one is.
+pub(super) fn compare(expected: &Value, found: &Value, tolerance: Option<Tolerance>) -> Result<(), String> {
+    if expected.descriptor() != found.descriptor() {
+        return Err(format!("{} was expected, not {}", expected.descriptor(), found.descriptor()));
+    }
+    let tolerance = tolerance.unwrap_or(Tolerance::Ulp(ULP_UNSAID));
+    let dtype = expected.descriptor().dtype;
+    let pairs: Vec<(f64, f64, bool)> = match (expected.elements(), found.elements()) {
+        (Elements::Float(a), Elements::Float(b)) => {
+            a.iter().zip(b).map(|(&a, &b)| (a, b, float_near(dtype, a, b, tolerance))).collect()
+        }
+        (Elements::Int(a), Elements::Int(b)) => {
+            a.iter().zip(b).map(|(&a, &b)| (a as f64, b as f64, integer_near(a, b, tolerance))).collect()
+        }
+        (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => Vec::new(),
+    };
+    match pairs.iter().position(|(_, _, near)| !near) {
+        None => Ok(()),
+        Some(at) => Err(format!("element {at} is {}, not {} ({tolerance:?} allowed)", pairs[at].1, pairs[at].0)),
+    }
+}
+
+fn integer_near(a: i128, b: i128, tolerance: Tolerance) -> bool {
+    match tolerance {
+        Tolerance::Ulp(units) => a.abs_diff(b) <= u128::from(units),
+        Tolerance::Absolute(distance) => a.abs_diff(b) as f64 <= distance,
+    }
+}
+
+fn float_near(dtype: DType, a: f64, b: f64, tolerance: Tolerance) -> bool {
+    if a == b || a.is_nan() && b.is_nan() {
+        return true;
+    }
+    match tolerance {
+        Tolerance::Absolute(distance) => (a - b).abs() <= distance,
+        Tolerance::Ulp(units) => !a.is_nan() && !b.is_nan() && ordered(dtype, a).abs_diff(ordered(dtype, b)) <= units,
+    }
+}
+
+/// Neighbouring floats as neighbouring integers; both zeros are 0.
+fn ordered(dtype: DType, value: f64) -> i64 {
+    let magnitude = if dtype == DType::F16 {
+        let bytes =
+            saggar_tensor::interp::Value::from_numbers(DType::F16, saggar_tensor::Shape::scalar(), &[value.abs()])
+                .map(|value| value.to_bytes())
+                .unwrap_or_default();
+        bytes.first().zip(bytes.get(1)).map_or(0, |(&low, &high)| i64::from(u16::from_le_bytes([low, high])))
+    } else {
+        i64::from((value.abs() as f32).to_bits())
+    };
+    if value < 0.0 { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_unit_apart() {
+        let next = f64::from(f32::from_bits(1.0f32.to_bits() + 1));
+        assert_eq!(ordered(DType::F32, next) - ordered(DType::F32, 1.0), 1);
+        assert_eq!(ordered(DType::F16, 1.0 + 1.0 / 1024.0) - ordered(DType::F16, 1.0), 1);
+        let least = f64::from(f32::from_bits(1));
+        assert_eq!(ordered(DType::F32, least) - ordered(DType::F32, -least), 2);
+        assert!(float_near(DType::F32, 0.0, -0.0, Tolerance::Ulp(0)));
+        assert!(!float_near(DType::F32, 1.0, f64::NAN, Tolerance::Ulp(1000)));
+        assert!(!float_near(DType::F32, f64::INFINITY, 1e38, Tolerance::Absolute(1e30)));
+    }
+}

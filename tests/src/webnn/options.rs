@@ -1,0 +1,228 @@
+//! The arguments and options of a step, with WebNN's defaults.
+
+use std::collections::HashMap;
+
+use saggar_tensor::nn;
+use saggar_tensor::op::Conv2d;
+use saggar_tensor::{DType, NodeId};
+use serde_json::Value as Json;
+
+use super::case::number;
+
+/// A step's arguments by name.
+pub(super) struct Arguments<'a> {
+    pub(super) step: &'a Json,
+    pub(super) nodes: &'a HashMap<String, NodeId>,
+}
+
+type Read<T> = Result<T, String>;
+
+impl Arguments<'_> {
+    fn positional(&self, name: &str) -> Option<&Json> {
+        self.step["args"].as_array()?.iter().find(|argument| argument["name"] == name)
+    }
+
+    fn named(&self, name: &str) -> Read<NodeId> {
+        self.nodes.get(name).copied().ok_or_else(|| format!("there is no operand {name}"))
+    }
+
+    /// The operand that argument number `position` names.
+    pub(super) fn operand(&self, position: usize) -> Read<NodeId> {
+        let name = self.step["args"][position]["ref"].as_str();
+        self.named(name.ok_or_else(|| format!("argument {position} is no operand"))?)
+    }
+
+    /// The operands that argument number `position` names.
+    pub(super) fn operands(&self, position: usize) -> Read<Vec<NodeId>> {
+        let names = self.step["args"][position]["refs"].as_array().into_iter().flatten();
+        names.map(|name| self.named(name.as_str().unwrap_or("?"))).collect()
+    }
+
+    /// The operand that an option names, if it is there.
+    pub(super) fn optional(&self, option: &str) -> Read<Option<NodeId>> {
+        self.step["options"][option]["ref"].as_str().map(|name| self.named(name)).transpose()
+    }
+
+    fn value(&self, name: &str) -> Option<&Json> {
+        let value = self.positional(name).or_else(|| self.step["options"].get(name))?.get("value")?;
+        (!value.is_null()).then_some(value)
+    }
+
+    /// An argument or option that is a number.
+    pub(super) fn number(&self, name: &str) -> Read<Option<f64>> {
+        self.value(name).map(number).transpose()
+    }
+
+    /// An argument or option that is a size.
+    pub(super) fn size(&self, name: &str) -> Read<Option<usize>> {
+        Ok(self.number(name)?.map(|number| number as usize))
+    }
+
+    /// An argument or option that is a list of sizes.
+    pub(super) fn sizes(&self, name: &str) -> Read<Option<Vec<usize>>> {
+        let listed = self.value(name).and_then(Json::as_array);
+        listed.map(|list| list.iter().map(|json| number(json).map(|number| number as usize)).collect()).transpose()
+    }
+
+    /// An argument or option that is two sizes.
+    pub(super) fn pair(&self, name: &str) -> Read<Option<[usize; 2]>> {
+        let wrong = |list: Vec<usize>| format!("{name} {list:?} are not two");
+        self.sizes(name)?.map(|list| list.try_into().map_err(wrong)).transpose()
+    }
+
+    /// An argument or option that is a word.
+    pub(super) fn word(&self, name: &str) -> Option<&str> {
+        self.value(name)?.as_str()
+    }
+
+    /// An option that is true or false.
+    pub(super) fn flag(&self, name: &str, default: bool) -> bool {
+        self.value(name).and_then(Json::as_bool).unwrap_or(default)
+    }
+
+    /// An argument or option that names a data type.
+    pub(super) fn dtype(&self, name: &str) -> Read<Option<DType>> {
+        let unknown = |word: &str| format!("{word} is no data type");
+        self.word(name).map(|word| DType::from_name(word).ok_or_else(|| unknown(word))).transpose()
+    }
+
+    /// Layout of images.
+    pub(super) fn layout(&self, name: &str) -> Read<nn::InputLayout> {
+        match self.word(name) {
+            None | Some("nchw") => Ok(nn::InputLayout::Nchw),
+            Some("nhwc") => Ok(nn::InputLayout::Nhwc),
+            Some(other) => Err(format!("{other} is no layout of images")),
+        }
+    }
+
+    fn conv(&self) -> Read<Conv2d> {
+        let padding = self.sizes("padding")?.unwrap_or_else(|| vec![0; 4]);
+        Ok(Conv2d {
+            padding: padding.try_into().map_err(|list| format!("padding {list:?} is not four"))?,
+            strides: self.pair("strides")?.unwrap_or([1, 1]),
+            dilations: self.pair("dilations")?.unwrap_or([1, 1]),
+            groups: self.size("groups")?.unwrap_or(1),
+        })
+    }
+
+    pub(super) fn conv2d(&self) -> Read<nn::Conv2dOptions> {
+        let filter_layout = match self.word("filterLayout") {
+            None | Some("oihw") => nn::FilterLayout::Oihw,
+            Some("hwio") => nn::FilterLayout::Hwio,
+            Some("ohwi") => nn::FilterLayout::Ohwi,
+            Some("ihwo") => nn::FilterLayout::Ihwo,
+            Some(other) => return Err(format!("{other} is no layout of filters")),
+        };
+        Ok(nn::Conv2dOptions { conv: self.conv()?, input_layout: self.layout("inputLayout")?, filter_layout })
+    }
+
+    pub(super) fn conv_transpose2d(&self) -> Read<nn::ConvTranspose2dOptions> {
+        let filter_layout = match self.word("filterLayout") {
+            None | Some("iohw") => nn::TransposeFilterLayout::Iohw,
+            Some("hwoi") => nn::TransposeFilterLayout::Hwoi,
+            Some("ohwi") => nn::TransposeFilterLayout::Ohwi,
+            Some(other) => return Err(format!("{other} is no layout of transposed filters")),
+        };
+        Ok(nn::ConvTranspose2dOptions {
+            conv: self.conv()?,
+            output_padding: self.pair("outputPadding")?.unwrap_or([0, 0]),
+            output_sizes: self.pair("outputSizes")?,
+            input_layout: self.layout("inputLayout")?,
+            filter_layout,
+        })
+    }
+
+    pub(super) fn pool2d(&self) -> Read<nn::Pool2dOptions> {
+        let Conv2d { padding, strides, dilations, .. } = self.conv()?;
+        let rounding = match self.word("outputShapeRounding").or(self.word("roundingType")) {
+            None | Some("floor") => nn::Rounding::Floor,
+            Some("ceil") => nn::Rounding::Ceil,
+            Some(other) => return Err(format!("{other} is no rounding")),
+        };
+        Ok(nn::Pool2dOptions {
+            window: self.pair("windowDimensions")?,
+            padding,
+            strides,
+            dilations,
+            layout: self.layout("layout")?,
+            rounding,
+            output_sizes: self.pair("outputSizes")?,
+        })
+    }
+
+    pub(super) fn gemm(&self) -> Read<nn::GemmOptions> {
+        Ok(nn::GemmOptions {
+            alpha: self.number("alpha")?.unwrap_or(1.0),
+            beta: self.number("beta")?.unwrap_or(1.0),
+            transpose_a: self.flag("aTranspose", false),
+            transpose_b: self.flag("bTranspose", false),
+        })
+    }
+
+    pub(super) fn resample2d(&self) -> Read<nn::Resample2dOptions> {
+        let mode = match self.word("mode") {
+            None | Some("nearest-neighbor") => nn::Interpolation::Nearest,
+            Some("linear") => nn::Interpolation::Linear,
+            Some(other) => return Err(format!("{other} is no interpolation")),
+        };
+        let scales = self.value("scales").and_then(Json::as_array).cloned().unwrap_or_default();
+        let scales: Vec<f64> = scales.iter().map(number).collect::<Result<_, _>>()?;
+        Ok(nn::Resample2dOptions {
+            mode,
+            scales: scales.try_into().unwrap_or([1.0, 1.0]),
+            sizes: self.pair("sizes")?,
+            axes: self.pair("axes")?.unwrap_or([2, 3]),
+        })
+    }
+
+    pub(super) fn direction(&self) -> Read<nn::Direction> {
+        match self.word("direction") {
+            None | Some("forward") => Ok(nn::Direction::Forward),
+            Some("backward") => Ok(nn::Direction::Backward),
+            Some("both") => Ok(nn::Direction::Both),
+            Some(other) => Err(format!("{other} is no direction")),
+        }
+    }
+
+    fn activations<const N: usize>(&self, default: [nn::Activation; N]) -> Read<[nn::Activation; N]> {
+        let Some(listed) = self.value("activations").and_then(Json::as_array) else { return Ok(default) };
+        let one = |json: &Json| match json.as_str() {
+            Some("relu") => Ok(nn::Activation::Relu),
+            Some("sigmoid") => Ok(nn::Activation::Sigmoid),
+            Some("tanh") => Ok(nn::Activation::Tanh),
+            Some(_) | None => Err(format!("{json} is no activation")),
+        };
+        let list: Vec<nn::Activation> = listed.iter().map(one).collect::<Result<_, _>>()?;
+        list.try_into().map_err(|list| format!("{list:?} are not {N} activations"))
+    }
+
+    pub(super) fn gru(&self) -> Read<nn::GruOptions> {
+        let default = nn::GruOptions::default();
+        Ok(nn::GruOptions {
+            bias: self.optional("bias")?,
+            recurrent_bias: self.optional("recurrentBias")?,
+            reset_after: self.flag("resetAfter", default.reset_after),
+            layout: match self.word("layout") {
+                None | Some("zrn") => nn::GruLayout::Zrn,
+                Some("rzn") => nn::GruLayout::Rzn,
+                Some(other) => return Err(format!("{other} is no order of gates")),
+            },
+            activations: self.activations(default.activations)?,
+        })
+    }
+
+    pub(super) fn lstm(&self) -> Read<nn::LstmOptions> {
+        let default = nn::LstmOptions::default();
+        Ok(nn::LstmOptions {
+            bias: self.optional("bias")?,
+            recurrent_bias: self.optional("recurrentBias")?,
+            peephole: self.optional("peepholeWeight")?,
+            layout: match self.word("layout") {
+                None | Some("iofg") => nn::LstmLayout::Iofg,
+                Some("ifgo") => nn::LstmLayout::Ifgo,
+                Some(other) => return Err(format!("{other} is no order of gates")),
+            },
+            activations: self.activations(default.activations)?,
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! The devices that cases run on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_device::{Backend, Meter, cpu, gpu};
+use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
+
+use super::build::step;
+use super::case::{Case, descriptor, value};
+use super::compare::compare;
+
+/// The CPU device and every GPU adapter; the interpreter needs nothing.
+#[derive(Debug)]
+pub struct Devices(Vec<Arc<dyn Backend>>);
+
+impl Devices {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// Where there is no GPU adapter, or one does not open.
+    pub fn open() -> Result<Devices, String> {
+        let mut devices = vec![cpu::open(None).map_err(|error| error.to_string())?];
+        let count = gpu::adapters().len();
+        if count == 0 {
+            return Err("there is no GPU adapter; Debian's mesa-vulkan-drivers brings one in software".to_owned());
+        }
+        for index in 0..count {
+            devices.push(gpu::open(index).map_err(|error| error.to_string())?);
+        }
+        Ok(Devices(devices))
+    }
+
+    /// Their names, the interpreter's first.
+    pub fn names(&self) -> Vec<String> {
+        let adapters = self.0.iter().map(|device| format!("{} ({})", device.info().name, device.info().adapter));
+        ["interpreter".to_owned()].into_iter().chain(adapters).collect()
+    }
+
+    /// Whether every device gives what the case expects.
+    ///
+    /// # Errors
+    /// The device and the first element that is too far, or what could not be built.
+    pub fn check(&self, case: &Case) -> Result<(), String> {
+        let (graph, inputs) = graph(case)?;
+        let expected: Vec<Value> = case.expected.values().map(value).collect::<Result<_, _>>()?;
+        let interpreted = evaluate(&graph, &inputs, &mut []).map_err(|error| error.to_string())?;
+        near(case, "interpreter", &expected, &interpreted)?;
+        for device in &self.0 {
+            let name = &device.info().name;
+            let found = dispatch(&**device, &graph, &inputs).map_err(|error| format!("{name}: {error}"))?;
+            near(case, name, &expected, &found)?;
+        }
+        Ok(())
+    }
+}
+
+fn near(case: &Case, device: &str, expected: &[Value], found: &[Value]) -> Result<(), String> {
+    for ((name, expected), found) in case.expected.keys().zip(expected).zip(found) {
+        compare(expected, found, case.tolerance).map_err(|reason| format!("{device}, {name}: {reason}"))?;
+    }
+    Ok(())
+}
+
+/// The case's graph with its outputs in the order of what is expected, and its inputs' values in the graph's order.
+fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<Value>), String> {
+    let mut g = GraphBuilder::new();
+    let mut nodes: HashMap<String, NodeId> = HashMap::new();
+    let mut inputs = Vec::new();
+    for (name, tensor) in &case.inputs {
+        let (descriptor, value) = (descriptor(tensor)?, value(tensor)?);
+        let node = if tensor["constant"].as_bool().unwrap_or(false) {
+            g.constant(descriptor, value.to_bytes())
+        } else {
+            inputs.push(value);
+            g.input(name, descriptor)
+        };
+        nodes.insert(name.clone(), node.map_err(|error| error.to_string())?);
+    }
+    for json in &case.steps {
+        step(&mut g, &mut nodes, json)?;
+    }
+    for name in case.expected.keys() {
+        let node = nodes.get(name).ok_or_else(|| format!("no step makes {name}"))?;
+        g.output(name, *node).map_err(|error| error.to_string())?;
+    }
+    Ok((verify(g.finish()).map_err(|error| error.to_string())?, inputs))
+}
+
+fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Result<Vec<Value>, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let meter = Meter::unlimited();
+    let program = compile(graph, &device.target()).map_err(|error| text(&error))?;
+    let executable = device.load(Arc::new(program), &meter).map_err(|error| text(&error))?;
+    let mut buffers = Vec::new();
+    for value in inputs {
+        let buffer = device.allocate(value.descriptor(), &meter).map_err(|error| text(&error))?;
+        device.write(&buffer, &value.to_bytes()).map_err(|error| text(&error))?;
+        buffers.push(buffer);
+    }
+    let outputs = executable.dispatch(&buffers, &[]).map_err(|error| text(&error))?;
+    let read = |buffer: &saggar_device::Buffer| {
+        let bytes = device.read(buffer).map_err(|error| text(&error))?;
+        Value::from_bytes(buffer.descriptor().clone(), &bytes).map_err(|error| text(&error))
+    };
+    outputs.iter().map(read).collect()
+}

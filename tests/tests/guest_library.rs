@@ -1,0 +1,104 @@
+//! The guest library: its formulas on the real host, and every way in which it trains.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::time::Duration;
+
+use saggar_tests::{Server, children, guest, kill_9};
+use serde_json::Value;
+
+/// Everything that has state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
+const EVERYTHING: [&str; 4] = ["optimizer=muon", "half=true", "accumulate=2", "average=0.9"];
+
+fn start(home: &std::path::Path) -> Server {
+    let server = Server::start(home);
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server
+}
+
+fn submit(server: &Server, parameters: &[&str]) -> String {
+    let plugin = guest("formulas");
+    let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "3", "--retry", "100"];
+    let every = ["--checkpoint-every", "20steps", "--"];
+    server.saggar_ok(&[&run[..], &every, parameters].concat()).trim().to_owned()
+}
+
+fn train(server: &Server, parameters: &[&str]) -> Value {
+    let job = submit(server, parameters);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{parameters:?}: {}", server.saggar_ok(&["logs", &job]));
+    ended
+}
+
+fn weights(server: &Server, model: &str) -> String {
+    server.wait_for_version(model, 1);
+    let shown = server.get(&format!("/api/v1/models/{model}"));
+    shown["versions"][0]["weights"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn formulas_hold_on_the_host() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let job = submit(&server, &[]);
+    let ended = server.wait_for_job(&job);
+    let log = server.saggar_ok(&["logs", &job]);
+    assert_eq!(ended["state"], "SUCCEEDED", "{log}");
+    assert!(log.contains("every formula holds"), "{log}");
+}
+
+#[test]
+fn every_way_of_training_learns() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let ways: [&[&str]; 6] =
+        [&[], &["optimizer=sgd"], &["optimizer=muon"], &["half=true"], &["accumulate=2", "batch=16"], &["average=0.9"]];
+    for way in ways {
+        let job = train(&server, &[&["epochs=3"], way].concat());
+        let accuracy = job["metrics"]["validation/accuracy"].as_f64().unwrap();
+        assert!(accuracy > 0.9, "{way:?}: {accuracy}");
+    }
+}
+
+#[test]
+fn steps_whose_gradients_are_not_finite_are_skipped() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    // At first no gradient fits into float16.
+    let job = train(&server, &["epochs=3", "half=true", "boost=10000"]);
+    let metric = |name: &str| job["metrics"][name].as_f64().unwrap();
+    assert!(metric("scale") < 65536.0, "{}", job["metrics"]);
+    assert!(metric("validation/accuracy") > 0.9, "{}", job["metrics"]);
+}
+
+#[test]
+fn a_training_without_progress_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let job = train(&server, &["epochs=200", "patience=1"]);
+    let (step, steps) = (job["step"].as_u64().unwrap(), job["steps_target"].as_u64().unwrap());
+    assert!(step < steps, "{step} of {steps} steps");
+}
+
+#[test]
+fn a_killed_training_of_every_kind_ends_as_one_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    train(&server, &[&["epochs=40", "model=calm"], &EVERYTHING[..]].concat());
+
+    let job = submit(&server, &[&["epochs=40", "model=shaken"], &EVERYTHING[..]].concat());
+    for kills in 1..=3 {
+        server.wait_for("another checkpoint", |server| {
+            let log = server.saggar_ok(&["logs", &job]);
+            (log.matches("saved (").count() > kills).then_some(())
+        });
+        // Between two checkpoints rather than at one.
+        std::thread::sleep(Duration::from_millis(30 * kills as u64));
+        for worker in children(server.pid()) {
+            kill_9(worker);
+        }
+    }
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
+    assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+}

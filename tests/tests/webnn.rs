@@ -1,0 +1,22 @@
+//! The WebNN conformance cases: the interpreter, the CPU device and the GPU path give what the specification's own tests
+//! expect.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
+
+use saggar_tests::shared;
+use saggar_tests::webnn::{Devices, check};
+
+#[test]
+fn every_case_is_met_on_every_device() {
+    let Some(folder) = shared("conformance/webnn") else { return };
+    let devices = match Devices::open() {
+        Ok(devices) => devices,
+        Err(reason) => {
+            assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{reason}");
+            println!("SKIP: {reason}");
+            return;
+        }
+    };
+    let report = check(&folder, &devices).unwrap();
+    assert!(report.failed.is_empty(), "{} failed:\n{}", report.failed.len(), report.failed.join("\n"));
+    assert!(report.passed >= 1380, "{} passed, {} skipped", report.passed, report.skipped.len());
+}
