@@ -285,7 +285,8 @@ impl Variables {
     /// A name that no other variable has: the given one if possible.
     fn unique(&mut self, name: &str) -> String {
         let end = (0..=name.len().min(NAME_BYTES_MAX)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-        let base = if end == 0 { "tensor" } else { &name[..end] };
+        // Files of weights keep one name for themselves.
+        let base = if end == 0 || name == "__metadata__" { "tensor" } else { &name[..end] };
         let numbered = |number: usize| if number == 0 { base.to_owned() } else { format!("{base}.{number}") };
         let free = (0..=self.0.len()).map(numbered).find(|name| !self.0.contains(name)).unwrap_or_default();
         self.0.insert(free.clone());

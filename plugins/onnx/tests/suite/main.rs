@@ -5,3 +5,4 @@ mod cases;
 mod hostile;
 mod interpreter;
 mod network;
+mod rules;
