@@ -218,15 +218,14 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
     let given = call.ints("output_shape").filter(|shape| !shape.is_empty());
     let (mut low, mut high, mut sizes) = (pads[..n].to_vec(), pads[n..].to_vec(), vec![0; n]);
     for axis in 0..n {
-        let full = image[axis].saturating_sub(1) * strides[axis]
-            + (window[axis].max(1) - 1) * dilations[axis]
-            + 1
-            + more[axis];
+        let reach = (window[axis].max(1) - 1).saturating_mul(dilations[axis]);
+        let full = image[axis].saturating_sub(1).saturating_mul(strides[axis]);
+        let full = full.saturating_add(reach).saturating_add(1).saturating_add(more[axis]);
         let wanted = match given {
             // Batch and channels may be listed too.
             Some(shape) if shape.len() >= n => Some(size(shape[shape.len() - n + axis], "output_shape")?),
             Some(shape) => return Err(Error::invalid(format!("`output_shape` is {shape:?}"))),
-            None if mode.starts_with("SAME") => Some(image[axis] * strides[axis]),
+            None if mode.starts_with("SAME") => Some(image[axis].saturating_mul(strides[axis])),
             None => None,
         };
         if mode == "VALID" {
@@ -262,6 +261,7 @@ fn solid_transposed(
     let images = g.transpose(x, &[0, 2, 1, 3, 4])?;
     let images = g.reshape(&images, &[n * d, c, h, w])?;
     let stride = geometry.strides[0];
+    crate::value::elements(&[d, stride])?;
     let full = d.saturating_sub(1) * stride + geometry.extent(0);
     let mut sum: Option<Value> = None;
     for tap in 0..geometry.window[0] {

@@ -206,12 +206,12 @@ pub(super) fn max_unpool(g: &mut Graph, call: &Call) -> Outcome {
     let image = x.shape().get(2..).unwrap_or_default();
     let window = call.sizes("kernel_shape", image.len(), 0, 1)?;
     let geometry = Geometry::of(call, image, window)?;
-    let natural: Vec<usize> = (0..image.len())
-        .map(|axis| {
-            ((image[axis].max(1) - 1) * geometry.strides[axis] + geometry.window[axis])
-                .saturating_sub(geometry.low[axis] + geometry.high[axis])
-        })
-        .collect();
+    let side = |axis: usize| {
+        let full =
+            (image[axis].max(1) - 1).saturating_mul(geometry.strides[axis]).saturating_add(geometry.window[axis]);
+        full.saturating_sub(geometry.low[axis] + geometry.high[axis])
+    };
+    let natural: Vec<usize> = (0..image.len()).map(side).collect();
     let natural = [&x.shape()[..2], &natural[..]].concat();
     let zeros = g.fill(x.elem(), &[crate::value::elements(&natural)?], 0.0)?;
     let (flat, places) = (g.reshape(x, &[x.len()])?, g.reshape(indices, &[indices.len()])?);
