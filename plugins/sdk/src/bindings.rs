@@ -36,6 +36,31 @@ pub mod train {
     });
 }
 
+/// The importer's half of the world of a plugin that imports, over the types of [`predict`], which is the other half.
+pub mod import {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package saggar:sdk;
+            world importing {
+                import saggar:plugin/tensors@0.1.0;
+                import saggar:plugin/variables@0.1.0;
+                export saggar:plugin/importer@0.1.0;
+            }
+        ",
+        world: "saggar:sdk/importing",
+        pub_export_macro: true,
+        export_macro_name: "export_importer",
+        default_bindings_module: "saggar_plugin::bindings::import",
+        generate_all,
+        with: {
+            "saggar:plugin/tensors@0.1.0": super::predict::saggar::plugin::tensors,
+            "saggar:plugin/variables@0.1.0": super::predict::saggar::plugin::variables,
+        },
+    });
+}
+
+pub use import::exports::saggar::plugin::importer;
 pub use predict::exports::saggar::plugin::predictor;
 pub use predict::saggar::plugin::{graphs, logging, tensors, variables};
 pub use train::exports::saggar::plugin::trainer;

@@ -2,6 +2,7 @@
 
 use crate::bindings::{predictor, tensors, variables};
 use crate::error::{Error, Result};
+use crate::import::{Importer, Weights};
 use crate::job::Job;
 use crate::logging::report_panics;
 use crate::params::Params;
@@ -14,9 +15,11 @@ use crate::variables::Variables;
 ///   `fn(&Job) -> Result<()>`;
 /// - `export!(predict: Model)`: one that only predicts;
 /// - `export!(predictor: Predictor)`: one that only predicts, by its own [`Predictor`](crate::Predictor);
-/// - `export!(train: function)`: one that only trains.
+/// - `export!(train: function)`: one that only trains;
+/// - `export!(importer: Importer)`: one that makes models of files in a foreign format and predicts with them, by its own
+///   [`Importer`](crate::Importer).
 ///
-/// The last two may stand together.
+/// `predictor:` or `predict:` and `train:` may stand together.
 #[macro_export]
 macro_rules! export {
     (predict: $model:ty) => {
@@ -31,6 +34,24 @@ macro_rules! export {
                 type Model = $crate::Loaded<$predictor>;
             }
             $crate::bindings::predict::export_predictor!(Plugin with_types_in $crate::bindings::predict);
+        };
+    };
+    (importer: $importer:ty) => {
+        $crate::export!(predictor: $importer);
+        // Only there do the exported names mean anything; a native linker refuses them.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Plugin;
+            impl $crate::bindings::importer::Guest for Plugin {
+                fn import_model(
+                    file: ::std::vec::Vec<u8>,
+                    options: ::std::string::String,
+                    variables: &$crate::bindings::variables::Variables,
+                ) -> ::core::result::Result<::std::string::String, $crate::bindings::tensors::Error> {
+                    $crate::run_import::<$importer>(&file, &options, variables)
+                }
+            }
+            $crate::bindings::import::export_importer!(Plugin with_types_in $crate::bindings::import);
         };
     };
     (train: $train:path) => {
@@ -62,6 +83,22 @@ pub fn run_training(train: fn(&Job) -> Result<()>) -> std::result::Result<(), te
         Ok(()) | Err(Error::Stopped) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What the exported import does; called by [`export!`].
+///
+/// # Errors
+/// What the import failed with; `UnknownParameter` for an option that it did not ask for.
+pub fn run_import<I: Importer>(
+    file: &[u8],
+    options: &str,
+    variables: &variables::Variables,
+) -> std::result::Result<String, tensors::Error> {
+    report_panics();
+    let options = Params::parse(options)?;
+    let config = I::import(file, &options, &Weights(variables))?;
+    options.check()?;
+    Ok(config.to_string())
 }
 
 /// A predictor as the host's bindings want it; named by [`export!`].

@@ -1,0 +1,71 @@
+//! Bytes as text, in the alphabet of RFC 4648: a configuration is JSON, which has no bytes.
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The text of these bytes.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = ALPHABET[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= chunk.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+/// The bytes of a text, none if it is not one.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let text = text.as_bytes();
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let kept = text.iter().rposition(|&letter| letter != b'=').map_or(0, |last| last + 1);
+    if text.len() - kept > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(kept * 3 / 4);
+    for chunk in text[..kept].chunks(4) {
+        let mut bits = 0;
+        for &letter in chunk {
+            bits = bits << 6 | value(letter)?;
+        }
+        bits <<= 6 * (4 - chunk.len());
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
+    }
+    Some(bytes)
+}
+
+fn value(letter: u8) -> Option<u32> {
+    Some(u32::from(match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&encode(&bytes[..length])).unwrap(), bytes[..length]);
+        }
+        assert_eq!(encode(b"ab"), "YWI=");
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for text in ["YWI", "YW I", "====", "Y===", "YWI=YWI="] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The reference importer: it makes served models of ONNX files.
+//!
+//! A file is parsed and checked ([`model`]), its initializers become the model's variables, and the rest is kept as the
+//! model's configuration ([`import`]). Serving it, the same plugin builds a graph for each batch size ([`build`]), each
+//! node by its operator's rule ([`ops`]). Rules build with a [`graph::Graph`], which computes what is known already and
+//! leaves the rest to a [`backend::Backend`]: the host, or an interpreter in tests.
+
+pub mod backend;
+mod base64;
+pub mod build;
+pub mod call;
+pub mod elem;
+pub mod error;
+pub mod fold;
+pub mod graph;
+pub mod host;
+pub mod import;
+pub mod model;
+pub mod ops;
+pub mod plan;
+mod predict;
+pub mod proto;
+pub mod tensor;
+pub mod value;
+
+pub use predict::Onnx;
+
+saggar_plugin::export!(importer: Onnx);

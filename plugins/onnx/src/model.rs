@@ -1,0 +1,159 @@
+//! A file, decoded and checked as far as that needs no shapes.
+
+use std::collections::{HashMap, HashSet};
+
+use prost::Message;
+
+use crate::error::{Error, Fault, Result};
+use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+use crate::tensor;
+
+/// Nodes of a model, those of subgraphs and functions included.
+const NODES_MAX: usize = 50_000;
+/// Subgraphs in subgraphs.
+const NESTING_MAX: usize = 16;
+/// The newest version of the standard operator set that rules were written for.
+const OPSET_MAX: i64 = 27;
+/// The oldest one: before it, broadcasting was an attribute.
+const OPSET_MIN: i64 = 6;
+
+/// A model that can be built: its tensors are whole, its names unique, its operator sets known.
+#[derive(Debug)]
+pub struct Model {
+    /// The file.
+    pub proto: ModelProto,
+    /// Whether it comes from a configuration of this plugin.
+    pub imported: bool,
+    versions: HashMap<String, i64>,
+}
+
+/// The one name of an operator set's domain.
+pub fn domain(name: &str) -> &str {
+    if name == "ai.onnx" { "" } else { name }
+}
+
+fn versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
+    let versions: HashMap<String, i64> = sets.iter().map(|set| (domain(&set.domain).to_owned(), set.version)).collect();
+    match versions.get("") {
+        Some(version) if !(OPSET_MIN..=OPSET_MAX).contains(version) => {
+            let what = format!("version {version} of the operator set; {OPSET_MIN} to {OPSET_MAX} are taken");
+            Err(Error::unsupported(what))
+        }
+        _ => Ok(versions),
+    }
+}
+
+impl Model {
+    /// The model that a file holds. `imported` says whether it is one that this plugin wrote.
+    ///
+    /// # Errors
+    /// `NotOnnx`; `Invalid`; `Unsupported`, each naming the place.
+    pub fn parse(file: &[u8], imported: bool) -> Result<Self> {
+        let decoded = ModelProto::decode(file).map_err(|error| Fault::NotOnnx { reason: error.to_string() });
+        let mut proto = decoded?;
+        let Some(graph) = &proto.graph else {
+            return Err(Fault::NotOnnx { reason: "there is no graph in it".to_owned() }.into());
+        };
+        if proto.opset_import.is_empty() {
+            return Err(Error::invalid("it names no operator set"));
+        }
+        let versions = versions(&proto.opset_import)?;
+        let mut nodes = 0;
+        check_graph(graph, "", 0, imported, &mut nodes)?;
+        for function in &proto.functions {
+            let place = || format!("function `{}`", function.name);
+            self::versions(&function.opset_import).map_err(|error| error.at(place))?;
+            check_nodes(&function.node, 0, imported, &mut nodes)?;
+        }
+        // Initializers without a name cannot be used.
+        if let Some(graph) = &mut proto.graph {
+            graph.initializer.retain(|tensor| !tensor.name.is_empty());
+        }
+        Ok(Self { proto, imported, versions })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &GraphProto {
+        self.proto.graph.as_ref().expect("parsing has checked that there is one")
+    }
+
+    /// The version of the operator set that the nodes of `function`, or of the graph, mean.
+    pub fn version(&self, function: Option<&FunctionProto>, of: &str) -> i64 {
+        let own =
+            function.and_then(|function| function.opset_import.iter().find(|set| domain(&set.domain) == domain(of)));
+        let newest = || if domain(of).is_empty() { OPSET_MAX } else { 1 };
+        own.map(|set| set.version).or_else(|| self.versions.get(domain(of)).copied()).unwrap_or_else(newest)
+    }
+
+    /// The function that defines an operator, if the file has one.
+    pub fn function(&self, node: &NodeProto) -> Option<&FunctionProto> {
+        let functions = &self.proto.functions;
+        functions.iter().find(|f| f.name == node.op_type && domain(&f.domain) == domain(&node.domain))
+    }
+}
+
+fn check_graph(graph: &GraphProto, path: &str, depth: usize, imported: bool, nodes: &mut usize) -> Result<()> {
+    if depth > NESTING_MAX {
+        return Err(Error::unsupported(format!("graphs nested deeper than {NESTING_MAX}")));
+    }
+    if !graph.sparse_initializer.is_empty() {
+        return Err(Error::unsupported("sparse initializers"));
+    }
+    let mut names = HashSet::new();
+    for tensor in &graph.initializer {
+        let place = || format!("initializer `{path}{}`", tensor.name);
+        tensor::read(tensor, imported).map_err(|error| error.at(place))?;
+        if !names.insert(tensor.name.as_str()) {
+            return Err(Error::invalid("there are two of that name").at(place));
+        }
+    }
+    let mut ports = HashSet::new();
+    for (what, list) in [("input", &graph.input), ("output", &graph.output)] {
+        ports.clear();
+        for port in list {
+            if !ports.insert(port.name.as_str()) {
+                return Err(Error::invalid("there are two of that name").at(|| format!("{what} `{path}{}`", port.name)));
+            }
+        }
+    }
+    check_nodes(&graph.node, depth, imported, nodes)
+}
+
+fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usize) -> Result<()> {
+    *nodes += list.len();
+    if *nodes > NODES_MAX {
+        return Err(Error::unsupported(format!("more than {NODES_MAX} nodes")));
+    }
+    let mut made = HashSet::new();
+    for node in list {
+        for output in node.output.iter().filter(|name| !name.is_empty()) {
+            if !made.insert(output.as_str()) {
+                return Err(Error::invalid(format!("`{output}` is made twice")).at(|| place(node)));
+            }
+        }
+        for attribute in &node.attribute {
+            if let Some(tensor) = &attribute.t {
+                let at = || format!("{}, attribute `{}`", place(node), attribute.name);
+                // A constant that nothing uses may be of any type.
+                match tensor::read(tensor, imported) {
+                    Err(error) if !matches!(error.fault, Fault::Unsupported { .. }) => return Err(error.at(at)),
+                    _ => {}
+                }
+            }
+            if let Some(graph) = &attribute.g {
+                check_graph(graph, &format!("{}/", attribute.name), depth + 1, imported, nodes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How errors name a node.
+pub fn place(node: &NodeProto) -> String {
+    let name = if node.name.is_empty() { node.output.iter().find(|name| !name.is_empty()) } else { Some(&node.name) };
+    let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();
+    match domain(&node.domain) {
+        "" => format!("node{name} ({})", node.op_type),
+        domain => format!("node{name} ({domain}.{})", node.op_type),
+    }
+}

@@ -1,0 +1,154 @@
+//! Operators: one table from name to rule, and the rules by family.
+
+mod activation;
+mod attention;
+mod contract;
+mod convolution;
+mod elementwise;
+mod index;
+mod loss;
+mod movement;
+mod normalization;
+mod pool;
+mod quantize;
+mod recurrent;
+mod reduce;
+mod resize;
+mod sample;
+mod signal;
+mod source;
+
+pub use source::constant;
+
+use crate::call::Call;
+use crate::error::Result;
+use crate::graph::{Built, Graph};
+use crate::model::domain;
+use crate::value::Value;
+
+/// What a rule gives: the node's results in order, as many as it knows.
+pub type Outcome = Result<Vec<Value>>;
+
+/// Builds one node.
+pub type Rule = fn(&mut Graph, &Call) -> Outcome;
+
+/// One result.
+fn one(built: Built) -> Outcome {
+    built.map(|value| vec![value])
+}
+
+/// The rule of an operator of the standard set.
+///
+/// `Constant`, `If`, `Loop` and `Scan` are the builder's own: they need more than their operands.
+pub fn rule(set: &str, op: &str) -> Option<Rule> {
+    if !domain(set).is_empty() {
+        return None;
+    }
+    RULES.iter().find(|(names, _)| names.split(' ').any(|name| name == op)).map(|(_, rule)| *rule)
+}
+
+/// Operators, separated by spaces, and the rule that builds them; by family.
+const RULES: &[(&str, Rule)] = &[
+    (
+        "Abs Neg Sign Ceil Floor Round Exp Log Sqrt Reciprocal Sin Cos Tan Tanh Erf Not Relu Sigmoid Softplus \
+         Softsign",
+        elementwise::unary,
+    ),
+    ("Add Sub Mul Div And Or Xor Equal Greater GreaterOrEqual Less LessOrEqual", elementwise::binary),
+    ("Max Min Sum Mean", elementwise::variadic),
+    ("Where", elementwise::select),
+    ("Cast CastLike", elementwise::cast),
+    ("Pow", elementwise::pow),
+    ("Mod", elementwise::modulo),
+    ("Clip", elementwise::clip),
+    ("IsNaN", elementwise::is_nan),
+    ("IsInf", elementwise::is_inf),
+    ("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitShift", elementwise::bitwise),
+    ("Elu Celu Selu", activation::exponential),
+    ("LeakyRelu ThresholdedRelu", activation::rectified),
+    ("PRelu", activation::prelu),
+    ("HardSigmoid HardSwish", activation::hard),
+    ("Mish Swish", activation::gated),
+    ("Gelu", activation::gelu),
+    ("Shrink", activation::shrink),
+    ("Softmax LogSoftmax Hardmax", activation::softmax),
+    ("Asin Acos Atan Sinh Cosh Asinh Acosh Atanh", activation::inverse),
+    (
+        "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum \
+         ReduceLogSumExp",
+        reduce::reduce,
+    ),
+    ("ArgMax ArgMin", reduce::arg),
+    ("CumSum", reduce::cumulative_sum),
+    ("CumProd", reduce::cumulative_product),
+    ("TopK", reduce::top_k),
+    ("NonZero", reduce::non_zero),
+    ("Compress", reduce::compress),
+    ("Reshape", movement::reshape),
+    ("Flatten", movement::flatten),
+    ("Squeeze", movement::squeeze),
+    ("Unsqueeze", movement::unsqueeze),
+    ("Transpose", movement::transpose),
+    ("Expand", movement::expand),
+    ("Tile", movement::tile),
+    ("Concat", movement::concat),
+    ("Split", movement::split),
+    ("Slice", movement::slice),
+    ("Pad", movement::pad),
+    ("Identity Dropout", movement::identity),
+    ("DepthToSpace SpaceToDepth", movement::depth),
+    ("Trilu", movement::triangular),
+    ("CenterCropPad", movement::center),
+    ("ReverseSequence", movement::reverse_sequence),
+    ("ConstantOfShape", source::constant_of_shape),
+    ("Shape", source::shape),
+    ("Size", source::count),
+    ("Range", source::range),
+    ("EyeLike", source::eye),
+    ("OneHot", source::one_hot),
+    ("BlackmanWindow HannWindow HammingWindow", source::window),
+    ("MatMul", contract::mat_mul),
+    ("Gemm", contract::gemm),
+    ("Einsum", contract::einsum),
+    ("MatMulInteger", contract::mat_mul_integer),
+    ("QLinearMatMul", contract::q_linear_mat_mul),
+    ("Conv", convolution::conv),
+    ("ConvTranspose", convolution::conv_transpose),
+    ("ConvInteger", convolution::conv_integer),
+    ("QLinearConv", convolution::q_linear_conv),
+    ("MaxPool", pool::max_pool),
+    ("AveragePool", pool::average_pool),
+    ("LpPool", pool::lp_pool),
+    ("GlobalMaxPool GlobalAveragePool GlobalLpPool", pool::global_pool),
+    ("LpNormalization", pool::lp_normalization),
+    ("MaxUnpool", pool::max_unpool),
+    ("BatchNormalization", normalization::batch),
+    ("InstanceNormalization", normalization::instance),
+    ("GroupNormalization", normalization::group),
+    ("LayerNormalization", normalization::layer),
+    ("RMSNormalization", normalization::rms),
+    ("MeanVarianceNormalization", normalization::mean_variance),
+    ("LRN", normalization::local_response),
+    ("Gather", index::gather),
+    ("GatherElements", index::gather_elements),
+    ("GatherND", index::gather_nd),
+    ("ScatterElements Scatter", index::scatter_elements),
+    ("ScatterND", index::scatter_nd),
+    ("TensorScatter", index::tensor_scatter),
+    ("QuantizeLinear", quantize::quantize),
+    ("DequantizeLinear", quantize::dequantize),
+    ("DynamicQuantizeLinear", quantize::dynamic),
+    ("Resize", resize::resize),
+    ("Upsample", resize::upsample),
+    ("GridSample", sample::grid_sample),
+    ("AffineGrid", sample::affine_grid),
+    ("RoiAlign", sample::roi_align),
+    ("Col2Im", signal::col_to_image),
+    ("RNN", recurrent::rnn),
+    ("GRU", recurrent::gru),
+    ("LSTM", recurrent::lstm),
+    ("Attention", attention::attention),
+    ("RotaryEmbedding", attention::rotary),
+    ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
+    ("SoftmaxCrossEntropyLoss", loss::softmax_cross_entropy),
+];

@@ -1,0 +1,353 @@
+//! Convolutions: of two dimensions on the host, of one as two, of three as a sum of two-dimensional ones.
+
+use super::{Outcome, one};
+use crate::backend::Windows;
+use crate::call::Call;
+use crate::elem::Elem;
+use crate::error::{Error, Result};
+use crate::graph::{Built, Graph};
+use crate::value::{Value, size};
+
+/// Geometry of windows over any number of dimensions.
+#[derive(Debug, Clone)]
+pub(super) struct Geometry {
+    /// Elements of the window.
+    pub window: Vec<usize>,
+    /// Steps.
+    pub strides: Vec<usize>,
+    /// Distances of taps.
+    pub dilations: Vec<usize>,
+    /// Padding before.
+    pub low: Vec<usize>,
+    /// Padding after.
+    pub high: Vec<usize>,
+}
+
+impl Geometry {
+    /// What the attributes of a windowed operator say for images of these sizes.
+    ///
+    /// # Errors
+    /// `Invalid`; `Unsupported` for negative paddings.
+    pub(super) fn of(call: &Call, image: &[usize], window: Vec<usize>) -> Result<Self> {
+        let n = image.len();
+        let strides = call.sizes("strides", n, 1, 1)?;
+        let dilations = call.sizes("dilations", n, 1, 1)?;
+        let (mut low, mut high) = (vec![0; n], vec![0; n]);
+        if window.len() != n || window.contains(&0) {
+            return Err(Error::invalid(format!("a window {window:?} over {image:?}")));
+        }
+        match &*call.string("auto_pad", "NOTSET") {
+            "NOTSET" | "" => {
+                let pads = call.sizes("pads", 2 * n, 0, 0)?;
+                low.copy_from_slice(&pads[..n]);
+                high.copy_from_slice(&pads[n..]);
+            }
+            "VALID" => {}
+            mode @ ("SAME_UPPER" | "SAME_LOWER") => {
+                for axis in 0..n {
+                    let extent = (window[axis] - 1).saturating_mul(dilations[axis]).saturating_add(1);
+                    let out = image[axis].div_ceil(strides[axis]);
+                    let covered = (out.max(1) - 1) * strides[axis] + extent;
+                    let total = covered.saturating_sub(image[axis]);
+                    let small = total / 2;
+                    low[axis] = if mode == "SAME_UPPER" { small } else { total - small };
+                    high[axis] = total - low[axis];
+                }
+            }
+            other => return Err(Error::invalid(format!("`auto_pad` is `{other}`"))),
+        }
+        Ok(Self { window, strides, dilations, low, high })
+    }
+
+    /// The number of windows along each axis.
+    ///
+    /// # Errors
+    /// `Invalid` where a window is larger than the padded image.
+    pub(super) fn counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
+        let count = |axis: usize| {
+            let free = (image[axis] + self.low[axis] + self.high[axis]).checked_sub(self.extent(axis));
+            let free =
+                free.ok_or_else(|| Error::invalid(format!("a window of {} over {}", self.extent(axis), image[axis])))?;
+            let stride = self.strides[axis];
+            let count = if ceil { free.div_ceil(stride) } else { free / stride } + 1;
+            // A window that would begin in the padding after the image does not count.
+            Ok(if ceil && (count - 1) * stride >= image[axis] + self.low[axis] { count - 1 } else { count })
+        };
+        (0..image.len()).map(count).collect()
+    }
+
+    /// Elements from a window's first tap to its last.
+    pub(super) fn extent(&self, axis: usize) -> usize {
+        (self.window[axis] - 1).saturating_mul(self.dilations[axis]).saturating_add(1)
+    }
+
+    /// The part for height and width, the last two of the axes.
+    pub(super) fn plane(&self) -> Windows {
+        let n = self.window.len();
+        Windows {
+            padding: [self.low[n - 2], self.high[n - 2], self.low[n - 1], self.high[n - 1]],
+            strides: [self.strides[n - 2], self.strides[n - 1]],
+            dilations: [self.dilations[n - 2], self.dilations[n - 1]],
+        }
+    }
+
+    /// With an axis of size 1 before the only one.
+    #[must_use]
+    pub(super) fn widened(mut self) -> Self {
+        for (list, value) in [
+            (&mut self.window, 1),
+            (&mut self.strides, 1),
+            (&mut self.dilations, 1),
+            (&mut self.low, 0),
+            (&mut self.high, 0),
+        ] {
+            list.insert(0, value);
+        }
+        self
+    }
+}
+
+/// Conv.
+pub(super) fn conv(g: &mut Graph, call: &Call) -> Outcome {
+    one(convolved(g, call, call.input(0)?, call.input(1)?, call.optional(2)))
+}
+
+/// `x` `[n, c, d..]` with `filter` `[o, c / groups, k..]`, by the call's attributes.
+pub(super) fn convolved(g: &mut Graph, call: &Call, x: &Value, filter: &Value, bias: Option<&Value>) -> Built {
+    let (Some(image), Some(window)) = (x.shape().get(2..), filter.shape().get(2..)) else {
+        return Err(Error::invalid(format!("a convolution of {:?} with {:?}", x.shape(), filter.shape())));
+    };
+    if let Some(shape) = call.ints("kernel_shape").filter(|shape| !shape.is_empty())
+        && !shape.iter().zip(window).all(|(&k, &w)| k == w as i64)
+    {
+        return Err(Error::invalid(format!("`kernel_shape` is {shape:?} and the filter {:?}", filter.shape())));
+    }
+    let geometry = Geometry::of(call, image, window.to_vec())?;
+    let groups = size(call.int("group", 1), "group")?;
+    convolution(g, x, filter, bias, &geometry, groups)
+}
+
+/// The convolution with this geometry.
+pub(super) fn convolution(
+    g: &mut Graph,
+    x: &Value,
+    filter: &Value,
+    bias: Option<&Value>,
+    geometry: &Geometry,
+    groups: usize,
+) -> Built {
+    match x.rank() {
+        3 => {
+            let (flat, filter) = (g.unsqueeze(x, 2)?, g.unsqueeze(filter, 2)?);
+            let y = g.conv2d(&flat, &filter, bias, geometry.clone().widened().plane(), groups)?;
+            g.squeeze(&y, &[2])
+        }
+        4 => g.conv2d(x, filter, bias, geometry.plane(), groups),
+        5 => solid(g, x, filter, bias, geometry, groups),
+        rank => Err(Error::unsupported(format!("a convolution of {rank} dimensions"))),
+    }
+}
+
+/// Three dimensions: for each tap along depth the slices it meets, as a batch of images.
+fn solid(g: &mut Graph, x: &Value, filter: &Value, bias: Option<&Value>, geometry: &Geometry, groups: usize) -> Built {
+    let &[n, c, d, h, w] = x.shape() else { return Err(Error::invalid("not of five dimensions")) };
+    let depth = geometry.counts(&[d, h, w], false)?[0];
+    let padded = g.pad(x, &[0, 0, geometry.low[0], 0, 0], &[0, 0, geometry.high[0], 0, 0], 0.0)?;
+    let mut sum: Option<Value> = None;
+    for tap in 0..geometry.window[0] {
+        let starts = [0, 0, tap * geometry.dilations[0], 0, 0];
+        let slices = g.slice(&padded, &starts, &[n, c, depth, h, w], &[1, 1, geometry.strides[0], 1, 1])?;
+        let images = g.transpose(&slices, &[0, 2, 1, 3, 4])?;
+        let images = g.reshape(&images, &[n * depth, c, h, w])?;
+        let plane = g.at(filter, 2, tap)?;
+        let bias = if tap == 0 { bias } else { None };
+        let part = g.conv2d(&images, &plane, bias, geometry.plane(), groups)?;
+        sum = Some(match sum {
+            Some(sum) => g.add(&sum, &part)?,
+            None => part,
+        });
+    }
+    let sum = sum.ok_or_else(|| Error::invalid("a filter without depth"))?;
+    let &[_, o, oh, ow] = sum.shape() else { return Err(Error::invalid("not of four dimensions")) };
+    let apart = g.reshape(&sum, &[n, depth, o, oh, ow])?;
+    g.transpose(&apart, &[0, 2, 1, 3, 4])
+}
+
+/// ConvTranspose, of one, two or three dimensions.
+pub(super) fn conv_transpose(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2));
+    let (Some(image), Some(window)) = (x.shape().get(2..), filter.shape().get(2..)) else {
+        return Err(Error::invalid(format!("a convolution of {:?} with {:?}", x.shape(), filter.shape())));
+    };
+    let groups = size(call.int("group", 1), "group")?;
+    let (geometry, sizes) = transposed_geometry(call, image, window)?;
+    one(transposed(g, x, filter, bias, geometry, groups, &sizes))
+}
+
+/// The transposed convolution to images of these sizes.
+pub(super) fn transposed(
+    g: &mut Graph,
+    x: &Value,
+    filter: &Value,
+    bias: Option<&Value>,
+    geometry: Geometry,
+    groups: usize,
+    sizes: &[usize],
+) -> Built {
+    match *sizes {
+        [size] => {
+            let (flat, filter) = (g.unsqueeze(x, 2)?, g.unsqueeze(filter, 2)?);
+            let windows = geometry.widened().plane();
+            let y = g.conv_transpose2d(&flat, &filter, bias, windows, groups, [1, size])?;
+            g.squeeze(&y, &[2])
+        }
+        [height, width] => g.conv_transpose2d(x, filter, bias, geometry.plane(), groups, [height, width]),
+        [_, _, _] => solid_transposed(g, x, filter, bias, &geometry, groups, sizes),
+        _ => Err(Error::unsupported(format!("a transposed convolution of {} dimensions", sizes.len()))),
+    }
+}
+
+/// Paddings and sizes of the result. Where the size is given, or follows from `auto_pad`, paddings follow from it.
+fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result<(Geometry, Vec<usize>)> {
+    let n = image.len();
+    let strides = call.sizes("strides", n, 1, 1)?;
+    let dilations = call.sizes("dilations", n, 1, 1)?;
+    let more = call.sizes("output_padding", n, 0, 0)?;
+    let pads = call.sizes("pads", 2 * n, 0, 0)?;
+    let mode = call.string("auto_pad", "NOTSET").into_owned();
+    let given = call.ints("output_shape").filter(|shape| !shape.is_empty());
+    let (mut low, mut high, mut sizes) = (pads[..n].to_vec(), pads[n..].to_vec(), vec![0; n]);
+    for axis in 0..n {
+        let reach = (window[axis].max(1) - 1).saturating_mul(dilations[axis]);
+        let full = image[axis].saturating_sub(1).saturating_mul(strides[axis]);
+        let full = full.saturating_add(reach).saturating_add(1).saturating_add(more[axis]);
+        let wanted = match given {
+            // Batch and channels may be listed too.
+            Some(shape) if shape.len() >= n => Some(size(shape[shape.len() - n + axis], "output_shape")?),
+            Some(shape) => return Err(Error::invalid(format!("`output_shape` is {shape:?}"))),
+            None if mode.starts_with("SAME") => Some(image[axis].saturating_mul(strides[axis])),
+            None => None,
+        };
+        if mode == "VALID" {
+            (low[axis], high[axis]) = (0, 0);
+        }
+        sizes[axis] = match wanted {
+            Some(wanted) => {
+                let total = full.saturating_sub(wanted);
+                let small = total / 2;
+                low[axis] = if mode == "SAME_UPPER" { small } else { total - small };
+                high[axis] = total - low[axis];
+                wanted
+            }
+            None => full
+                .checked_sub(low[axis] + high[axis])
+                .ok_or_else(|| Error::invalid("paddings larger than the result"))?,
+        };
+    }
+    Ok((Geometry { window: window.to_vec(), strides, dilations, low, high }, sizes))
+}
+
+/// Three dimensions: each tap along depth spreads the images over the result's depth.
+fn solid_transposed(
+    g: &mut Graph,
+    x: &Value,
+    filter: &Value,
+    bias: Option<&Value>,
+    geometry: &Geometry,
+    groups: usize,
+    sizes: &[usize],
+) -> Built {
+    let &[n, c, d, h, w] = x.shape() else { return Err(Error::invalid("not of five dimensions")) };
+    let images = g.transpose(x, &[0, 2, 1, 3, 4])?;
+    let images = g.reshape(&images, &[n * d, c, h, w])?;
+    let stride = geometry.strides[0];
+    crate::value::elements(&[d, stride])?;
+    let full = d.saturating_sub(1) * stride + geometry.extent(0);
+    let mut sum: Option<Value> = None;
+    for tap in 0..geometry.window[0] {
+        let plane = g.at(filter, 2, tap)?;
+        let part = g.conv_transpose2d(&images, &plane, None, geometry.plane(), groups, [sizes[1], sizes[2]])?;
+        let o = part.dim(1)?;
+        let apart = g.reshape(&part, &[n, d, 1, o, sizes[1], sizes[2]])?;
+        // Zeros between the slices, then before and after them.
+        let spaced = g.pad(&apart, &[0; 6], &[0, 0, stride - 1, 0, 0, 0], 0.0)?;
+        let spaced = g.reshape(&spaced, &[n, d * stride, o, sizes[1], sizes[2]])?;
+        let spaced = g.narrow(&spaced, 1, 0, (d * stride).saturating_sub(stride - 1))?;
+        let before = tap * geometry.dilations[0];
+        let after = full - before - spaced.dim(1)?;
+        let placed = g.pad(&spaced, &[0, before, 0, 0, 0], &[0, after, 0, 0, 0], 0.0)?;
+        sum = Some(match sum {
+            Some(sum) => g.add(&sum, &placed)?,
+            None => placed,
+        });
+    }
+    let sum = sum.ok_or_else(|| Error::invalid("a filter without depth"))?;
+    let missing = (geometry.low[0] + sizes[0]).saturating_sub(full);
+    let sum = g.pad(&sum, &[0; 5], &[0, missing, 0, 0, 0], 0.0)?;
+    let kept = g.narrow(&sum, 1, geometry.low[0], sizes[0])?;
+    let y = g.transpose(&kept, &[0, 2, 1, 3, 4])?;
+    match bias {
+        Some(bias) => {
+            let bias = g.reshape(bias, &[1, bias.len(), 1, 1, 1])?;
+            g.add(&y, &bias)
+        }
+        None => Ok(y),
+    }
+}
+
+/// ConvInteger: exact in `float32` as long as a window has few taps, else input channels are summed in parts.
+pub(super) fn conv_integer(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, filter) = (call.input(0)?, call.input(1)?);
+    let x = super::contract::centred(g, x, call.optional(2), 1)?;
+    let filter = super::contract::centred(g, filter, call.optional(3), 0)?;
+    one(exact(g, call, &x, &filter))
+}
+
+/// The convolution of small integers held as `float32`; `int32`.
+fn exact(g: &mut Graph, call: &Call, x: &Value, filter: &Value) -> Built {
+    let taps: usize = filter.shape().get(2..).unwrap_or_default().iter().product();
+    let channels = filter.dim(1)?;
+    let each = (256 / taps.max(1)).max(1);
+    if channels <= each || call.int("group", 1) != 1 {
+        if taps.saturating_mul(channels) > 256 {
+            return Err(Error::unsupported("a grouped integer convolution of more than 256 taps"));
+        }
+        let y = convolved(g, call, x, filter, None)?;
+        return g.cast(&y, Elem::Int32);
+    }
+    let mut sum: Option<Value> = None;
+    for start in (0..channels).step_by(each) {
+        let size = each.min(channels - start);
+        let (x, filter) = (g.narrow(x, 1, start, size)?, g.narrow(filter, 1, start, size)?);
+        let part = convolved(g, call, &x, &filter, None)?;
+        let part = g.cast(&part, Elem::Int32)?;
+        sum = Some(match sum {
+            Some(sum) => g.add(&sum, &part)?,
+            None => part,
+        });
+    }
+    sum.ok_or_else(|| Error::invalid("a convolution without channels"))
+}
+
+/// QLinearConv: the integer convolution, requantized.
+pub(super) fn q_linear_conv(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, filter) = (call.input(0)?, call.input(3)?);
+    let image = super::contract::centred(g, x, call.optional(2), 1)?;
+    let taps = super::contract::centred(g, filter, call.optional(5), 0)?;
+    let mut sum = exact(g, call, &image, &taps)?;
+    let spread = |g: &mut Graph, value: &Value| {
+        let mut shape = vec![1; x.rank()];
+        shape[1] = value.len();
+        if value.len() == 1 { g.reshape(value, &[]) } else { g.reshape(value, &shape) }
+    };
+    if let Some(bias) = call.optional(8) {
+        let bias = spread(g, bias)?;
+        sum = g.add(&sum, &bias)?;
+    }
+    let sum = g.cast(&sum, Elem::Float32)?;
+    let (scale_x, scale_w, scale_y) =
+        (spread(g, call.input(1)?)?, spread(g, call.input(4)?)?, spread(g, call.input(6)?)?);
+    let factor = super::quantize::ratio(g, &scale_x, &scale_w, &scale_y)?;
+    let scaled = g.mul(&sum, &factor)?;
+    one(super::quantize::rounded(g, &scaled, call.input(7)?))
+}

@@ -1,0 +1,281 @@
+//! Element by element: arithmetic, comparison, logic, limits.
+
+use super::{Outcome, one};
+use crate::backend::{Binary, Unary};
+use crate::call::Call;
+use crate::elem::Elem;
+use crate::error::{Error, Result};
+use crate::graph::{Built, Graph};
+use crate::value::{Value, normalized};
+
+/// Operators of one operand that the host has, or that integers make trivial.
+pub(super) fn unary(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let unsigned = x.elem().is_unsigned();
+    let op = match call.op {
+        "Abs" if unsigned => return one(Ok(x.clone())),
+        "Sign" if unsigned => {
+            let most = g.like(x, 1.0);
+            return one(g.min(x, &most));
+        }
+        "Ceil" | "Floor" | "Round" if !x.elem().is_float() => return one(Ok(x.clone())),
+        "Abs" => Unary::Abs,
+        "Neg" => Unary::Neg,
+        "Sign" => Unary::Sign,
+        "Ceil" => Unary::Ceil,
+        "Floor" => Unary::Floor,
+        "Round" => Unary::RoundEven,
+        "Exp" => Unary::Exp,
+        "Log" => Unary::Log,
+        "Sqrt" => Unary::Sqrt,
+        "Reciprocal" => Unary::Reciprocal,
+        "Sin" => Unary::Sin,
+        "Cos" => Unary::Cos,
+        "Tan" => Unary::Tan,
+        "Tanh" => Unary::Tanh,
+        "Erf" => Unary::Erf,
+        "Not" => return one(g.not(x)),
+        "Relu" => Unary::Relu,
+        "Sigmoid" => Unary::Sigmoid,
+        "Softplus" => Unary::Softplus,
+        "Softsign" => Unary::Softsign,
+        other => return Err(Error::unsupported(format!("operator {other}"))),
+    };
+    let result = g.unary(op, x)?;
+    one(if call.op == "Not" { g.cast(&result, Elem::Bool) } else { Ok(result) })
+}
+
+/// Operators of two operands that the host has.
+pub(super) fn binary(g: &mut Graph, call: &Call) -> Outcome {
+    let (a, b) = (call.input(0)?, aligned(g, call)?);
+    let op = match call.op {
+        "Add" => Binary::Add,
+        "Sub" => Binary::Sub,
+        "Mul" => Binary::Mul,
+        "Div" => Binary::Div,
+        "And" => Binary::And,
+        "Or" => Binary::Or,
+        "Xor" => Binary::Xor,
+        "Equal" => Binary::Equal,
+        "Greater" => Binary::Greater,
+        "GreaterOrEqual" => Binary::GreaterOrEqual,
+        "Less" => Binary::Lesser,
+        "LessOrEqual" => Binary::LesserOrEqual,
+        other => return Err(Error::unsupported(format!("operator {other}"))),
+    };
+    one(g.binary(op, a, &b))
+}
+
+/// The second operand. Before version 7 it was aligned at an axis that an attribute names.
+fn aligned(g: &mut Graph, call: &Call) -> Built {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let (Some(axis), true) = (call.maybe_int("axis"), call.opset < 7) else { return Ok(b.clone()) };
+    let missing = a.rank().checked_sub(normalized(axis, a.rank())? + b.rank());
+    let missing = missing.ok_or_else(|| Error::invalid(format!("{:?} does not fit at axis {axis}", b.shape())))?;
+    let shape = [b.shape(), &vec![1; missing]].concat();
+    g.reshape(b, &shape)
+}
+
+/// Max, Min, Sum, Mean of any number of operands.
+pub(super) fn variadic(g: &mut Graph, call: &Call) -> Outcome {
+    let all = call.all()?;
+    let mut result = all[0].clone();
+    for x in &all[1..] {
+        result = match call.op {
+            "Max" => g.max(&result, x)?,
+            "Min" => g.min(&result, x)?,
+            _ => g.add(&result, x)?,
+        };
+    }
+    if call.op == "Mean" {
+        let count = g.like(&result, all.len() as f64);
+        result = g.div(&result, &count)?;
+    }
+    one(Ok(result))
+}
+
+/// Where.
+pub(super) fn select(g: &mut Graph, call: &Call) -> Outcome {
+    one(g.select(call.input(0)?, call.input(1)?, call.input(2)?))
+}
+
+/// Cast, and CastLike, whose second operand has the type.
+pub(super) fn cast(g: &mut Graph, call: &Call) -> Outcome {
+    let elem = match call.op {
+        "CastLike" => call.input(1)?.elem(),
+        _ => call.elem("to")?.ok_or_else(|| Error::invalid("attribute `to` is missing"))?,
+    };
+    one(g.cast(call.input(0)?, elem))
+}
+
+/// The power; the type is the base's. Powers of integers are products.
+pub(super) fn pow(g: &mut Graph, call: &Call) -> Outcome {
+    let (base, exponent) = (call.input(0)?, aligned(g, call)?);
+    if base.elem().is_float() {
+        // Where the exponent is a small whole number the product is exact and defined for negative bases.
+        if let Some(constant) = exponent.constant()
+            && exponent.len() == 1
+            && exponent.rank() <= base.rank()
+            && constant.floats() == [2.0]
+        {
+            return one(g.mul(base, base));
+        }
+        let exponent = g.cast(&exponent, base.elem())?;
+        return one(g.pow(base, &exponent));
+    }
+    if exponent.elem().is_float() {
+        let wide = g.cast(base, Elem::Float32)?;
+        let exponent = g.cast(&exponent, Elem::Float32)?;
+        let power = g.pow(&wide, &exponent)?;
+        return one(g.cast(&power, base.elem()));
+    }
+    one(integer_pow(g, base, &exponent))
+}
+
+/// By squaring, over the six bits that an exponent of a 64-bit power can have. Negative exponents give 0.
+fn integer_pow(g: &mut Graph, base: &Value, exponent: &Value) -> Built {
+    let mut exponent = g.cast(exponent, base.elem())?;
+    let (one, zero, two) = (g.like(base, 1.0), g.like(base, 0.0), g.like(base, 2.0));
+    let negative = g.lesser(&exponent, &zero)?;
+    let mut result = g.select(&negative, &zero, &one)?;
+    let mut square = base.clone();
+    for bit in 0..6 {
+        let half = g.div(&exponent, &two)?;
+        let even = g.mul(&half, &two)?;
+        let odd = g.equal(&even, &exponent)?;
+        let odd = g.not(&odd)?;
+        let product = g.mul(&result, &square)?;
+        result = g.select(&odd, &product, &result)?;
+        if bit < 5 {
+            square = g.mul(&square, &square)?;
+            exponent = half;
+        }
+    }
+    Ok(result)
+}
+
+/// The remainder, with the divisor's sign, or with `fmod` the dividend's.
+pub(super) fn modulo(g: &mut Graph, call: &Call) -> Outcome {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let like_c = call.flag("fmod", false);
+    if a.elem().is_float() {
+        let quotient = g.div(a, b)?;
+        // Truncation, which the host has only as a conversion to integers.
+        let whole = if like_c {
+            let (up, down) = (g.ceil(&quotient)?, g.floor(&quotient)?);
+            let negative = g.lesser(&quotient, &g.like(a, 0.0))?;
+            g.select(&negative, &up, &down)?
+        } else {
+            g.floor(&quotient)?
+        };
+        let part = g.mul(&whole, b)?;
+        return one(g.sub(a, &part));
+    }
+    let quotient = g.div(a, b)?;
+    let part = g.mul(&quotient, b)?;
+    let rest = g.sub(a, &part)?;
+    if like_c || a.elem().is_unsigned() {
+        return one(Ok(rest));
+    }
+    let zero = g.like(a, 0.0);
+    let (below, divisor_below) = (g.lesser(&rest, &zero)?, g.lesser(b, &zero)?);
+    let signs_differ = g.xor(&below, &divisor_below)?;
+    let exact = g.equal(&rest, &zero)?;
+    let not_exact = g.not(&exact)?;
+    let off = g.and(&signs_differ, &not_exact)?;
+    let moved = g.add(&rest, b)?;
+    one(g.select(&off, &moved, &rest))
+}
+
+/// Limits as attributes before version 11, then as operands.
+pub(super) fn clip(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    if call.opset < 11 {
+        let (min, max) = (call.number("min"), call.number("max"));
+        return one(g.clamp(x, min, max));
+    }
+    let mut limited = x.clone();
+    if let Some(min) = call.optional(1) {
+        limited = g.max(&limited, min)?;
+    }
+    if let Some(max) = call.optional(2) {
+        limited = g.min(&limited, max)?;
+    }
+    one(Ok(limited))
+}
+
+/// Where NaN.
+pub(super) fn is_nan(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let same = g.equal(x, x)?;
+    one(g.not(&same))
+}
+
+/// Where infinite, of the signs asked for.
+pub(super) fn is_inf(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let (positive, negative) = (g.like(x, f64::INFINITY), g.like(x, f64::NEG_INFINITY));
+    let above = g.equal(x, &positive)?;
+    let below = g.equal(x, &negative)?;
+    one(match (call.flag("detect_positive", true), call.flag("detect_negative", true)) {
+        (true, true) => g.or(&above, &below),
+        (true, false) => Ok(above),
+        (false, true) => Ok(below),
+        (false, false) => g.xor(&above, &above),
+    })
+}
+
+/// Bitwise operators, bit by bit, and shifts of unsigned integers, which are products and quotients.
+pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    if call.op == "BitwiseNot" {
+        // In two's complement; unsigned numbers wrap to the same bits.
+        let most = g.like(x, -1.0);
+        let most = if x.elem().is_unsigned() { g.like(x, x.elem().range()[1]) } else { most };
+        return one(g.sub(&most, x));
+    }
+    let y = call.input(1)?;
+    if call.op == "BitShift" {
+        let two = g.like(x, 2.0);
+        let factor = integer_pow(g, &two, y)?;
+        return one(if call.string("direction", "LEFT") == "LEFT" { g.mul(x, &factor) } else { g.div(x, &factor) });
+    }
+    let bits = 8 * x.elem().bytes();
+    if bits > 32 {
+        return Err(Error::unsupported(format!("{} of 64-bit integers", call.op)));
+    }
+    // Through int64, where the numbers' bits are those of non-negative numbers.
+    let modulus: Value =
+        crate::value::Constant::new(Elem::Int64, Vec::new(), crate::value::Data::Int(vec![1 << bits])).into();
+    let (mut a, mut b) = (positive(g, x, &modulus)?, positive(g, y, &modulus)?);
+    let mut result = g.like(&a, 0.0);
+    let two = g.like(&a, 2.0);
+    for bit in 0..bits {
+        let (half_a, half_b) = (g.div(&a, &two)?, g.div(&b, &two)?);
+        let (bit_a, bit_b) = (last_bit(g, &a, &half_a)?, last_bit(g, &b, &half_b)?);
+        let both = match call.op {
+            "BitwiseAnd" => g.and(&bit_a, &bit_b)?,
+            "BitwiseOr" => g.or(&bit_a, &bit_b)?,
+            _ => g.xor(&bit_a, &bit_b)?,
+        };
+        let number = g.cast(&both, Elem::Int64)?;
+        let weighted = g.times(&number, 2f64.powi(bit as i32))?;
+        result = g.add(&result, &weighted)?;
+        (a, b) = (half_a, half_b);
+    }
+    one(g.cast(&result, x.elem()))
+}
+
+fn positive(g: &mut Graph, x: &Value, modulus: &Value) -> Built {
+    let wide = g.cast(x, Elem::Int64)?;
+    let negative = g.lesser(&wide, &g.like(&wide, 0.0))?;
+    let moved = g.add(&wide, modulus)?;
+    g.select(&negative, &moved, &wide)
+}
+
+fn last_bit(g: &mut Graph, x: &Value, half: &Value) -> Result<Value> {
+    let even = g.times(half, 2.0)?;
+    let bit = g.sub(x, &even)?;
+    let bit = g.cast(&bit, Elem::Uint8)?;
+    g.cast(&bit, Elem::Bool)
+}

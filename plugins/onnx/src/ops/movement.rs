@@ -1,0 +1,381 @@
+//! Moving elements.
+
+use super::{Outcome, one};
+use crate::call::Call;
+use crate::elem::Elem;
+use crate::error::{Error, Result};
+use crate::graph::{Built, Graph};
+use crate::value::{Constant, Value, normalized, size};
+
+/// Elements along an axis that is padded with its own.
+const SOURCES_MAX: usize = 1 << 22;
+/// Blocks of DepthToSpace and SpaceToDepth.
+const BLOCK_MAX: usize = 1 << 10;
+
+/// Reshape: 0 keeps a dimension, -1 is what is left.
+pub(super) fn reshape(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let wanted = call.ints_of("shape", 1)?.unwrap_or_default();
+    let keep = !call.flag("allowzero", false);
+    let mut shape = Vec::with_capacity(wanted.len());
+    let mut open = None;
+    for (axis, &dim) in wanted.iter().enumerate() {
+        shape.push(match dim {
+            0 if keep => x.dim(axis)?,
+            -1 if open.is_none() => {
+                open = Some(axis);
+                1
+            }
+            dim => size(dim, "a dimension")?,
+        });
+    }
+    if let Some(axis) = open {
+        let others = crate::value::elements(&shape)?;
+        match x.len().checked_div(others) {
+            Some(rest) if rest * others == x.len() => shape[axis] = rest,
+            _ => return Err(Error::invalid(format!("shape {:?} cannot become {wanted:?}", x.shape()))),
+        }
+    }
+    one(g.reshape(x, &shape))
+}
+
+/// Flatten to two dimensions.
+pub(super) fn flatten(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let axis = normalized(call.int("axis", 1), x.rank() + 1).or_else(|_| x.axis(call.int("axis", 1)))?;
+    // One more than the last axis is allowed, and -1 is the last axis.
+    let axis = if call.int("axis", 1) < 0 { x.axis(call.int("axis", 1))? } else { axis };
+    let (outer, inner) = (x.shape()[..axis].iter().product(), x.shape()[axis..].iter().product());
+    one(g.reshape(x, &[outer, inner]))
+}
+
+/// Squeeze: the axes named, or all of size 1.
+pub(super) fn squeeze(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let axes = match call.ints_of("axes", 1)? {
+        Some(axes) => x.axes(&axes)?,
+        None => (0..x.rank()).filter(|&axis| x.shape()[axis] == 1).collect(),
+    };
+    one(g.squeeze(x, &axes))
+}
+
+/// Unsqueeze: axes of the result.
+pub(super) fn unsqueeze(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let axes = call.ints_of("axes", 1)?.ok_or_else(|| Error::invalid("`axes` is missing"))?;
+    let rank = x.rank() + axes.len();
+    let mut axes = axes.iter().map(|&axis| normalized(axis, rank)).collect::<Result<Vec<_>>>()?;
+    axes.sort_unstable();
+    if axes.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::invalid("an axis is named twice"));
+    }
+    let mut shape = x.shape().to_vec();
+    axes.iter().for_each(|&axis| shape.insert(axis, 1));
+    one(g.reshape(x, &shape))
+}
+
+/// Transpose; reversed by default.
+pub(super) fn transpose(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let permutation = match call.ints("perm") {
+        Some(axes) => axes.iter().map(|&axis| x.axis(axis)).collect::<Result<Vec<_>>>()?,
+        None => (0..x.rank()).rev().collect(),
+    };
+    one(g.transpose(x, &permutation))
+}
+
+/// Sizes known now.
+fn sizes(values: &[i64]) -> Result<Vec<usize>> {
+    values.iter().map(|&value| size(value, "a dimension")).collect()
+}
+
+/// Expand: to the shape that the operand's and the one given have together.
+pub(super) fn expand(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let wanted = sizes(&call.known_ints(1, "the shape of Expand")?.unwrap_or_default())?;
+    let shape = crate::value::broadcast(x.shape(), &wanted)?;
+    one(g.expand(x, &shape))
+}
+
+/// Tile. Before version 6 one count and one axis.
+pub(super) fn tile(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let repeats = sizes(&call.known_ints(1, "the repetitions of Tile")?.unwrap_or_default())?;
+    if repeats.len() != x.rank() {
+        return Err(Error::invalid(format!("{repeats:?} repetitions of {:?}", x.shape())));
+    }
+    one(tiled(g, x, &repeats))
+}
+
+fn tiled(g: &mut Graph, x: &Value, repeats: &[usize]) -> Built {
+    let mut result = x.clone();
+    // Axis by axis: both together might have more dimensions than a tensor can.
+    for (axis, &times) in repeats.iter().enumerate().filter(|(_, times)| **times != 1) {
+        let shape = result.shape().to_vec();
+        let mut split = [&shape[..axis], &[1], &shape[axis..]].concat();
+        if split.len() > 8 {
+            return Err(Error::unsupported("Tile of more than 7 dimensions"));
+        }
+        let apart = g.reshape(&result, &split)?;
+        split[axis] = times;
+        let repeated = g.expand(&apart, &split)?;
+        let mut joined = shape;
+        joined[axis] = joined[axis].saturating_mul(times);
+        result = g.reshape(&repeated, &joined)?;
+    }
+    Ok(result)
+}
+
+/// Concat.
+pub(super) fn concat(g: &mut Graph, call: &Call) -> Outcome {
+    let all = call.all()?;
+    let axis = all[0].axis(call.int("axis", 1))?;
+    one(g.concat(&all, axis))
+}
+
+/// Split: sizes as attribute or operand, a number of parts, or as many as there are results.
+pub(super) fn split(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let axis = x.axis(call.int("axis", 0))?;
+    let total = x.dim(axis)?;
+    let parts = match call.ints_of("split", 1)? {
+        Some(parts) => sizes(&parts)?,
+        None => {
+            let count =
+                call.maybe_int("num_outputs").map_or(Ok(call.wanted.len()), |count| size(count, "num_outputs"))?;
+            if count == 0 || count > 4096 {
+                return Err(Error::invalid(format!("{count} parts")));
+            }
+            // The last part is smaller where they cannot be equal.
+            let each = total.div_ceil(count);
+            (0..count).map(|i| total.saturating_sub(i * each).min(each)).collect()
+        }
+    };
+    if parts.iter().sum::<usize>() != total {
+        return Err(Error::invalid(format!("{total} elements cannot be split into {parts:?}")));
+    }
+    let mut start = 0;
+    let mut results = Vec::with_capacity(parts.len());
+    for part in parts {
+        results.push(g.narrow(x, axis, start, part)?);
+        start += part;
+    }
+    Ok(results)
+}
+
+/// Slice: any step but 0; bounds as attributes before version 10.
+pub(super) fn slice(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let needed =
+        |ints: Option<Vec<i64>>, what: &str| ints.ok_or_else(|| Error::invalid(format!("`{what}` is missing")));
+    let starts = needed(call.ints_of("starts", 1)?, "starts")?;
+    let ends = needed(call.ints_of("ends", 2)?, "ends")?;
+    let axes = call.ints_of("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = call.known_ints(4, "the steps of Slice")?.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
+        return Err(Error::invalid("starts, ends, axes and steps differ in number"));
+    }
+    let mut from = vec![0; x.rank()];
+    let mut counts = x.shape().to_vec();
+    let mut strides = vec![1; x.rank()];
+    let mut reversed = Vec::new();
+    for (i, &axis) in axes.iter().enumerate() {
+        let axis = x.axis(axis)?;
+        let dim = x.shape()[axis] as i64;
+        let step = steps[i];
+        if step == 0 {
+            return Err(Error::invalid("a step of 0"));
+        }
+        let bound = |value: i64, least: i64, most: i64| {
+            (if value < 0 { value.saturating_add(dim) } else { value }).clamp(least, most)
+        };
+        let length = |distance: i64, step: u64| (distance.max(0) as u64).div_ceil(step) as usize;
+        if step > 0 {
+            let (start, end) = (bound(starts[i], 0, dim), bound(ends[i], 0, dim));
+            (from[axis], counts[axis]) = (start as usize, length(end - start, step as u64));
+        } else {
+            // Backwards is forwards on what is reversed.
+            let (start, end) = (bound(starts[i], -1, dim - 1), bound(ends[i], -1, dim - 1));
+            (from[axis], counts[axis]) = ((dim - 1 - start) as usize, length(start - end, step.unsigned_abs()));
+            reversed.push(axis);
+        }
+        strides[axis] = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX).min(dim.max(1) as usize);
+        // Of nothing, a start at the end would be outside.
+        if counts[axis] == 0 {
+            from[axis] = 0;
+        }
+    }
+    let x = if reversed.is_empty() { x.clone() } else { g.reverse(x, &reversed)? };
+    one(g.slice(&x, &from, &counts, &strides))
+}
+
+/// Pad: by a value, the edge, the mirrored or the opposite side; negative counts cut.
+pub(super) fn pad(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let pads = call.ints_of("pads", 1)?.or(call.ints("paddings").map(<[i64]>::to_vec)).unwrap_or_default();
+    let value = match call.attribute("value") {
+        Some(value) => f64::from(value.f),
+        None => call.known_scalar(2, "the value of Pad", 0.0)?,
+    };
+    let axes = match call.known_ints(3, "the axes of Pad")? {
+        Some(axes) => axes.iter().map(|&axis| x.axis(axis)).collect::<Result<Vec<_>>>()?,
+        None => (0..x.rank()).collect(),
+    };
+    if pads.len() != 2 * axes.len() {
+        return Err(Error::invalid(format!("{} paddings for {} axes", pads.len(), axes.len())));
+    }
+    let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
+    for (i, &axis) in axes.iter().enumerate() {
+        (low[axis], high[axis]) = (pads[i], pads[axes.len() + i]);
+    }
+    let x = cropped(g, x, &mut low, &mut high)?;
+    let low = sizes(&low)?;
+    let high = sizes(&high)?;
+    let mode = call.string("mode", "constant");
+    if mode == "constant" {
+        return one(g.pad(&x, &low, &high, value));
+    }
+    let mut result = x;
+    for axis in 0..low.len() {
+        let indices = sources(&mode, result.dim(axis)?, low[axis], high[axis])?;
+        if low[axis] + high[axis] > 0 {
+            result = g.gather(&result, &Constant::ints(indices).into(), axis)?;
+        }
+    }
+    one(Ok(result))
+}
+
+/// What negative paddings cut away; they are 0 then.
+fn cropped(g: &mut Graph, x: &Value, low: &mut [i64], high: &mut [i64]) -> Built {
+    let mut result = x.clone();
+    for axis in 0..low.len() {
+        let cut = |count: i64| usize::try_from(-count.min(0)).unwrap_or(usize::MAX);
+        let (front, back) = (cut(low[axis]), cut(high[axis]));
+        if front > 0 || back > 0 {
+            let rest = result.dim(axis)?.saturating_sub(front).saturating_sub(back);
+            result = g.narrow(&result, axis, front, rest)?;
+        }
+        (low[axis], high[axis]) = (low[axis].max(0), high[axis].max(0));
+    }
+    Ok(result)
+}
+
+/// Which element each place along a padded axis shows.
+fn sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> {
+    let (n, count) = (dim as i64, low.saturating_add(dim).saturating_add(high));
+    if low + high > 0 && dim == 0 {
+        return Err(Error::invalid(format!("padding of nothing by `{mode}`")));
+    }
+    if count > SOURCES_MAX {
+        return Err(Error::unsupported(format!("padding {dim} elements to {count} by `{mode}`")));
+    }
+    let source = |place: i64| match mode {
+        "edge" => Ok(place.clamp(0, n - 1)),
+        "wrap" => Ok(place.rem_euclid(n)),
+        "reflect" if n == 1 => Ok(0),
+        "reflect" => {
+            let turn = place.rem_euclid(2 * (n - 1));
+            Ok(turn.min(2 * (n - 1) - turn))
+        }
+        other => Err(Error::unsupported(format!("padding by `{other}`"))),
+    };
+    (0..count as i64).map(|place| source(place - low as i64)).collect()
+}
+
+/// Identity, and Dropout where it drops nothing, with its mask.
+pub(super) fn identity(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    if call.op == "Dropout" && call.opset >= 12 {
+        let training = call.known_ints(2, "the training mode of Dropout")?.is_some_and(|mode| mode.first() != Some(&0));
+        let ratio = call.known_scalar(1, "the ratio of Dropout", 0.5)?;
+        if training && ratio != 0.0 {
+            return Err(Error::unsupported("Dropout in training mode"));
+        }
+    }
+    if !call.wants(1) {
+        return one(Ok(x.clone()));
+    }
+    let elem = if call.opset < 10 { x.elem() } else { Elem::Bool };
+    Ok(vec![x.clone(), g.fill(elem, x.shape(), 1.0)?])
+}
+
+/// DepthToSpace and SpaceToDepth.
+pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let [n, c, h, w] = *x.shape() else {
+        return Err(Error::invalid(format!("an image must have 4 dimensions, not {:?}", x.shape())));
+    };
+    let block = size(call.int("blocksize", 1), "blocksize")?;
+    if !(1..=BLOCK_MAX).contains(&block) {
+        return Err(Error::invalid(format!("blocks of {block}")));
+    }
+    if call.op == "SpaceToDepth" {
+        let apart = g.reshape(x, &[n, c, h / block, block, w / block, block])?;
+        let moved = g.transpose(&apart, &[0, 3, 5, 1, 2, 4])?;
+        return one(g.reshape(&moved, &[n, c * block * block, h / block, w / block]));
+    }
+    let channels = c / (block * block).max(1);
+    let moved = if call.string("mode", "DCR") == "CRD" {
+        let apart = g.reshape(x, &[n, channels, block, block, h, w])?;
+        g.transpose(&apart, &[0, 1, 4, 2, 5, 3])?
+    } else {
+        let apart = g.reshape(x, &[n, block, block, channels, h, w])?;
+        g.transpose(&apart, &[0, 3, 4, 1, 5, 2])?
+    };
+    one(g.reshape(&moved, &[n, channels, h * block, w * block]))
+}
+
+/// Trilu: one side of the diagonals of the last two dimensions.
+pub(super) fn triangular(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let [.., rows, columns] = *x.shape() else { return Err(Error::invalid("Trilu takes matrices")) };
+    let k = call.known_scalar(1, "the diagonal of Trilu", 0.0)?.clamp(-(rows as f64) - 1.0, columns as f64 + 1.0);
+    let row = g.iota(Elem::Int32, &[rows, 1], 0)?;
+    let column = g.iota(Elem::Int32, &[1, columns], 1)?;
+    let diagonal = g.plus(&row, k)?;
+    let kept = if call.flag("upper", true) {
+        g.greater_or_equal(&column, &diagonal)?
+    } else {
+        g.lesser_or_equal(&column, &diagonal)?
+    };
+    one(g.select(&kept, x, &g.like(x, 0.0)))
+}
+
+/// CenterCropPad: cut or padded with zeros around the centre.
+pub(super) fn center(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let shape = sizes(&call.known_ints(1, "the shape of CenterCropPad")?.unwrap_or_default())?;
+    let axes = match call.ints("axes") {
+        Some(axes) => axes.iter().map(|&axis| x.axis(axis)).collect::<Result<Vec<_>>>()?,
+        None => (0..x.rank()).collect(),
+    };
+    let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
+    for (&axis, &wanted) in axes.iter().zip(&shape) {
+        let (dim, wanted) = (x.dim(axis)? as i64, wanted as i64);
+        // The odd element is after the centre where it is added, and so it is where it is cut.
+        let before = if wanted >= dim { (wanted - dim) / 2 } else { -((dim - wanted) / 2) };
+        (low[axis], high[axis]) = (before, wanted - dim - before);
+    }
+    let x = cropped(g, x, &mut low, &mut high)?;
+    one(g.pad(&x, &sizes(&low)?, &sizes(&high)?, 0.0))
+}
+
+/// ReverseSequence: the first elements of each sequence reversed.
+pub(super) fn reverse_sequence(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, lengths) = (call.input(0)?, call.input(1)?);
+    let (batch, time) = (x.axis(call.int("batch_axis", 1))?, x.axis(call.int("time_axis", 0))?);
+    let mut shape = vec![1; x.rank()];
+    shape[batch] = x.dim(batch)?;
+    let lengths = g.cast(lengths, Elem::Int64)?;
+    let lengths = g.reshape(&lengths, &shape)?;
+    shape[batch] = 1;
+    shape[time] = x.dim(time)?;
+    let step = g.iota(Elem::Int64, &[x.dim(time)?], 0)?;
+    let step = g.reshape(&step, &shape)?;
+    let inside = g.lesser(&step, &lengths)?;
+    let last = g.plus(&lengths, -1.0)?;
+    let mirrored = g.sub(&last, &step)?;
+    let source = g.select(&inside, &mirrored, &step)?;
+    let source = g.expand(&source, x.shape())?;
+    one(g.gather_elements(x, &source, time))
+}

@@ -1,0 +1,348 @@
+//! Recurrent networks, unrolled: a step of the graph for each step of the sequence.
+
+use super::{Outcome, activation};
+use crate::call::Call;
+use crate::elem::Elem;
+use crate::error::{Error, Result};
+use crate::graph::{Built, Graph};
+use crate::value::{Value, size};
+
+/// Steps of one sequence.
+const STEPS_MAX: usize = 2048;
+
+/// An activation by ONNX's name, with its numbers.
+struct Activation {
+    name: String,
+    alpha: Option<f64>,
+    beta: Option<f64>,
+}
+
+impl Activation {
+    fn apply(&self, g: &mut Graph, x: &Value) -> Built {
+        let alpha = |default: f64| self.alpha.unwrap_or(default);
+        let beta = |default: f64| self.beta.unwrap_or(default);
+        match self.name.to_ascii_lowercase().as_str() {
+            "relu" => g.relu(x),
+            "tanh" => g.tanh(x),
+            "sigmoid" => g.sigmoid(x),
+            "softplus" => g.softplus(x),
+            "softsign" => g.unary(crate::backend::Unary::Softsign, x),
+            "hardsigmoid" => activation::hard_sigmoid(g, x, alpha(0.2), beta(0.5)),
+            "affine" => {
+                let scaled = g.times(x, alpha(1.0))?;
+                g.plus(&scaled, beta(0.0))
+            }
+            "scaledtanh" => {
+                let scaled = g.times(x, beta(1.0))?;
+                let curve = g.tanh(&scaled)?;
+                g.times(&curve, alpha(1.0))
+            }
+            "leakyrelu" => {
+                let scaled = g.times(x, alpha(0.01))?;
+                let positive = g.greater(x, &g.like(x, 0.0))?;
+                g.select(&positive, x, &scaled)
+            }
+            "thresholdedrelu" => {
+                let above = g.greater(x, &g.like(x, alpha(1.0)))?;
+                g.select(&above, x, &g.like(x, 0.0))
+            }
+            "elu" => {
+                let bounded = g.min(x, &g.like(x, 0.0))?;
+                let power = g.exp(&bounded)?;
+                let curve = g.plus(&power, -1.0)?;
+                let curve = g.times(&curve, alpha(1.0))?;
+                let positive = g.greater(x, &g.like(x, 0.0))?;
+                g.select(&positive, x, &curve)
+            }
+            other => Err(Error::unsupported(format!("the activation `{other}`"))),
+        }
+    }
+}
+
+/// What one direction computes with.
+struct Direction {
+    /// `[steps, batch, gates * hidden]`: the input's part of the gates, with its bias.
+    projected: Value,
+    /// `[hidden, gates * hidden]`.
+    recurrent: Value,
+    /// `[gates * hidden]`.
+    recurrent_bias: Option<Value>,
+    /// `[3 * hidden]`.
+    peepholes: Option<Value>,
+    activations: Vec<Activation>,
+    hidden: usize,
+    hidden_state: Value,
+    cell_state: Value,
+    clip: Option<f64>,
+    /// `linear_before_reset` or `input_forget`.
+    flag: bool,
+}
+
+impl Direction {
+    fn limited(&self, g: &mut Graph, x: &Value) -> Built {
+        match self.clip {
+            Some(clip) => g.clamp(x, Some(-clip), Some(clip)),
+            None => Ok(x.clone()),
+        }
+    }
+
+    /// Limited and put through the activation at `which`.
+    fn activated(&self, g: &mut Graph, x: &Value, which: usize) -> Built {
+        let limited = self.limited(g, x)?;
+        match self.activations.get(which) {
+            Some(activation) => activation.apply(g, &limited),
+            None => Err(Error::invalid("there are too few activations")),
+        }
+    }
+
+    /// The columns of gate `gate`.
+    fn gate(&self, g: &mut Graph, gates: &Value, gate: usize) -> Built {
+        let axis = gates.rank() - 1;
+        g.narrow(gates, axis, gate * self.hidden, self.hidden)
+    }
+
+    fn recur(&self, g: &mut Graph, state: &Value) -> Built {
+        let product = g.matmul(state, &self.recurrent)?;
+        match &self.recurrent_bias {
+            Some(bias) => g.add(&product, bias),
+            None => Ok(product),
+        }
+    }
+}
+
+/// One step: the input's part of the gates and the states give the new states.
+type Step = fn(&mut Graph, &Direction, &Value, &Value, &Value) -> Result<[Value; 2]>;
+
+/// RNN.
+pub(super) fn rnn(g: &mut Graph, call: &Call) -> Outcome {
+    unrolled(g, call, 1, &["Tanh"], |g, d, x, h, c| {
+        let gates = d.recur(g, h)?;
+        let sum = g.add(x, &gates)?;
+        Ok([d.activated(g, &sum, 0)?, c.clone()])
+    })
+}
+
+/// GRU: gates update, reset, hidden.
+pub(super) fn gru(g: &mut Graph, call: &Call) -> Outcome {
+    unrolled(g, call, 3, &["Sigmoid", "Tanh"], |g, d, x, h, c| {
+        let gates = d.recur(g, h)?;
+        let mut gate = |which: usize| {
+            let (from_input, from_state) = (d.gate(g, x, which)?, d.gate(g, &gates, which)?);
+            let sum = g.add(&from_input, &from_state)?;
+            d.activated(g, &sum, 0)
+        };
+        let (update, reset) = (gate(0)?, gate(1)?);
+        let from_state = if d.flag {
+            let part = d.gate(g, &gates, 2)?;
+            g.mul(&reset, &part)?
+        } else {
+            let kept = g.mul(&reset, h)?;
+            let columns = d.gate(g, &d.recurrent, 2)?;
+            let product = g.matmul(&kept, &columns)?;
+            match &d.recurrent_bias {
+                Some(bias) => {
+                    let bias = d.gate(g, bias, 2)?;
+                    g.add(&product, &bias)?
+                }
+                None => product,
+            }
+        };
+        let from_input = d.gate(g, x, 2)?;
+        let sum = g.add(&from_input, &from_state)?;
+        let new = d.activated(g, &sum, 1)?;
+        let difference = g.sub(h, &new)?;
+        let moved = g.mul(&update, &difference)?;
+        Ok([g.add(&new, &moved)?, c.clone()])
+    })
+}
+
+/// LSTM: gates input, output, forget, cell.
+pub(super) fn lstm(g: &mut Graph, call: &Call) -> Outcome {
+    unrolled(g, call, 4, &["Sigmoid", "Tanh", "Tanh"], |g, d, x, h, c| {
+        let gates = d.recur(g, h)?;
+        let gates = g.add(x, &gates)?;
+        let gate = |g: &mut Graph, which: usize, peephole: Option<(usize, &Value)>, activation: usize| {
+            let mut sum = d.gate(g, &gates, which)?;
+            if let (Some(weights), Some((place, cell))) = (&d.peepholes, peephole) {
+                let weight = d.gate(g, weights, place)?;
+                let seen = g.mul(&weight, cell)?;
+                sum = g.add(&sum, &seen)?;
+            }
+            d.activated(g, &sum, activation)
+        };
+        let input = gate(g, 0, Some((0, c)), 0)?;
+        let forget = if d.flag {
+            let rest = g.neg(&input)?;
+            g.plus(&rest, 1.0)?
+        } else {
+            gate(g, 2, Some((2, c)), 0)?
+        };
+        let candidate = gate(g, 3, None, 1)?;
+        let (kept, added) = (g.mul(&forget, c)?, g.mul(&input, &candidate)?);
+        let cell = g.add(&kept, &added)?;
+        let output = gate(g, 1, Some((1, &cell)), 0)?;
+        let shown = d.activated(g, &cell, 2)?;
+        Ok([g.mul(&output, &shown)?, cell])
+    })
+}
+
+/// All directions of a network. Results: the states of all steps, the last ones, and an LSTM's last cell states.
+fn unrolled(g: &mut Graph, call: &Call, gates: usize, defaults: &[&str], step: Step) -> Outcome {
+    let batch_first = call.flag("layout", false);
+    let x = call.input(0)?;
+    let x = if batch_first { g.swap(x, 0, 1)? } else { x.clone() };
+    let &[steps, batch, _] = x.shape() else { return Err(Error::invalid(format!("a sequence {:?}", x.shape()))) };
+    if steps == 0 || steps > STEPS_MAX {
+        return Err(Error::unsupported(format!("a sequence of {steps} steps; 1 to {STEPS_MAX} are taken")));
+    }
+    let lengths = match call.optional(4) {
+        Some(lengths) => {
+            let lengths = g.cast(lengths, Elem::Int64)?;
+            Some(g.reshape(&lengths, &[batch, 1])?)
+        }
+        None => None,
+    };
+    let directions = match &*call.string("direction", "forward") {
+        "forward" => vec![false],
+        "reverse" => vec![true],
+        "bidirectional" => vec![false, true],
+        other => return Err(Error::invalid(format!("`direction` is `{other}`"))),
+    };
+    let (mut sequences, mut hidden, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, &backward) in directions.iter().enumerate() {
+        let direction = direction(g, call, &x, number, gates, defaults, directions.len(), batch_first)?;
+        let [sequence, h, c] = run(g, &direction, steps, lengths.as_ref(), backward, step)?;
+        sequences.push(g.unsqueeze(&sequence, 1)?);
+        hidden.push(g.unsqueeze(&h, 0)?);
+        cells.push(g.unsqueeze(&c, 0)?);
+    }
+    let (sequence, mut h, mut c) = (g.concat(&sequences, 1)?, g.concat(&hidden, 0)?, g.concat(&cells, 0)?);
+    if batch_first {
+        h = g.swap(&h, 0, 1)?;
+        c = g.swap(&c, 0, 1)?;
+        return Ok(vec![g.transpose(&sequence, &[2, 0, 1, 3])?, h, c]);
+    }
+    Ok(vec![sequence, h, c])
+}
+
+#[allow(clippy::too_many_arguments, reason = "one place calls it, with what it has read once for all directions")]
+fn direction(
+    g: &mut Graph,
+    call: &Call,
+    x: &Value,
+    number: usize,
+    gates: usize,
+    defaults: &[&str],
+    directions: usize,
+    batch_first: bool,
+) -> Result<Direction> {
+    let (steps, batch) = (x.dim(0)?, x.dim(1)?);
+    let weight = g.at(call.input(1)?, 0, number)?;
+    let recurrent = g.at(call.input(2)?, 0, number)?;
+    let hidden = match call.maybe_int("hidden_size") {
+        Some(hidden) => size(hidden, "hidden_size")?,
+        None => recurrent.dim(1)?,
+    };
+    let weight = g.swap(&weight, 0, 1)?;
+    let flat = g.reshape(x, &[steps * batch, x.dim(2)?])?;
+    let mut projected = g.matmul(&flat, &weight)?;
+    let mut recurrent_bias = None;
+    if let Some(bias) = call.optional(3) {
+        let bias = g.at(bias, 0, number)?;
+        let own = g.narrow(&bias, 0, 0, gates * hidden)?;
+        projected = g.add(&projected, &own)?;
+        recurrent_bias = Some(g.narrow(&bias, 0, gates * hidden, gates * hidden)?);
+    }
+    let mut state = |position: usize| match call.optional(position) {
+        Some(state) => {
+            let state = if batch_first { g.swap(state, 0, 1)? } else { state.clone() };
+            g.at(&state, 0, number)
+        }
+        None => g.fill(x.elem(), &[batch, hidden], 0.0),
+    };
+    let hidden_state = state(5)?;
+    let cell_state = if gates == 4 { state(6)? } else { hidden_state.clone() };
+    let peepholes = match call.optional(7) {
+        Some(weights) if gates == 4 => Some(g.at(weights, 0, number)?),
+        _ => None,
+    };
+    let recurrent = g.swap(&recurrent, 0, 1)?;
+    let projected = g.reshape(&projected, &[steps, batch, gates * hidden])?;
+    let activations = activations(call, number, defaults, directions);
+    let clip = call.attribute("clip").map(|clip| f64::from(clip.f)).filter(|clip| *clip > 0.0);
+    let flag = call.flag("linear_before_reset", false) || call.flag("input_forget", false);
+    Ok(Direction {
+        projected,
+        recurrent,
+        recurrent_bias,
+        peepholes,
+        activations,
+        hidden,
+        hidden_state,
+        cell_state,
+        clip,
+        flag,
+    })
+}
+
+/// The activations of one direction. Numbers belong to the activations that have any, in order.
+fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize) -> Vec<Activation> {
+    let names = call
+        .strings("activations")
+        .unwrap_or_else(|| (0..directions).flat_map(|_| defaults.iter().map(|&name| name.to_owned())).collect());
+    let (alphas, betas) =
+        (call.floats("activation_alpha").unwrap_or_default(), call.floats("activation_beta").unwrap_or_default());
+    let (mut alphas, mut betas) = (alphas.into_iter(), betas.into_iter());
+    let mut all = Vec::new();
+    for name in names {
+        let (mut alpha, mut beta) = (None, None);
+        match name.to_ascii_lowercase().as_str() {
+            "affine" | "scaledtanh" | "hardsigmoid" => (alpha, beta) = (alphas.next(), betas.next()),
+            "leakyrelu" | "thresholdedrelu" | "elu" => alpha = alphas.next(),
+            _ => {}
+        }
+        all.push(Activation { name, alpha, beta });
+    }
+    all.into_iter().skip(number * defaults.len()).take(defaults.len()).collect()
+}
+
+/// One direction: the hidden states of all steps `[steps, batch, hidden]`, the last hidden and cell states.
+///
+/// Past a sequence's length its states stay and what it shows is 0.
+fn run(
+    g: &mut Graph,
+    d: &Direction,
+    steps: usize,
+    lengths: Option<&Value>,
+    backward: bool,
+    step: Step,
+) -> Result<[Value; 3]> {
+    let (mut h, mut c) = (d.hidden_state.clone(), d.cell_state.clone());
+    let mut shown = Vec::with_capacity(steps);
+    for i in 0..steps {
+        let at = if backward { steps - 1 - i } else { i };
+        let x = g.at(&d.projected, 0, at)?;
+        let [mut new_h, mut new_c] = step(g, d, &x, &h, &c)?;
+        let mut show = new_h.clone();
+        if let Some(lengths) = lengths {
+            let going = g.greater(lengths, &g.like(lengths, at as f64))?;
+            show = g.select(&going, &new_h, &g.like(&new_h, 0.0))?;
+            new_h = g.select(&going, &new_h, &h)?;
+            new_c = g.select(&going, &new_c, &c)?;
+        }
+        shown.push(g.unsqueeze(&show, 0)?);
+        (h, c) = (new_h, new_c);
+    }
+    if backward {
+        shown.reverse();
+    }
+    Ok([joined(g, shown)?, h, c])
+}
+
+/// Joined along the first axis, a few at a time: the host joins a limited number of operands.
+fn joined(g: &mut Graph, mut parts: Vec<Value>) -> Built {
+    while parts.len() > 1 {
+        parts = parts.chunks(128).map(|chunk| g.concat(chunk, 0)).collect::<Result<_>>()?;
+    }
+    parts.pop().ok_or_else(|| Error::invalid("nothing to join"))
+}

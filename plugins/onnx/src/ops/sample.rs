@@ -1,0 +1,302 @@
+//! Images sampled at places that other operands name.
+
+use super::{Outcome, one};
+use crate::backend::Reduction;
+use crate::call::Call;
+use crate::elem::Elem;
+use crate::error::{Error, Result};
+use crate::fold;
+use crate::graph::{Built, Graph};
+use crate::value::{Constant, Data, Value, elements, size};
+
+/// One element along an axis that a sample is made of: its index, how much it weighs, and whether it is there.
+struct Tap {
+    index: Value,
+    weight: Option<Value>,
+    there: Option<Value>,
+}
+
+/// How places outside are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outside {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+/// GridSample: of two or three dimensions, nearest, linear or cubic. Source: ONNX GridSample-20.
+pub(super) fn grid_sample(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, grid) = (call.input(0)?, call.input(1)?);
+    let image = x.shape().get(2..).unwrap_or_default().to_vec();
+    let dims = image.len();
+    if dims == 0 || dims > 3 || grid.rank() != dims + 2 || grid.shape().last() != Some(&dims) {
+        return Err(Error::invalid(format!("a grid {:?} over {:?}", grid.shape(), x.shape())));
+    }
+    let outside = match &*call.string("padding_mode", "zeros") {
+        "zeros" => Outside::Zeros,
+        "border" => Outside::Border,
+        "reflection" => Outside::Reflection,
+        other => return Err(Error::invalid(format!("`padding_mode` is `{other}`"))),
+    };
+    let corners = call.flag("align_corners", false);
+    let (n, places) = (x.dim(0)?, grid.shape()[1..=dims].iter().product::<usize>());
+    let flat = g.reshape(grid, &[n, places, dims])?;
+    let mode = call.string("mode", "linear").into_owned();
+    let mut taps = Vec::new();
+    for (axis, &dim) in image.iter().enumerate() {
+        // The grid names the last axis first.
+        let place = g.at(&flat, 2, dims - 1 - axis)?;
+        taps.push(axis_taps(g, &place, dim, corners, outside, &mode)?);
+    }
+    let sampled = gathered(g, x, &image, &taps)?;
+    one(g.reshape(&sampled, &[&x.shape()[..2], &grid.shape()[1..=dims]].concat()))
+}
+
+fn axis_taps(
+    g: &mut Graph,
+    place: &Value,
+    dim: usize,
+    corners: bool,
+    outside: Outside,
+    mode: &str,
+) -> Result<Vec<Tap>> {
+    let size = dim as f64;
+    let from_start = g.plus(place, 1.0)?;
+    let mut at = if corners {
+        g.times(&from_start, (size - 1.0) / 2.0)?
+    } else {
+        let scaled = g.times(&from_start, size)?;
+        let moved = g.plus(&scaled, -1.0)?;
+        g.times(&moved, 0.5)?
+    };
+    if mode == "nearest" {
+        at = g.round_even(&at)?;
+    }
+    let [low, high] = if corners { [0.0, size - 1.0] } else { [-0.5, size - 0.5] };
+    at = match outside {
+        Outside::Zeros => at,
+        Outside::Border => g.clamp(&at, Some(0.0), Some(size - 1.0))?,
+        Outside::Reflection => reflected(g, &at, low, high)?,
+    };
+    let offsets_and_weights = match mode {
+        "nearest" => vec![(at.clone(), None)],
+        "linear" | "bilinear" => {
+            let floor = g.floor(&at)?;
+            let ratio = g.sub(&at, &floor)?;
+            let rest = g.neg(&ratio)?;
+            vec![(floor.clone(), Some(g.plus(&rest, 1.0)?)), (g.plus(&floor, 1.0)?, Some(ratio))]
+        }
+        "cubic" | "bicubic" => {
+            let floor = g.floor(&at)?;
+            let ratio = g.sub(&at, &floor)?;
+            let mut taps = Vec::new();
+            for (tap, weight) in cubic(g, &ratio)?.into_iter().enumerate() {
+                taps.push((g.plus(&floor, tap as f64 - 1.0)?, Some(weight)));
+            }
+            taps
+        }
+        other => return Err(Error::invalid(format!("`mode` is `{other}`"))),
+    };
+    let mut taps = Vec::new();
+    for (index, weight) in offsets_and_weights {
+        let there = match outside {
+            Outside::Zeros => {
+                let (after, before) =
+                    (g.greater_or_equal(&index, &g.like(&index, 0.0))?, g.lesser(&index, &g.like(&index, size))?);
+                Some(g.and(&after, &before)?)
+            }
+            Outside::Border | Outside::Reflection => None,
+        };
+        let index = if outside == Outside::Reflection { reflected(g, &index, low, high)? } else { index };
+        let index = g.clamp(&index, Some(0.0), Some(size - 1.0))?;
+        taps.push(Tap { index: g.cast(&index, Elem::Int32)?, weight, there });
+    }
+    Ok(taps)
+}
+
+/// Mirrored at both bounds, as often as it takes.
+fn reflected(g: &mut Graph, x: &Value, low: f64, high: f64) -> Built {
+    let range = high - low;
+    if range <= 0.0 {
+        return g.times(x, 0.0);
+    }
+    let moved = g.plus(x, -low)?;
+    let turns = g.times(&moved, 0.5 / range)?;
+    let turns = g.floor(&turns)?;
+    let whole = g.times(&turns, 2.0 * range)?;
+    let rest = g.sub(&moved, &whole)?;
+    let back = g.neg(&rest)?;
+    let back = g.plus(&back, 2.0 * range)?;
+    let nearer = g.min(&rest, &back)?;
+    g.plus(&nearer, low)
+}
+
+/// Weights of the four neighbours. Source: Keys, 1981, with a = -3/4.
+fn cubic(g: &mut Graph, ratio: &Value) -> Result<Vec<Value>> {
+    let near = |g: &mut Graph, d: &Value| {
+        let line = g.times(d, 1.25)?;
+        let line = g.plus(&line, -2.25)?;
+        let square = g.mul(d, d)?;
+        let product = g.mul(&line, &square)?;
+        g.plus(&product, 1.0)
+    };
+    let far = |g: &mut Graph, d: &Value| {
+        let line = g.times(d, -0.75)?;
+        let line = g.plus(&line, 3.75)?;
+        let product = g.mul(&line, d)?;
+        let product = g.plus(&product, -6.0)?;
+        let product = g.mul(&product, d)?;
+        g.plus(&product, 3.0)
+    };
+    let other = g.neg(ratio)?;
+    let (one_more, rest) = (g.plus(ratio, 1.0)?, g.plus(&other, 1.0)?);
+    let two_less = g.plus(&other, 2.0)?;
+    Ok(vec![far(g, &one_more)?, near(g, ratio)?, near(g, &rest)?, far(g, &two_less)?])
+}
+
+/// The sum over all combinations of taps: `x` `[n, c, image..]`, taps `[n, places]` -> `[n, c, places]`.
+fn gathered(g: &mut Graph, x: &Value, image: &[usize], taps: &[Vec<Tap>]) -> Built {
+    let (n, c) = (x.dim(0)?, x.dim(1)?);
+    let pixels = elements(image)?;
+    let flat = g.reshape(x, &[n, c, pixels])?;
+    let strides = fold::strides(image);
+    let counts: Vec<usize> = taps.iter().map(Vec::len).collect();
+    let mut sum: Option<Value> = None;
+    for chosen in fold::each(&counts, <[usize]>::to_vec) {
+        let mut index: Option<Value> = None;
+        let (mut weight, mut there) = (None, None);
+        for (axis, &tap) in chosen.iter().enumerate() {
+            let tap = &taps[axis][tap];
+            let part = g.times(&tap.index, strides[axis] as f64)?;
+            index = Some(match index {
+                Some(index) => g.add(&index, &part)?,
+                None => part,
+            });
+            weight = both(weight, tap.weight.clone(), |a, b| g.mul(a, b))?;
+            there = both(there, tap.there.clone(), |a, b| g.and(a, b))?;
+        }
+        let index = index.ok_or_else(|| Error::invalid("an image without axes"))?;
+        let places = index.dim(1)?;
+        let index = g.unsqueeze(&index, 1)?;
+        let index = g.expand(&index, &[n, c, places])?;
+        let mut part = g.gather_elements(&flat, &index, 2)?;
+        if let Some(weight) = weight {
+            let weight = g.unsqueeze(&weight, 1)?;
+            let weight = g.cast(&weight, x.elem())?;
+            part = g.mul(&part, &weight)?;
+        }
+        if let Some(there) = there {
+            let there = g.unsqueeze(&there, 1)?;
+            part = g.select(&there, &part, &g.like(&part, 0.0))?;
+        }
+        sum = Some(match sum {
+            Some(sum) => g.add(&sum, &part)?,
+            None => part,
+        });
+    }
+    sum.ok_or_else(|| Error::invalid("an image without axes"))
+}
+
+fn both(a: Option<Value>, b: Option<Value>, mut join: impl FnMut(&Value, &Value) -> Built) -> Result<Option<Value>> {
+    match (a, b) {
+        (Some(a), Some(b)) => join(&a, &b).map(Some),
+        (a, b) => Ok(a.or(b)),
+    }
+}
+
+/// AffineGrid: places of a regular grid, transformed.
+pub(super) fn affine_grid(g: &mut Graph, call: &Call) -> Outcome {
+    let theta = call.input(0)?;
+    let shape = call.known_ints(1, "the size of AffineGrid")?.unwrap_or_default();
+    let shape = shape.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
+    let Some(image) = shape.get(2..).filter(|image| (2..=3).contains(&image.len())) else {
+        return Err(Error::invalid(format!("a grid for {shape:?}")));
+    };
+    let dims = image.len();
+    let corners = call.flag("align_corners", false);
+    if elements(image)? > 1 << 20 {
+        return Err(Error::unsupported(format!("a grid for {shape:?}")));
+    }
+    let place = |i: usize, dim: usize| match corners {
+        true => -1.0 + 2.0 * i as f64 / (dim as f64 - 1.0).max(1.0),
+        false => -1.0 + (2 * i + 1) as f64 / dim as f64,
+    };
+    // A row each for the last axis, the ones before it, and 1.
+    let mut rows = Vec::new();
+    for axis in (0..dims).rev() {
+        rows.extend(fold::each(image, |at| place(at[axis], image[axis])));
+    }
+    let places = elements(image)?;
+    rows.extend(std::iter::repeat_n(1.0, places));
+    let base = Constant::new(theta.elem(), vec![dims + 1, places], Data::Float(rows)).into();
+    let moved = super::contract::matmul(g, theta, &base)?;
+    let moved = g.transpose(&moved, &[0, 2, 1])?;
+    one(g.reshape(&moved, &[&[theta.dim(0)?], image, &[dims]].concat()))
+}
+
+/// RoiAlign with a number of samples known now. Source: ONNX RoiAlign-16.
+pub(super) fn roi_align(g: &mut Graph, call: &Call) -> Outcome {
+    let (x, rois, batches) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let &[_, c, h, w] = x.shape() else { return Err(Error::invalid(format!("RoiAlign of {:?}", x.shape()))) };
+    let (height, width) =
+        (size(call.int("output_height", 1), "output_height")?, size(call.int("output_width", 1), "output_width")?);
+    let samples = size(call.int("sampling_ratio", 0), "sampling_ratio")?;
+    if samples == 0 {
+        return Err(Error::unsupported("RoiAlign whose number of samples follows from the regions"));
+    }
+    let half = call.opset >= 16 && call.string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+    let scaled = g.times(rois, call.float("spatial_scale", 1.0))?;
+    let scaled = if half { g.plus(&scaled, -0.5)? } else { scaled };
+    let largest = call.string("mode", "avg") == "max";
+    let count = rois.dim(0)?;
+    let mut axis = |from: usize, to: usize, bins: usize, dim: usize| {
+        let (start, end) = (g.narrow(&scaled, 1, from, 1)?, g.narrow(&scaled, 1, to, 1)?);
+        let extent = g.sub(&end, &start)?;
+        let extent = if half { extent } else { g.max(&extent, &g.like(&extent, 1.0))? };
+        let fractions = (0..bins * samples).map(|i| (i as f64 + 0.5) / (bins * samples) as f64).collect();
+        let fractions: Value = Constant::new(rois.elem(), vec![1, bins * samples], Data::Float(fractions)).into();
+        let offsets = g.mul(&extent, &fractions)?;
+        let at = g.add(&start, &offsets)?;
+        let (after, before) =
+            (g.greater_or_equal(&at, &g.like(&at, -1.0))?, g.lesser_or_equal(&at, &g.like(&at, dim as f64))?);
+        let there = g.and(&after, &before)?;
+        let inside = g.clamp(&at, Some(0.0), Some(dim as f64 - 1.0))?;
+        let low = g.floor(&inside)?;
+        let high = g.plus(&low, 1.0)?;
+        let high = g.clamp(&high, None, Some(dim as f64 - 1.0))?;
+        let ratio = g.sub(&inside, &low)?;
+        let rest = g.neg(&ratio)?;
+        let rest = g.plus(&rest, 1.0)?;
+        let there = g.cast(&there, rois.elem())?;
+        let (rest, ratio) = (g.mul(&rest, &there)?, g.mul(&ratio, &there)?);
+        Ok::<_, Error>([(g.cast(&low, Elem::Int32)?, rest), (g.cast(&high, Elem::Int32)?, ratio)])
+    };
+    let (rows, columns) = (axis(1, 3, height, h)?, axis(0, 2, width, w)?);
+    let images = g.gather(x, batches, 0)?;
+    let images = g.reshape(&images, &[count, c, h * w])?;
+    let (sh, sw) = (height * samples, width * samples);
+    let mut result: Option<Value> = None;
+    for (row, weight_row) in &rows {
+        for (column, weight_column) in &columns {
+            let row = g.times(row, w as f64)?;
+            let (row, column) = (g.reshape(&row, &[count, 1, sh, 1])?, g.reshape(column, &[count, 1, 1, sw])?);
+            let index = g.add(&row, &column)?;
+            let index = g.expand(&index, &[count, c, sh, sw])?;
+            let index = g.reshape(&index, &[count, c, sh * sw])?;
+            let pixels = g.gather_elements(&images, &index, 2)?;
+            let pixels = g.reshape(&pixels, &[count, c, sh, sw])?;
+            let (a, b) = (g.reshape(weight_row, &[count, 1, sh, 1])?, g.reshape(weight_column, &[count, 1, 1, sw])?);
+            let weight = g.mul(&a, &b)?;
+            let part = g.mul(&pixels, &weight)?;
+            result = Some(match result {
+                None => part,
+                Some(result) if largest => g.max(&result, &part)?,
+                Some(result) => g.add(&result, &part)?,
+            });
+        }
+    }
+    let result = result.ok_or_else(|| Error::invalid("no samples"))?;
+    let apart = g.reshape(&result, &[count, c, height, samples, width, samples])?;
+    let pooled = g.reduce(if largest { Reduction::Max } else { Reduction::Mean }, &apart, &[3, 5])?;
+    one(g.squeeze(&pooled, &[3, 5]))
+}

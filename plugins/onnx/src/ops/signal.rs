@@ -1,0 +1,37 @@
+//! Windows put back together.
+
+use super::convolution::{Geometry, transposed};
+use super::{Outcome, one};
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::value::{Constant, Data, size};
+
+/// Elements of the filters, all but one of each column zeros.
+const FILTERS_MAX: usize = 1 << 22;
+
+/// Col2Im: columns added up where they came from, by a transposed convolution whose filters are single ones.
+pub(super) fn col_to_image(g: &mut Graph, call: &Call) -> Outcome {
+    let x = call.input(0)?;
+    let sizes = |position, what: &str| {
+        let ints = call.known_ints(position, what)?.unwrap_or_default();
+        ints.iter().map(|&dim| size(dim, what)).collect::<Result<Vec<_>>>()
+    };
+    let (image, window) = (sizes(1, "the image's shape")?, sizes(2, "the block's shape")?);
+    let n = image.len();
+    let taps = crate::value::elements(&window)?;
+    let &[batch, columns, _] = x.shape() else { return Err(Error::invalid(format!("Col2Im of {:?}", x.shape()))) };
+    if window.len() != n || taps == 0 || columns % taps != 0 {
+        return Err(Error::invalid(format!("blocks {window:?} of images {image:?} from {:?}", x.shape())));
+    }
+    if columns.saturating_mul(taps) > FILTERS_MAX {
+        return Err(Error::unsupported(format!("blocks of {taps} elements in {columns} columns")));
+    }
+    let geometry = Geometry::of(call, &image, window.clone())?;
+    let counts = geometry.counts(&image, false)?;
+    let columned = g.reshape(x, &[&[batch, columns], &counts[..]].concat())?;
+    let channels = columns / taps;
+    let filter = (0..columns * taps).map(|i| f64::from(u8::from((i / taps) % taps == i % taps))).collect();
+    let filter = Constant::new(x.elem(), [&[columns, 1], &window[..]].concat(), Data::Float(filter)).into();
+    one(transposed(g, &columned, &filter, None, geometry, channels, &image))
+}

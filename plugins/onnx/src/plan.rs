@@ -1,0 +1,291 @@
+//! What a model takes and gives: concrete shapes, and which of their dimensions is the batch.
+
+use saggar_plugin::{FromJson, Json};
+
+use crate::elem::Elem;
+use crate::error::{Error, Fault, Result};
+use crate::proto::{DimensionProto, GraphProto, ValueInfoProto};
+use crate::value::{Constant, Data, size};
+
+/// Batch sizes of a model whose batch is open, unless the option `batch` says otherwise.
+const BATCHES: [u32; 3] = [1, 8, 32];
+/// Batch sizes at most: each has a graph of its own.
+const BATCHES_MAX: usize = 16;
+
+/// An input or output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// The elements' type.
+    pub elem: Elem,
+    /// Its shape, without the batch if there is one.
+    pub item: Vec<usize>,
+}
+
+/// Inputs, outputs and batch sizes; no batch sizes is no batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Inputs in the model's order, those that are initializers left out.
+    pub inputs: Vec<Port>,
+    /// Outputs in the model's order.
+    pub outputs: Vec<Port>,
+    /// Ascending.
+    pub batch: Vec<u32>,
+}
+
+impl Port {
+    /// Its shape in a batch of this size, or without a batch.
+    pub fn shape(&self, batch: Option<u32>) -> Vec<usize> {
+        batch.into_iter().map(|size| size as usize).chain(self.item.iter().copied()).collect()
+    }
+}
+
+/// The option `shapes`: for inputs by name their dimensions, none where the model's own stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Shapes(pub Vec<(String, Vec<Option<i64>>)>);
+
+impl FromJson for Shapes {
+    const EXPECTED: &'static str = "an object of arrays of sizes, null where a dimension stays as the model has it";
+    fn from_json(value: &Json) -> Option<Self> {
+        let Json::Object(members) = value else { return None };
+        let shapes = members.iter().map(|(name, dims)| match dims {
+            Json::Array(dims) => {
+                let dims = dims.iter().map(|dim| match dim {
+                    Json::Null => Some(None),
+                    dim => i64::from_json(dim).filter(|dim| *dim >= 0).map(Some),
+                });
+                Some((name.clone(), dims.collect::<Option<_>>()?))
+            }
+            _ => None,
+        });
+        shapes.collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The option `constants`: values of inputs by name, as nested arrays of numbers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Constants(pub Vec<(String, Vec<usize>, Vec<f64>)>);
+
+impl FromJson for Constants {
+    const EXPECTED: &'static str = "an object of numbers or even arrays of them";
+    fn from_json(value: &Json) -> Option<Self> {
+        let Json::Object(members) = value else { return None };
+        let values = members.iter().map(|(name, value)| {
+            let mut numbers = Vec::new();
+            let shape = nested(value, &mut numbers)?;
+            Some((name.clone(), shape, numbers))
+        });
+        values.collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The shape of nested arrays; their numbers go to `numbers`.
+fn nested(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
+    match value {
+        Json::Number(number) => {
+            numbers.push(*number);
+            Some(Vec::new())
+        }
+        Json::Bool(truth) => {
+            numbers.push(f64::from(u8::from(*truth)));
+            Some(Vec::new())
+        }
+        Json::Array(items) => {
+            let mut inner = None;
+            for item in items {
+                let shape = nested(item, numbers)?;
+                if *inner.get_or_insert_with(|| shape.clone()) != shape {
+                    return None;
+                }
+            }
+            Some([&[items.len()], &inner.unwrap_or_default()[..]].concat())
+        }
+        _ => None,
+    }
+}
+
+impl Constants {
+    /// The constant for the graph's input of that name, in the input's type.
+    pub fn constant(elem: Elem, shape: &[usize], numbers: &[f64]) -> Constant {
+        let numbers = Constant::new(Elem::Float64, shape.to_vec(), Data::Float(numbers.to_vec()));
+        crate::fold::cast(&numbers, elem)
+    }
+}
+
+/// How errors name an input.
+pub fn place(input: &ValueInfoProto) -> String {
+    format!("input `{}`", input.name)
+}
+
+/// The type and dimensions that the model declares.
+///
+/// # Errors
+/// `Unsupported` for what is no tensor, for types that are not taken.
+pub fn declared(input: &ValueInfoProto) -> Result<(Elem, Option<&[DimensionProto]>)> {
+    let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
+    let tensor = tensor.ok_or_else(|| Error::unsupported("a value that is no tensor"))?;
+    Ok((Elem::from_number(tensor.elem_type)?, tensor.shape.as_ref().map(|shape| shape.dim.as_slice())))
+}
+
+/// A dimension of an input, once the options have been looked at.
+#[derive(Debug, Clone, PartialEq)]
+enum Dim {
+    Known(usize),
+    Open(String),
+}
+
+/// The inputs of a graph, and whether their first dimension is an open batch.
+///
+/// # Errors
+/// `Unsupported`; `Invalid`; `Option` where the options do not fit or a dimension stays open.
+pub fn inputs(graph: &GraphProto, shapes: &Shapes) -> Result<(Vec<Port>, bool)> {
+    let free = graph.input.iter().filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name));
+    let free: Vec<&ValueInfoProto> = free.collect();
+    for (name, _) in &shapes.0 {
+        if !free.iter().any(|input| input.name == *name) {
+            let names: Vec<&str> = free.iter().map(|input| input.name.as_str()).collect();
+            let expected = format!("shapes of inputs; there is no `{name}` among {}", names.join(", "));
+            return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
+        }
+    }
+    let mut described = Vec::new();
+    for input in free {
+        let given = shapes.0.iter().find(|(name, _)| *name == input.name).map(|(_, dims)| dims.as_slice());
+        described.push(dims(input, given).map(|(elem, dims)| (input, elem, dims)).map_err(|e| e.at(|| place(input)))?);
+    }
+    let batched =
+        !described.is_empty() && described.iter().all(|(_, _, dims)| matches!(dims.first(), Some(Dim::Open(_))));
+    let mut ports = Vec::new();
+    for (input, elem, dims) in described {
+        let mut item = Vec::new();
+        for (axis, dim) in dims.iter().enumerate().skip(usize::from(batched)) {
+            match dim {
+                Dim::Known(dim) => item.push(*dim),
+                Dim::Open(name) => {
+                    let name = if name.is_empty() { String::new() } else { format!(" (`{name}`)") };
+                    let shown = if dims.is_empty() { "[]".to_owned() } else { example(&dims) };
+                    let expected = format!(
+                        "given: dimension {axis}{name} of input `{}` is open, as in {{\"shapes\": {{\"{}\": {shown}}}}}",
+                        input.name, input.name
+                    );
+                    return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
+                }
+            }
+        }
+        ports.push(Port { name: input.name.clone(), elem, item });
+    }
+    Ok((ports, batched))
+}
+
+/// Dimensions as the option would have them, 1 where they are open.
+fn example(dims: &[Dim]) -> String {
+    let dims: Vec<String> = dims
+        .iter()
+        .map(|dim| match dim {
+            Dim::Known(dim) => dim.to_string(),
+            Dim::Open(_) => "1".to_owned(),
+        })
+        .collect();
+    format!("[{}]", dims.join(", "))
+}
+
+fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, Vec<Dim>)> {
+    let (elem, own) = declared(input)?;
+    elem.data_type()?;
+    let own = own.map(|dims| {
+        let dim = |dim: &DimensionProto| match (dim.dim_value, &dim.dim_param) {
+            (Some(value), _) if value >= 0 => size(value, "a dimension").map(Dim::Known),
+            (_, name) => Ok(Dim::Open(name.clone().unwrap_or_default())),
+        };
+        dims.iter().map(dim).collect::<Result<Vec<_>>>()
+    });
+    let option =
+        |expected: String| Error::from(Fault::Option { expected }).at(|| format!("option `shapes`, `{}`", input.name));
+    let own = own.transpose()?;
+    let Some(given) = given else {
+        return Ok((
+            elem,
+            own.ok_or_else(|| option("given: the model does not say how many dimensions there are".to_owned()))?,
+        ));
+    };
+    let own = own.unwrap_or_else(|| vec![Dim::Open(String::new()); given.len()]);
+    if own.len() != given.len() {
+        return Err(option(format!("of {} dimensions", own.len())));
+    }
+    let mut dims = Vec::new();
+    for (own, given) in own.into_iter().zip(given) {
+        dims.push(match (own, given) {
+            (own, None) => own,
+            (Dim::Known(own), Some(given)) if own as i64 != *given => {
+                return Err(option(format!("{own} where it is {given}: the model has that dimension fixed")));
+            }
+            (_, Some(given)) => Dim::Known(size(*given, "a dimension")?),
+        });
+    }
+    Ok((elem, dims))
+}
+
+/// Batch sizes that the option asks for, or the usual ones.
+///
+/// # Errors
+/// `Option` unless they ascend from at least 1 and are not too many.
+pub fn batch_sizes(asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
+    let sizes = asked.unwrap_or_else(|| BATCHES.to_vec());
+    let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
+    if sizes.is_empty() || sizes.len() > BATCHES_MAX || sizes[0] == 0 || !ascending {
+        let expected = format!("1 to {BATCHES_MAX} ascending sizes of at least 1");
+        return Err(Error::from(Fault::Option { expected }).at(|| "option `batch`".to_owned()));
+    }
+    Ok(sizes)
+}
+
+impl Plan {
+    /// The plan as part of a configuration.
+    pub fn to_json(&self) -> Json {
+        let ports = |ports: &[Port]| {
+            let port = |port: &Port| {
+                let item = port.item.iter().map(|&dim| dim as u32).collect::<Vec<_>>();
+                let members = vec![
+                    ("name".to_owned(), Json::from(port.name.as_str())),
+                    ("elem".to_owned(), Json::from(port.elem.number())),
+                    ("item".to_owned(), Json::from(item)),
+                ];
+                Json::Object(members)
+            };
+            Json::Array(ports.iter().map(port).collect())
+        };
+        Json::Object(vec![
+            ("inputs".to_owned(), ports(&self.inputs)),
+            ("outputs".to_owned(), ports(&self.outputs)),
+            ("batch".to_owned(), Json::from(self.batch.clone())),
+        ])
+    }
+}
+
+impl FromJson for Plan {
+    const EXPECTED: &'static str = "what an import wrote";
+    fn from_json(value: &Json) -> Option<Self> {
+        let member = |value: &Json, name: &str| match value {
+            Json::Object(members) => members.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()),
+            _ => None,
+        };
+        let ports = |name: &str| {
+            let Json::Array(ports) = member(value, name)? else { return None };
+            let port = |port: &Json| {
+                let item = Vec::<u32>::from_json(&member(port, "item")?)?;
+                Some(Port {
+                    name: String::from_json(&member(port, "name")?)?,
+                    elem: Elem::from_number(i32::from_json(&member(port, "elem")?)?).ok()?,
+                    item: item.into_iter().map(|dim| dim as usize).collect(),
+                })
+            };
+            ports.iter().map(port).collect::<Option<Vec<_>>>()
+        };
+        Some(Self {
+            inputs: ports("inputs")?,
+            outputs: ports("outputs")?,
+            batch: Vec::from_json(&member(value, "batch")?)?,
+        })
+    }
+}

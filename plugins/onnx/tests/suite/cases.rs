@@ -1,0 +1,314 @@
+//! The ONNX project's own cases, from the folder that `ONNX_CASES` names: each a model with inputs and outputs.
+//!
+//! The folder is `onnx/backend/test/data` of the Python package `onnx`. Each model goes through an import and the graph
+//! that its configuration gives; what the model computes is compared with the case's outputs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::interpreter::{Interpreter, Variables};
+use onnx::elem::Elem;
+use onnx::error::{Error, Fault};
+use onnx::import::{build, import, restore};
+use onnx::model::Model;
+use onnx::proto::TensorProto;
+use onnx::tensor::{self, Place};
+use prost::Message;
+use saggar_plugin::{Json, Params};
+use saggar_tensor::interp::Value;
+use saggar_tensor::{DType, Descriptor, Shape};
+
+/// A tensor of a case.
+struct Given {
+    elem: Elem,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+enum Outcome {
+    Passed,
+    /// With inputs that had to be fixed.
+    PassedFixed,
+    Unsupported(String),
+    Wrong(String),
+    /// The case is not one of tensors that are taken.
+    Skipped,
+}
+
+fn read(path: &Path) -> Result<Given, String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let tensor = TensorProto::decode(&*bytes).map_err(|error| error.to_string())?;
+    let stored = tensor::read(&tensor, false).map_err(|error| error.to_string())?;
+    match stored.place {
+        Place::Bytes(bytes) => Ok(Given { elem: stored.elem, shape: stored.shape, bytes: bytes.into_owned() }),
+        Place::Variable(_) => Err("a variable".to_owned()),
+    }
+}
+
+impl Given {
+    fn value(&self) -> Value {
+        let dtype = match self.elem {
+            Elem::Float32 => DType::F32,
+            Elem::Float16 => DType::F16,
+            Elem::Int64 => DType::I64,
+            Elem::Uint64 => DType::U64,
+            Elem::Int32 => DType::I32,
+            Elem::Uint32 => DType::U32,
+            Elem::Int8 => DType::I8,
+            Elem::Uint8 | Elem::Bool => DType::U8,
+            Elem::Float64 => panic!("float64 is no type of the host"),
+        };
+        let shape = Shape::new(self.shape.clone()).expect("cases are small");
+        Value::from_bytes(Descriptor::new(dtype, shape), &self.bytes).expect("reading has checked the length")
+    }
+
+    fn json(&self) -> Json {
+        fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = f64>) -> Json {
+            match shape {
+                [] => Json::Number(numbers.next().expect("there are as many as the shape says")),
+                [n, rest @ ..] => Json::Array((0..*n).map(|_| nested(rest, numbers)).collect()),
+            }
+        }
+        nested(&self.shape, &mut self.value().numbers().into_iter())
+    }
+
+    /// Where the value differs from what is expected.
+    fn differs(&self, value: &Value) -> Option<String> {
+        if value.descriptor().shape.dims() != self.shape {
+            return Some(format!("shape {} is not {:?}", value.descriptor().shape, self.shape));
+        }
+        let expected = self.value();
+        if expected.descriptor().dtype != value.descriptor().dtype {
+            return Some(format!("type {} is not {:?}", value.descriptor().dtype, self.elem));
+        }
+        let (rtol, atol) = if self.elem == Elem::Float16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
+        for (i, (&got, &want)) in value.numbers().iter().zip(&expected.numbers()).enumerate() {
+            let close =
+                got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs();
+            if !close {
+                return Some(format!("element {i} is {got} and not {want}"));
+            }
+        }
+        None
+    }
+}
+
+/// The inputs or outputs of one data set, in order.
+fn tensors(folder: &Path, what: &str, count: usize) -> Result<Vec<Given>, String> {
+    (0..count).map(|i| read(&folder.join(format!("{what}_{i}.pb")))).collect()
+}
+
+fn check(case: &Path) -> Outcome {
+    let Ok(file) = fs::read(case.join("model.onnx")) else { return Outcome::Skipped };
+    let model = match Model::parse(&file, false) {
+        Ok(model) => model,
+        Err(error) => return Outcome::Unsupported(error.to_string()),
+    };
+    let graph = model.graph();
+    let free: Vec<String> = graph
+        .input
+        .iter()
+        .filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name))
+        .map(|input| input.name.clone())
+        .collect();
+    let outputs: Vec<String> = graph.output.iter().map(|output| output.name.clone()).collect();
+    let mut fixed_any = false;
+    for set in 0.. {
+        let folder = case.join(format!("test_data_set_{set}"));
+        if !folder.exists() {
+            return match (set, fixed_any) {
+                (0, _) => Outcome::Skipped,
+                (_, true) => Outcome::PassedFixed,
+                (_, false) => Outcome::Passed,
+            };
+        }
+        let (inputs, expected) =
+            match (tensors(&folder, "input", free.len()), tensors(&folder, "output", outputs.len())) {
+                (Ok(inputs), Ok(expected)) => (inputs, expected),
+                (Err(error), _) | (_, Err(error)) => return Outcome::Unsupported(format!("data: {error}")),
+            };
+        if inputs.iter().chain(&expected).any(|given| given.elem == Elem::Float64) {
+            return Outcome::Unsupported("data: elements of type float64".to_owned());
+        }
+        match run_set(&file, &free, inputs, &expected) {
+            Ok(fixed) => fixed_any |= fixed,
+            Err(outcome) => return outcome,
+        }
+        let again = tensors(&folder, "input", free.len()).unwrap_or_default();
+        if let Err(outcome) = run_fixed(&file, &free, again, &expected) {
+            return outcome;
+        }
+    }
+    Outcome::Passed
+}
+
+/// Imports the model with every input fixed, so that what can be computed without the host is, and compares again.
+fn run_fixed(file: &[u8], names: &[String], inputs: Vec<Given>, expected: &[Given]) -> Result<(), Outcome> {
+    let finite = |given: &Given| given.value().numbers().iter().all(|number| number.is_finite());
+    let few = |given: &Given| given.shape.iter().product::<usize>() <= 1024;
+    if !inputs.iter().all(|given| finite(given) && few(given)) {
+        return Ok(());
+    }
+    let inputs: BTreeMap<String, Given> = names.iter().cloned().zip(inputs).collect();
+    let mut variables = Variables::default();
+    match import(file, &options(&inputs, names), &mut variables) {
+        Ok(config) => run(&config, &variables, &inputs, expected),
+        Err(error) => Err(Outcome::Wrong(format!("with inputs fixed: {error}"))),
+    }
+}
+
+/// Imports the model, at first with no input fixed, and runs it. Gives whether inputs had to be fixed.
+fn run_set(file: &[u8], names: &[String], inputs: Vec<Given>, expected: &[Given]) -> Result<bool, Outcome> {
+    let inputs: BTreeMap<String, Given> = names.iter().cloned().zip(inputs).collect();
+    let mut fixed: Vec<String> = Vec::new();
+    loop {
+        let mut variables = Variables::default();
+        match import(file, &options(&inputs, &fixed), &mut variables) {
+            Ok(config) => {
+                run(&config, &variables, &inputs, expected)?;
+                return Ok(!fixed.is_empty());
+            }
+            Err(error) => match next_fixed(&error, &inputs, &mut fixed) {
+                true => {}
+                false => return Err(Outcome::Unsupported(error.to_string())),
+            },
+        }
+    }
+}
+
+/// Fixes the input that must be known, or where that is computed all inputs of integers.
+fn next_fixed(error: &Error, inputs: &BTreeMap<String, Given>, fixed: &mut Vec<String>) -> bool {
+    let Fault::NotKnown { name, .. } = &error.fault else { return false };
+    let before = fixed.len();
+    if inputs.contains_key(name) && !fixed.contains(name) {
+        fixed.push(name.clone());
+        return true;
+    }
+    for (name, given) in inputs {
+        let few = given.shape.iter().product::<usize>() <= 64;
+        if !given.elem.is_float() && few && !fixed.contains(name) {
+            fixed.push(name.clone());
+        }
+    }
+    fixed.len() > before
+}
+
+fn options(inputs: &BTreeMap<String, Given>, fixed: &[String]) -> Params {
+    let shapes = inputs.iter().filter(|(name, _)| !fixed.contains(name)).map(|(name, given)| {
+        (name.clone(), Json::Array(given.shape.iter().map(|&dim| Json::Number(dim as f64)).collect()))
+    });
+    let constants = fixed.iter().map(|name| (name.clone(), inputs[name].json()));
+    Params::new().with("shapes", Json::Object(shapes.collect())).with("constants", Json::Object(constants.collect()))
+}
+
+fn run(
+    config: &Params,
+    variables: &Variables,
+    inputs: &BTreeMap<String, Given>,
+    expected: &[Given],
+) -> Result<(), Outcome> {
+    let wrong = |error: Error| Outcome::Wrong(error.to_string());
+    let config = Params::parse(&config.to_string()).map_err(|error| Outcome::Wrong(error.to_string()))?;
+    let (model, plan) = restore(&config).map_err(wrong)?;
+    let mut backend = Interpreter::default();
+    let batch = plan.batch.first().copied();
+    let outputs = build(&model, &plan.inputs, batch, &mut backend).map_err(wrong)?.outputs;
+    for (port, (_, operand)) in plan.outputs.iter().zip(&outputs) {
+        assert_eq!(port.shape(batch), *operand.shape, "{}", port.name);
+    }
+    let values: BTreeMap<String, Value> = inputs.iter().map(|(name, given)| (name.clone(), given.value())).collect();
+    let results = backend.run(&outputs, &values, &variables.0).map_err(wrong)?;
+    for ((name, _), (value, want)) in outputs.iter().zip(results.iter().zip(expected)) {
+        if let Some(difference) = want.differs(value) {
+            return Err(Outcome::Wrong(format!("output `{name}`: {difference}")));
+        }
+    }
+    Ok(())
+}
+
+/// Which of a message's words counts the case: the operator or the type that is not supported.
+fn reason(message: &str) -> String {
+    let words: Vec<&str> = message.split_whitespace().collect();
+    for marker in ["operator", "type"] {
+        if let Some(i) = words.iter().position(|word| *word == marker)
+            && let Some(word) = words.get(i + 1)
+        {
+            return format!("{marker} {word}");
+        }
+    }
+    message.chars().take(150).collect()
+}
+
+/// Whether a case has only types that every device has.
+fn plain(case: &Path) -> bool {
+    let Ok(file) = fs::read(case.join("model.onnx")) else { return false };
+    let Ok(model) = onnx::proto::ModelProto::decode(&*file) else { return false };
+    let Some(graph) = model.graph else { return false };
+    let of_ports =
+        graph.input.iter().chain(&graph.output).map(|port| {
+            port.r#type.as_ref().and_then(|of| of.tensor_type.as_ref()).map_or(0, |tensor| tensor.elem_type)
+        });
+    of_ports.chain(graph.initializer.iter().map(|tensor| tensor.data_type)).all(|number| [1, 6, 7, 9].contains(&number))
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    fixed: usize,
+    unsupported: usize,
+    wrong: usize,
+    skipped: usize,
+}
+
+#[test]
+fn the_projects_own_cases() {
+    let Some(root) = std::env::var_os("ONNX_CASES").map(PathBuf::from) else {
+        println!("SKIP: ONNX_CASES names no folder");
+        return;
+    };
+    let only = std::env::var("ONNX_ONLY").unwrap_or_default();
+    let mut cases: Vec<PathBuf> = ["node", "simple", "pytorch-converted", "pytorch-operator"]
+        .iter()
+        .filter_map(|kind| fs::read_dir(root.join(kind)).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().contains(&only))
+        .collect();
+    cases.sort();
+    let mut tallies = [Tally::default(), Tally::default()];
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for case in &cases {
+        let name = case.file_name().expect("a case is a folder").to_string_lossy().into_owned();
+        let tally = &mut tallies[usize::from(!plain(case))];
+        match check(case) {
+            Outcome::Passed => tally.passed += 1,
+            Outcome::PassedFixed => {
+                tally.passed += 1;
+                tally.fixed += 1;
+            }
+            Outcome::Unsupported(message) => {
+                tally.unsupported += 1;
+                if !only.is_empty() || std::env::var_os("ONNX_VERBOSE").is_some() {
+                    println!("unsupported {name}: {message}");
+                }
+                *reasons.entry(reason(&message)).or_default() += 1;
+            }
+            Outcome::Wrong(message) => {
+                tally.wrong += 1;
+                println!("WRONG {name}: {message}");
+            }
+            Outcome::Skipped => tally.skipped += 1,
+        }
+    }
+    let mut sorted: Vec<_> = reasons.into_iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    sorted.iter().for_each(|(reason, count)| println!("{count:5} {reason}"));
+    for (kind, t) in ["float32, int32, int64, bool", "other types"].iter().zip(&tallies) {
+        println!(
+            "{kind}: {} passed ({} with inputs fixed), {} unsupported, {} wrong, {} skipped",
+            t.passed, t.fixed, t.unsupported, t.wrong, t.skipped
+        );
+    }
+    assert_eq!(tallies[0].wrong + tallies[1].wrong, 0);
+}

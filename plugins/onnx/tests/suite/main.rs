@@ -1,0 +1,8 @@
+//! Imports without a host: models are built and run by the interpreter that defines the operators.
+
+mod batches;
+mod cases;
+mod hostile;
+mod interpreter;
+mod network;
+mod rules;
