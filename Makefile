@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PLUGINS := lenet mlp char-lm transformer
+PLUGINS := lenet mlp char-lm transformer input-opt
 GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
 export KEEP
