@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PLUGINS := lenet mlp char-lm transformer onnx
+PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
 export KEEP

@@ -4,9 +4,14 @@ use std::path::PathBuf;
 
 use crate::root;
 
-/// The reference plugin.
+/// The reference plugin that most tests train.
 pub fn lenet() -> PathBuf {
-    built(root().join("plugins/target/saggar/lenet.wasm"))
+    plugin("lenet")
+}
+
+/// One of the reference plugins.
+pub fn plugin(name: &str) -> PathBuf {
+    built(root().join("plugins/target/saggar").join(format!("{name}.wasm")))
 }
 
 /// One of the plugins under `tests/guests`.

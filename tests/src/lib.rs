@@ -7,7 +7,7 @@ mod process;
 mod server;
 pub mod webnn;
 
-pub use guests::{guest, lenet};
+pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use process::{children, kill_9};
 pub use server::{Server, binary, copy_version};

@@ -107,6 +107,7 @@ impl Attempt<'_> {
             runtime: self.runtime.clone(),
             checkpoints: Checkpoints::new(objects),
             models: Models::new(self.models),
+            home,
             plugin_wasm: wasm,
             plugin_digest: spec.plugin.clone(),
             device: format!("{} {} {}", info.name, info.adapter, info.driver),

@@ -8,10 +8,10 @@ use saggar_store::dataset::Dataset;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
-use crate::bindings::job::Host;
+use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
 use crate::datasets::Batches;
 use crate::fault::Fault;
-use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, STATE_BYTES_MAX, STOP_GRACE};
+use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, STATE_BYTES_MAX, STOP_GRACE};
 use crate::state::{Interrupted, Role, State};
 use crate::train::{JobContext, LogLevel};
 use crate::variables::Namespace;
@@ -24,6 +24,8 @@ pub(crate) struct TrainRole {
     pub(crate) plugin_digest: String,
     /// Names of the metrics written so far.
     series: BTreeSet<String>,
+    /// Bytes of the files written so far, by path.
+    outputs: BTreeMap<String, usize>,
     /// Whether the plugin was told to return.
     pub(crate) stopped: bool,
 }
@@ -34,7 +36,14 @@ impl TrainRole {
         datasets: BTreeMap<String, Arc<Dataset>>,
         plugin_digest: String,
     ) -> TrainRole {
-        TrainRole { context, datasets, plugin_digest, series: BTreeSet::new(), stopped: false }
+        TrainRole {
+            context,
+            datasets,
+            plugin_digest,
+            series: BTreeSet::new(),
+            outputs: BTreeMap::new(),
+            stopped: false,
+        }
     }
 }
 
@@ -181,5 +190,66 @@ impl Host for State {
         };
         let variables = self.table.get(&namespace)?.save(&*self.backend, shipped)?;
         self.train_role()?.context.publish(&model, variables, &config).map_err(Fault::Job)
+    }
+
+    fn open_model(&mut self, model: String, version: Option<u64>) -> Result<WitOpenedModel, Fault> {
+        let opened = self.train_role()?.context.open_model(&model, version).map_err(Fault::Job)?;
+        let variables = Namespace::sealed(&opened.variables, &*self.backend, &self.meter)?;
+        let variables = self.push(variables)?;
+        self.asked();
+        Ok(WitOpenedModel { version: opened.version, variables, config: opened.config })
+    }
+
+    fn write_output(&mut self, path: String, data: Vec<u8>) -> Result<(), Fault> {
+        let train = self.train_role()?;
+        check_output(&path, data.len())?;
+        let new = if train.outputs.contains_key(&path) { 0 } else { 1 };
+        let others: usize = train.outputs.iter().filter(|(other, _)| **other != path).map(|(_, bytes)| bytes).sum();
+        if train.outputs.len() + new > OUTPUTS_MAX || others + data.len() > OUTPUT_BYTES_MAX {
+            let message = format!(
+                "a training writes at most {OUTPUTS_MAX} files of {OUTPUT_BYTES_MAX} bytes together; with `{path}` it \
+                 would be {} of {}",
+                train.outputs.len() + new,
+                others + data.len()
+            );
+            return Err(Fault::out_of_memory(message));
+        }
+        train.context.write_output(&path, &data).map_err(Fault::Job)?;
+        train.outputs.insert(path, data.len());
+        self.asked();
+        Ok(())
+    }
+}
+
+/// Refuses paths that could leave the job's directory, and files that are too large.
+fn check_output(path: &str, bytes: usize) -> Result<(), Fault> {
+    let is_name = |name: &str| {
+        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        letters && !name.is_empty() && !name.starts_with('.')
+    };
+    if path.len() > NAME_BYTES_MAX || !path.split('/').all(is_name) {
+        let expected = "names of letters, digits, `.`, `_` and `-`, none beginning with `.`, joined by `/`";
+        return Err(Fault::invalid_at(path, format!("an output's path is {expected}")));
+    }
+    if bytes > OUTPUT_BYTES_MAX {
+        let message = format!("`{path}` has {bytes} bytes, and at most {OUTPUT_BYTES_MAX} are taken");
+        return Err(Fault::out_of_memory(message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_stay_in_their_directory() {
+        for path in ["target-010.png", "a/b_c/d.txt", "x"] {
+            assert!(check_output(path, 1).is_ok(), "{path}");
+        }
+        for path in ["", "/a", "a/", "../a", "a/../b", "a//b", ".hidden", "a/.b", "a b", "a\\b", "ä"] {
+            assert!(check_output(path, 1).is_err(), "{path}");
+        }
+        assert!(check_output("large", OUTPUT_BYTES_MAX + 1).is_err());
     }
 }

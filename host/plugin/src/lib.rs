@@ -31,5 +31,5 @@ pub mod watch;
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
 pub use model::{LoadedModel, ModelLimits, ModelPort, NamedBytes, Signature};
-pub use train::{JobContext, LogLevel, Outcome, TrainLimits, train};
+pub use train::{JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
 pub use watch::ModelWatch;

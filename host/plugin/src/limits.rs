@@ -35,6 +35,10 @@ pub const STATE_BYTES_MAX: usize = 64 << 20;
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// Distinct series of metrics that one training may write.
 pub const METRIC_SERIES_MAX: usize = 1_000;
+/// Files that one training may write.
+pub const OUTPUTS_MAX: usize = 10_000;
+/// Bytes of one such file, and of all of them together.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 30;
 /// Variables in one namespace.
 pub const VARIABLES_MAX: usize = 100_000;
 /// Items in one batch.

@@ -86,6 +86,29 @@ pub trait JobContext: Send {
     /// # Errors
     /// The plugin is told, and decides whether to go on.
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError>;
+
+    /// A published version of a model: the newest whole one, or the one that is named.
+    ///
+    /// # Errors
+    /// The plugin is told, and decides whether to go on.
+    fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError>;
+
+    /// Keeps a file with the job. The path was checked.
+    ///
+    /// # Errors
+    /// The plugin is told, and decides whether to go on.
+    fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError>;
+}
+
+/// A published version of a model, as a training reads it.
+#[derive(Clone, Debug)]
+pub struct OpenedModel {
+    /// Its number.
+    pub version: u64,
+    /// Its parameters and statistics.
+    pub variables: Vec<SavedVariable>,
+    /// What its predictor is given.
+    pub config: String,
 }
 
 /// Limits of one training.

@@ -82,4 +82,23 @@ impl Job {
     pub fn publish(&self, model: &str, variables: &Variables, config: &Params) -> Result<u64> {
         Ok(raw::publish(model, variables.raw(), &config.to_string())?)
     }
+
+    /// A published version of `model`, the newest where none is named: its number, its parameters and statistics, and what
+    /// its predictor is given. A training that must end the same after an interruption names the version.
+    ///
+    /// # Errors
+    /// `Host` if there is none; `Json` and `NotAnObject` for a configuration that is not one.
+    pub fn open_model(&self, model: &str, version: Option<u64>) -> Result<(u64, Variables, Params)> {
+        let opened = raw::open_model(model, version)?;
+        Ok((opened.version, Variables::from_raw(opened.variables), Params::parse(&opened.config)?))
+    }
+
+    /// Keeps a file with the job, in the place of one that has that path: names of letters, digits, `.`, `_` and `-`,
+    /// joined by `/`.
+    ///
+    /// # Errors
+    /// `Host` if the path is another or the files are too many or too large.
+    pub fn write_output(&self, path: &str, data: &[u8]) -> Result<()> {
+        Ok(raw::write_output(path, data)?)
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use saggar_plugin::{JobContext, LogLevel, PluginError};
+use saggar_plugin::{JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::{
-    Checkpoint, CheckpointError, Checkpoints, Clock, Models, Publication, SavedVariable, SystemClock,
+    Checkpoint, CheckpointError, Checkpoints, Clock, Home, ModelError, Models, Publication, SavedVariable, SystemClock,
     digest_of_variables,
 };
 
@@ -24,6 +24,7 @@ pub(super) struct Parts {
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) checkpoints: Checkpoints,
     pub(super) models: Models,
+    pub(super) home: Home,
     pub(super) plugin_wasm: Bytes,
     pub(super) plugin_digest: String,
     pub(super) device: String,
@@ -158,5 +159,26 @@ impl JobContext for Context {
         let version = published.version;
         self.parts.channel.send(&Event::Published { model: model.to_owned(), version });
         Ok(version)
+    }
+
+    fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
+        let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
+        let files = self.parts.models.open(model, version).map_err(|error| match (error, version) {
+            (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
+            (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
+            (error, _) => refuse(&error),
+        })?;
+        let variables = files.load_weights().map_err(|error| refuse(&error))?;
+        let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
+        Ok(OpenedModel { version, variables, config: files.manifest.config })
+    }
+
+    fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
+        let written = self.parts.home.write_output(&self.parts.start.job, path, data);
+        written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;
+        let line = format!("wrote output/{path} ({} bytes)", data.len());
+        self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use saggar_device::Backend;
-use saggar_plugin::{JobContext, LogLevel, PluginError};
+use saggar_plugin::{JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
 /// The CPU device.
@@ -23,6 +23,7 @@ pub(crate) struct Kept {
     pub(crate) samples: u64,
     pub(crate) checkpoints: Vec<Checkpoint>,
     pub(crate) published: Vec<(String, Vec<SavedVariable>, String)>,
+    pub(crate) outputs: Vec<(String, Vec<u8>)>,
 }
 
 impl Record {
@@ -101,5 +102,20 @@ impl JobContext for Recorder {
             kept.published.push((model.to_owned(), variables, config.to_owned()));
             Ok(kept.published.len() as u64)
         })
+    }
+
+    fn open_model(&mut self, model: &str, _: Option<u64>) -> Result<OpenedModel, PluginError> {
+        self.record.with(|kept| match kept.published.iter().rposition(|(name, _, _)| name == model) {
+            Some(at) => {
+                let (_, variables, config) = kept.published[at].clone();
+                Ok(OpenedModel { version: at as u64 + 1, variables, config })
+            }
+            None => Err(PluginError::job(format!("no model is called `{model}`"))),
+        })
+    }
+
+    fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
+        self.record.with(|kept| kept.outputs.push((path.to_owned(), data.to_vec())));
+        Ok(())
     }
 }

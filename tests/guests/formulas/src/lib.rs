@@ -1,4 +1,4 @@
-//! A guest that checks the guest library: what its losses, layers and optimisers compute on the host must be what the
+//! A guest that checks the guest library: what its losses, layers, optimisers and operators compute on the host must be what the
 //! same formulas give here. A check that fails traps, and its message is in the job's log.
 //!
 //! With the parameter `epochs` it trains a small network too, in the way that the other parameters say.
@@ -7,6 +7,7 @@ mod layers;
 mod losses;
 mod network;
 mod numbers;
+mod operators;
 mod optimizers;
 
 use saggar_plugin::{Job, Result, info};
@@ -26,6 +27,7 @@ pub fn train(job: &Job) -> Result<()> {
     losses::check()?;
     layers::check()?;
     optimizers::check()?;
+    operators::check()?;
     info("every formula holds");
     Ok(())
 }

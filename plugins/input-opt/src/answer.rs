@@ -1,0 +1,41 @@
+//! What the classifier makes of a picture.
+
+use saggar_plugin::{DataType, Graph, Result, Tensor, descriptor, named};
+
+use crate::network::Lenet;
+
+/// The probabilities of all classes.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Answer(Vec<f32>);
+
+impl Answer {
+    /// The answer to a picture of these bytes.
+    pub(crate) fn of(classifier: &Lenet, pixels: &[u8]) -> Result<Self> {
+        let graph = Graph::new();
+        let shape = [&[1], classifier.architecture().image().as_slice()].concat();
+        let one = descriptor(DataType::Uint8, shape);
+        let probabilities = classifier.logits(&graph.input("image", &one)?)?.softmax(1)?;
+        let built = graph.build([("probabilities", &probabilities)])?;
+        let outputs = built.dispatch([("image", &Tensor::from_bytes(&one, pixels)?)])?;
+        Ok(Self(named(&outputs, "probabilities")?.read_f32()?))
+    }
+
+    /// The likeliest classes; of equals the first comes first.
+    pub(crate) fn top(&self, count: usize) -> String {
+        let mut classes: Vec<(usize, f32)> = self.0.iter().copied().enumerate().collect();
+        classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let shown: Vec<String> = classes.iter().take(count).map(|(class, p)| format!("{class} ({p:.6})")).collect();
+        shown.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_likeliest_come_first_and_equals_in_order() {
+        let answer = Answer(vec![0.1, 0.35, 0.2, 0.35]);
+        assert_eq!(answer.top(3), "1 (0.350000), 3 (0.350000), 2 (0.200000)");
+    }
+}

@@ -1,0 +1,126 @@
+//! Pictures that a trained classifier is sure of.
+//!
+//! The classifier is a published version of `lenet`, opened and left as it is; what is trained is the picture. Each step
+//! moves every pixel so that the classifier takes the picture for the target class more surely, from noise or from a
+//! picture of a dataset. Source: Szegedy et al., "Intriguing properties of neural networks", arXiv:1312.6199.
+
+mod answer;
+mod picture;
+
+/// The classifier: lenet's network itself, and not its crate, which would bring another plugin's exports.
+#[path = "../../lenet/src/model.rs"]
+pub mod network;
+
+use network::{Architecture, Lenet};
+use saggar_plugin::losses::CrossEntropy;
+use saggar_plugin::optimizers::{Adam, Optimizer, Update};
+use saggar_plugin::{
+    DataType, Error, Executable, Graph, Initializer, Job, Params, Result, Tensor, Variable, VariableKind, Variables,
+    descriptor, info, named, png,
+};
+
+use answer::Answer;
+
+/// Steps between two step boundaries.
+const STEPS_PER_BOUNDARY: u64 = 10;
+
+/// Finds a picture for the class `target` and writes it as `target-NNN.png`.
+///
+/// Parameters: `target` (a class number), `classifier` (the model's name), `version` (the newest, if there is none),
+/// `steps`, `lr`, `item` (begins with that item of the dataset at `/data` instead of noise).
+///
+/// # Errors
+/// A parameter, a model or a dataset that does not fit; `Diverged`; what the host refuses.
+pub fn train(job: &Job) -> Result<()> {
+    let (target, steps): (u32, u64) = (job.params().require("target")?, job.param("steps", 1000)?);
+    let adam = Adam::new(job.param("lr", 0.01)?);
+    let item: Option<u64> = job.params().optional("item")?;
+    let (name, version) = (job.param("classifier", "digits".to_owned())?, job.params().optional("version")?);
+    job.params().check()?;
+
+    let (version, weights, config) = job.open_model(&name, version)?;
+    let classifier = classifier(&weights, &config, target)?;
+    let image = classifier.architecture().image();
+    let begin = item.map(|item| picture::of_dataset(&image, item)).transpose()?;
+    let initial = match &begin {
+        Some(pixels) => Initializer::Bytes(pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect()),
+        None => Initializer::Uniform((0.0, 1.0)),
+    };
+    let variables = job.variables();
+    let one = descriptor(DataType::Float32, [&[1], image.as_slice()].concat());
+    let picture = variables.get("picture", one, &initial, VariableKind::Parameter)?;
+    info(&format!("a picture {image:?} for class {target} of {name}@{version}"));
+
+    let step = step(&classifier, &variables, &picture, &adam, target)?;
+    let mut done = job.resume(&variables, &[])?.map_or(0, |(step, _)| step);
+    while done < steps {
+        done += 1;
+        let outputs = step.dispatch(std::iter::empty::<(&str, &Tensor)>())?;
+        let scalar =
+            |name| Ok::<_, Error>(f64::from(named(&outputs, name)?.read_f32()?.first().copied().unwrap_or(f32::NAN)));
+        let (loss, probability) = (scalar("loss")?, scalar("probability")?);
+        if !loss.is_finite() {
+            return Err(Error::Diverged { step: done, loss });
+        }
+        info(&format!("{done:04} - loss: {loss:.6} ({probability:.6})"));
+        job.metric(done, "loss", loss);
+        job.metric(done, "probability", probability);
+        job.progress(done, steps);
+        if done.is_multiple_of(STEPS_PER_BOUNDARY) || done == steps {
+            job.boundary(done, &variables, &[], &[])?;
+        }
+    }
+    finish(job, &classifier, &picture, begin.as_deref(), target)
+}
+
+fn classifier(weights: &Variables, config: &Params, target: u32) -> Result<Lenet> {
+    let architecture = Architecture::from_params(config)?;
+    config.check()?;
+    let classes = architecture.classes.count();
+    if target >= classes {
+        let (name, given) = ("target".to_owned(), target.to_string());
+        return Err(Error::Parameter { name, expected: format!("a class below {classes}"), given });
+    }
+    Lenet::new(weights, architecture)
+}
+
+/// One step: the loss of the picture as it is, and a better picture.
+fn step(
+    classifier: &Lenet,
+    variables: &Variables,
+    picture: &Variable,
+    optimizer: &dyn Optimizer,
+    target: u32,
+) -> Result<Executable> {
+    let graph = Graph::for_training();
+    let value = graph.variable(picture)?;
+    let logits = classifier.logits_of_light(&value)?;
+    let label = graph.fill(&descriptor(DataType::Int32, [1]), f64::from(target))?;
+    let loss = CrossEntropy::new().loss(&logits, &label)?;
+    // The softmax of the target, for the reader: the loss is its negative logarithm.
+    let probability = logits.softmax(1)?.slice(&[0, target], &[1, 1])?.reshape(&[])?;
+    let gradient = graph.gradients(&loss, &[&value])?.remove(0);
+    graph.keep_within(picture, 0.0, 1.0);
+    optimizer.step(&graph, variables, &[Update { variable: picture.clone(), value, gradient }])?;
+    graph.build([("loss", &loss), ("probability", &probability)])
+}
+
+/// Writes the picture, and says what the classifier makes of the file.
+fn finish(job: &Job, classifier: &Lenet, picture: &Variable, begin: Option<&[f32]>, target: u32) -> Result<()> {
+    let bytes = picture.read()?;
+    let pixels: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|pixel| f32::from_le_bytes(*pixel)).collect();
+    let image = classifier.architecture().image();
+    let rounded = png::quantize(&pixels);
+    job.write_output(&format!("target-{target:03}.png"), &png::encode(&image, &rounded)?)?;
+
+    let (low, high) = picture::range(&pixels);
+    info(&format!("pixels from {low:.6} to {high:.6}"));
+    if let Some(begin) = begin {
+        info(&format!("mean change of a pixel: {:.6}", picture::mean_change(begin, &pixels)));
+    }
+    let answer = Answer::of(classifier, &rounded)?;
+    info(&format!("the file is taken for {}", answer.top(3)));
+    Ok(())
+}
+
+saggar_plugin::export!(train: train);
