@@ -53,6 +53,8 @@ pub(crate) enum Command {
     /// Models and their versions.
     #[command(subcommand)]
     Models(Models),
+    /// Make a served model of an ONNX file.
+    Import(Import),
     /// Ask a model for a prediction.
     Predict(Predict),
     /// Tell what this machine has, and what is missing.
@@ -86,6 +88,12 @@ pub(crate) struct Serve {
     /// How long a model version may take to load before it is given up: 60s.
     #[arg(long, default_value = "60s", value_parser = units::duration, value_name = "TIME")]
     pub(crate) load_timeout: Duration,
+    /// How long an import of an ONNX file may take: 600s.
+    #[arg(long, default_value = "600s", value_parser = units::duration, value_name = "TIME")]
+    pub(crate) import_timeout: Duration,
+    /// The plugin that reads ONNX files; by default it is looked for beside the program.
+    #[arg(long, env = "SAGGAR_ONNX_PLUGIN", value_name = "FILE")]
+    pub(crate) onnx_plugin: Option<PathBuf>,
     /// Listen beyond this machine though there are no keys yet that could keep strangers out.
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -199,6 +207,24 @@ pub(crate) enum Models {
         /// The model.
         model: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The ONNX file.
+    pub(crate) file: PathBuf,
+    /// The model's name; the file's by default.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Batch sizes to build graphs for, where the model leaves its batch open.
+    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
+    pub(crate) batch: Vec<u32>,
+    /// Dimensions that the model leaves open: `image=1x3x224x224`; `?` leaves one as it is. May be given several times.
+    #[arg(long, value_name = "INPUT=SHAPE")]
+    pub(crate) shape: Vec<String>,
+    /// The value of an input that is then no input: `k=5`, `axes=[0,1]`. May be given several times.
+    #[arg(long, value_name = "INPUT=JSON")]
+    pub(crate) constant: Vec<String>,
 }
 
 #[derive(Debug, Args)]

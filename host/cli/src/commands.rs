@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod data;
 pub(crate) mod doctor;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod jobs;
 pub(crate) mod models;

@@ -1,6 +1,6 @@
 //! The WIT package as Rust. The only place that calls `bindgen!`.
 //!
-//! One world with everything stands for all three: a component may import less of it and export either half, so exports
+//! One world with everything stands for all of them: a component may import less of it and export any part, so exports
 //! are looked up one interface at a time (`exports::..::GuestIndices`), never through the world's own type.
 
 #![allow(
@@ -13,7 +13,7 @@
 
 wasmtime::component::bindgen!({
     path: "../../wit",
-    world: "model-plugin",
+    world: "any-plugin",
     imports: { default: trappable },
     trappable_error_type: { "saggar:plugin/tensors.error" => crate::fault::Fault },
     with: {
@@ -28,5 +28,5 @@ wasmtime::component::bindgen!({
     },
 });
 
-pub(crate) use self::exports::saggar::plugin::{predictor, trainer};
+pub(crate) use self::exports::saggar::plugin::{importer, predictor, trainer};
 pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, tensors, variables};

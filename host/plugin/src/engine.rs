@@ -8,7 +8,7 @@ use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
 use crate::artifact::ArtifactCache;
-use crate::bindings::{ModelPlugin, predictor, trainer};
+use crate::bindings::{AnyPlugin, importer, predictor, trainer};
 use crate::error::PluginError;
 use crate::inspect::{inspect, preamble};
 use crate::limits::{
@@ -58,7 +58,7 @@ impl Host {
         let engine = engine(config.instances_max)?;
         start_clock(&engine)?;
         let mut linker = Linker::new(&engine);
-        ModelPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(PluginError::engine)?;
+        AnyPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(PluginError::engine)?;
         let cache = config.cache_dir.and_then(|dir| match ArtifactCache::open(&dir, &engine) {
             Ok(cache) => Some(cache),
             Err(error) => {
@@ -95,7 +95,8 @@ impl Host {
         let trainer = halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
         let predictor =
             halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
-        Ok(Plugin(Arc::new(Ready { digest, pre, trainer, predictor })))
+        let importer = halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
+        Ok(Plugin(Arc::new(Ready { digest, pre, trainer, predictor, importer })))
     }
 }
 
@@ -114,6 +115,7 @@ struct Ready {
     pre: InstancePre<State>,
     trainer: Option<trainer::GuestIndices>,
     predictor: Option<predictor::GuestIndices>,
+    importer: Option<importer::GuestIndices>,
 }
 
 impl std::fmt::Debug for Plugin {
@@ -156,6 +158,13 @@ impl Plugin {
     pub(crate) fn predictor(&self) -> Result<&predictor::GuestIndices, PluginError> {
         let missing = PluginError::MissingExport { export: "saggar:plugin/predictor", purpose: "predict" };
         self.0.predictor.as_ref().ok_or(missing)
+    }
+
+    /// # Errors
+    /// `MissingExport`.
+    pub(crate) fn importer(&self) -> Result<&importer::GuestIndices, PluginError> {
+        let missing = PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" };
+        self.0.importer.as_ref().ok_or(missing)
     }
 
     /// A fresh instance, in a store of its own.

@@ -10,16 +10,18 @@ use crate::limits::COMPONENT_BYTES_MAX;
 const PACKAGE: &str = "saggar:plugin/";
 const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
+const IMPORTER: &str = "importer";
 /// Interfaces that every plugin is given.
 const GIVEN: [&str; 4] = ["tensors", "variables", "graphs", "logging"];
 /// Interfaces that a plugin with a trainer is given besides.
 const GIVEN_TRAINER: [&str; 2] = ["datasets", "job"];
 
-/// Which halves of the interface a component exports.
+/// Which parts of the interface a component exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Halves {
     pub(crate) trains: bool,
     pub(crate) predicts: bool,
+    pub(crate) imports: bool,
 }
 
 /// Checks the first bytes: whether this can be a component at all.
@@ -53,11 +55,12 @@ pub(crate) fn preamble(wasm: &[u8]) -> Result<(), PluginError> {
 pub(crate) fn inspect(component: &Component, engine: &Engine) -> Result<Halves, PluginError> {
     let types = component.component_type();
     let exports: Vec<&str> = types.exports(engine).map(|(name, _)| name).collect();
-    let mut halves = Halves { trains: false, predicts: false };
+    let mut halves = Halves { trains: false, predicts: false, imports: false };
     for name in &exports {
         match interface(name)? {
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
+            Some(IMPORTER) => halves.imports = true,
             // What else it exports is for others.
             _ => {}
         }

@@ -15,6 +15,7 @@ mod engine;
 pub mod error;
 mod fault;
 mod graphs;
+mod import;
 mod initial;
 mod inspect;
 mod job;
@@ -30,6 +31,7 @@ pub mod watch;
 
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
+pub use import::{Imported, import};
 pub use model::{LoadedModel, ModelLimits, ModelPort, NamedBytes, Signature};
 pub use train::{JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
 pub use watch::ModelWatch;

@@ -32,7 +32,7 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the state that a plugin gives to a checkpoint.
 pub const STATE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the configuration a plugin publishes with a model version.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+pub const CONFIG_BYTES_MAX: usize = 16 << 20;
 /// Distinct series of metrics that one training may write.
 pub const METRIC_SERIES_MAX: usize = 1_000;
 /// Files that one training may write.

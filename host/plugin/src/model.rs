@@ -112,13 +112,19 @@ impl LoadedModel {
         let mut outputs = batch::Outputs::new(&self.signature, items)?;
         let mut start = 0;
         for (count, size) in batch::plan(&self.signature.batch_sizes, items) {
-            let padded = batch::slice(&self.signature, &inputs, start, count, size)?;
+            let mut padded = batch::slice(&self.signature, &inputs, start, count, size)?;
+            if self.signature.batch_sizes.is_empty() {
+                batch::unwrap(&self.signature, &mut padded);
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(PluginError::Deadline { during: "predict", limit_ms: deadline.as_millis() as u64 });
             }
             let given = lease.instance().predict(padded, left, deadline);
-            let checked = given.and_then(|given| batch::check(&self.signature, given, size));
+            let checked = given.and_then(|given| {
+                let given = if self.signature.batch_sizes.is_empty() { batch::wrap(given)? } else { given };
+                batch::check(&self.signature, given, size)
+            });
             // An error or a broken promise is an answer like another: the instance is as good as before.
             lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
             outputs.append(checked?, count);
@@ -132,7 +138,8 @@ impl LoadedModel {
     /// # Errors
     /// As [`LoadedModel::predict`].
     pub fn warm(&self) -> Result<(), PluginError> {
-        for &size in &self.signature.batch_sizes {
+        let sizes = &self.signature.batch_sizes;
+        for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
             self.predict(batch::zeros(&self.signature, size)?, self.load_time)?;
         }
         Ok(())

@@ -81,7 +81,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    fn new(seed: u64) -> Namespace {
+    pub(crate) fn new(seed: u64) -> Namespace {
         Namespace { seed, sealed: false, variables: BTreeMap::new() }
     }
 

@@ -5,6 +5,7 @@ pub mod plugins;
 
 pub(crate) mod datasets;
 pub(crate) mod health;
+pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;
 pub(crate) mod logs;

@@ -17,10 +17,10 @@ use tokio::sync::watch;
 
 use crate::api::devices::Device;
 use crate::api::plugins::PluginInspector;
-use crate::api::{datasets, devices, health, index, jobs, logs, models, plugins};
+use crate::api::{datasets, devices, health, import, index, jobs, logs, models, plugins};
 use crate::body::Bodies;
 use crate::error::ApiError;
-use crate::models::ModelRouter;
+use crate::models::{ModelImporter, ModelRouter};
 use crate::observe::observe;
 use crate::predict;
 
@@ -39,6 +39,8 @@ pub struct Parts {
     pub datasets: Datasets,
     /// Datasets on their way.
     pub uploads: Uploads,
+    /// Makes models of files.
+    pub importer: Arc<dyn ModelImporter>,
     /// Looks into plugins that are uploaded.
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
@@ -131,6 +133,7 @@ impl App {
             ("/metrics", get(health::metrics)),
             ("/api/v1/models", get(models::list)),
             ("/api/v1/models/{model}", get(models::one)),
+            ("/api/v1/models/{model}/import", post(import::import)),
             ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
             ("/api/v1/jobs", get(jobs::list).post(jobs::submit)),
             ("/api/v1/jobs/{job}", get(jobs::one)),

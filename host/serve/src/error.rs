@@ -11,6 +11,7 @@ use saggar_plugin::PluginError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 use thiserror::Error;
 
+use crate::models::ImportError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
@@ -148,6 +149,9 @@ pub enum ApiError {
     /// A plugin that was uploaded is refused.
     #[error("the plugin is refused: {0}")]
     PluginRefused(#[source] PluginError),
+    /// A file did not become a model.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// The plugin answered what its signature does not promise.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -243,6 +247,7 @@ impl ApiError {
             ApiError::QueueFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => plugin(error),
+            ApiError::Import(error) => import(error),
             ApiError::PluginRefused(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_plugin", ""),
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
             ApiError::Job(error) => job(error),
@@ -281,6 +286,21 @@ fn retry(code: &'static str) -> Meaning {
 fn internal() -> Meaning {
     let hint = "the server's log has the cause under this request_id".to_owned();
     Meaning { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
+}
+
+/// A file that did not become a model.
+fn import(error: &ImportError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        ImportError::NoPlugin { .. } => of(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_importer",
+            "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
+        ),
+        ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
+        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        ImportError::Model(_) => internal(),
+    }
 }
 
 /// A plugin's failure while it predicts.

@@ -19,6 +19,8 @@ pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 pub const BODY_BYTES_MAX: usize = 10 << 20;
 /// Bytes of a plugin's component.
 pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
+/// Bytes of a file that a model is made of.
+pub const IMPORT_BYTES_MAX: usize = 512 << 20;
 /// Bytes of all bodies held at once; past it a request waits for others to finish.
 pub const BODIES_BYTES_MAX: usize = 1 << 30;
 /// Bytes of a refused body that are read and dropped, so that the client gets to read the answer.
@@ -62,6 +64,7 @@ pub const LOG_TAIL_MAX: usize = 10_000;
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
 const _: () = assert!(COMPUTING_MAX <= PREDICTIONS_MAX);

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub type Millis = u64;
 
 /// Where the time comes from. Called often, from any thread; never blocks.
-pub trait Clock: Send + Sync {
+pub trait Clock: std::fmt::Debug + Send + Sync {
     /// The time now. It may jump, backwards too: nothing here orders events by it.
     fn now_ms(&self) -> Millis;
 }

@@ -1,13 +1,14 @@
 //! `saggar serve`, where the floors are put together, and `saggar worker`.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use saggar_device::{Backend, choose};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
-use saggar_serve::models::{Loader, ModelRouter, PluginHost};
+use saggar_serve::models::{DroppedFiles, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
 use saggar_serve::{App, Device, Parts};
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::net::TcpListener;
@@ -59,6 +60,7 @@ impl Floors {
         let datasets = Datasets::new(home.datasets());
         let records = Arc::new(SqliteRecords::open(&home.database()).map_err(broken)?);
         let program = std::env::current_exe().map_err(broken)?;
+        let onnx_plugins = onnx_plugins(args, &program);
         let launcher = Arc::new(LocalLauncher { program, home: home.root().to_owned(), models: models_dir.clone() });
         let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs());
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
@@ -67,13 +69,23 @@ impl Floors {
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), MODEL_DEVICE_BYTES_MAX, args.load_timeout));
         let watch = ModelWatch::start(&models_dir).map_err(broken)?;
-        let loader = Loader::new(Models::new(&models_dir), plugin_host, Arc::clone(&router), Arc::clone(&metrics));
+        let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
+            host: host.clone(),
+            device: Arc::clone(device),
+            models: Models::new(&models_dir),
+            plugin_paths: onnx_plugins,
+            clock: Arc::clone(&clock),
+            time: args.import_timeout,
+        });
+        let loader = Loader::new(Models::new(&models_dir), plugin_host, Arc::clone(&router), Arc::clone(&metrics))
+            .with_dropped(DroppedFiles::new(&models_dir, Arc::clone(&importer)));
         let parts = Parts {
             models: router,
             jobs,
             objects,
             uploads: Uploads::new(home.uploads(), datasets.clone()),
             datasets,
+            importer,
             inspector: Arc::new(host),
             devices: devices(args, device, &metrics),
             metrics,
@@ -112,6 +124,15 @@ impl Floors {
         loader.await.map_err(broken)?;
         running.await.map_err(broken)?.map_err(broken)
     }
+}
+
+/// Where the plugin that reads ONNX files may be: where the user says, beside the program, or where the project builds it.
+fn onnx_plugins(args: &Serve, program: &Path) -> Vec<PathBuf> {
+    if let Some(named) = &args.onnx_plugin {
+        return vec![named.clone()];
+    }
+    let beside = program.parent().unwrap_or(Path::new("."));
+    vec![beside.join("plugins/onnx.wasm"), beside.join("../../plugins/target/saggar/onnx.wasm")]
 }
 
 fn devices(args: &Serve, serving: &Arc<dyn Backend>, metrics: &Metrics) -> Vec<Device> {

@@ -1,6 +1,6 @@
 //! Batches: checked against the signature, cut and padded to the sizes a model has graphs for, and put together again.
 
-use saggar_tensor::Descriptor;
+use saggar_tensor::{Descriptor, Shape};
 
 use super::{ModelPort, NamedBytes, Signature};
 use crate::error::PluginError;
@@ -42,7 +42,8 @@ fn bad(name: &str, expected: String, given: String) -> PluginError {
     PluginError::BadInput { name: name.to_owned(), expected, given }
 }
 
-/// How a batch is cut: items of each part, and the size each is padded to. `sizes` are ascending and not empty.
+/// How a batch is cut: items of each part, and the size each is padded to. `sizes` are ascending; without any, items are
+/// parts of their own.
 pub(super) fn plan(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
     let largest = sizes.last().copied().unwrap_or(1);
     let mut parts = vec![(largest, largest); items / largest];
@@ -70,6 +71,30 @@ pub(super) fn slice(
         Ok((port.name.clone(), port.batch(size)?, part))
     };
     signature.inputs.iter().map(part).collect()
+}
+
+/// Items as a model without batches takes them: whole tensors.
+pub(super) fn unwrap(signature: &Signature, inputs: &mut [NamedBytes]) {
+    for ((_, descriptor, _), port) in inputs.iter_mut().zip(&signature.inputs) {
+        *descriptor = port.item.clone();
+    }
+}
+
+/// What a model without batches gives, as a batch of one.
+///
+/// # Errors
+/// `BadOutput` for a tensor of the highest rank.
+pub(super) fn wrap(outputs: Vec<NamedBytes>) -> Result<Vec<NamedBytes>, PluginError> {
+    let wrap = |(name, descriptor, bytes): NamedBytes| {
+        let dims = [&[1], descriptor.shape.dims()].concat();
+        match Shape::new(dims) {
+            Ok(shape) => Ok((name, Descriptor::new(descriptor.dtype, shape), bytes)),
+            Err(error) => {
+                Err(PluginError::BadOutput { name, expected: error.to_string(), given: descriptor.to_string() })
+            }
+        }
+    };
+    outputs.into_iter().map(wrap).collect()
 }
 
 /// A batch of zeros.

@@ -48,7 +48,7 @@ pub struct Signature {
     pub inputs: Vec<ModelPort>,
     /// At least one.
     pub outputs: Vec<ModelPort>,
-    /// Batch sizes that the model has graphs for: ascending, at least one.
+    /// Batch sizes that the model has graphs for: ascending. Empty where it knows no batches: then an item is a whole call.
     pub batch_sizes: Vec<usize>,
 }
 
@@ -57,9 +57,7 @@ impl Signature {
     /// `BadSignature`.
     pub(super) fn new(given: predictor::Signature) -> Result<Signature, PluginError> {
         let batch_sizes = convert::sizes(&given.batch_sizes);
-        let Some((&smallest, &largest)) = batch_sizes.first().zip(batch_sizes.last()) else {
-            return Err(PluginError::signature("it has no batch size"));
-        };
+        let (smallest, largest) = (batch_sizes.first().copied().unwrap_or(1), batch_sizes.last().copied().unwrap_or(1));
         let ascending = batch_sizes.is_sorted_by(|a, b| a < b);
         if !ascending || smallest == 0 || largest > BATCH_ITEMS_MAX as usize || batch_sizes.len() > BATCH_SIZES_MAX {
             return Err(PluginError::signature(format!(

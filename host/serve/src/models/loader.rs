@@ -17,6 +17,7 @@ use saggar_store::error::ModelError;
 use saggar_store::models::{Found, FoundState, MANIFEST_FILE, Manifest, Models, verify};
 use tokio::sync::watch;
 
+use super::import::DroppedFiles;
 use super::metered::Metered;
 use super::predictor::{LoadError, Loaded, ModelHost, Phase};
 use super::router::{Listed, ModelRouter};
@@ -52,6 +53,8 @@ pub struct Loader {
     router: Arc<ModelRouter>,
     metrics: Arc<Metrics>,
     memory: BTreeMap<String, Memory>,
+    /// Files that models are made of, where such are watched for.
+    dropped: Option<DroppedFiles>,
     /// What was wrong with the last look, so that it is logged once.
     trouble: Option<String>,
 }
@@ -71,7 +74,13 @@ impl Ticks for saggar_plugin::ModelWatch {
 impl Loader {
     /// A loader of versions in `models`, brought up by `host`, that serve through `router`.
     pub fn new(models: Models, host: Arc<dyn ModelHost>, router: Arc<ModelRouter>, metrics: Arc<Metrics>) -> Loader {
-        Loader { models, host, router, metrics, memory: BTreeMap::new(), trouble: None }
+        Loader { models, host, router, metrics, memory: BTreeMap::new(), dropped: None, trouble: None }
+    }
+
+    /// Makes models of files that are dropped beside the versions, too.
+    #[must_use]
+    pub fn with_dropped(self, dropped: DroppedFiles) -> Loader {
+        Loader { dropped: Some(dropped), ..self }
     }
 
     /// Looks at once, and then at every tick, until `shutdown` is true or there are no more ticks.
@@ -88,6 +97,14 @@ impl Loader {
     /// Looks at the models directory once and brings up what is new, one version after the other.
     pub async fn look(&mut self) {
         self.metrics.families.watch_rescans.with_label_values::<&str>(&[]).inc();
+        if let Some(mut dropped) = self.dropped.take() {
+            let take_in = move || {
+                dropped.take_in();
+                dropped
+            };
+            // Where taking in panics, the panic is logged and files are no longer looked for.
+            self.dropped = tokio::task::spawn_blocking(take_in).await.ok();
+        }
         let models = self.models.clone();
         let scan = tokio::task::spawn_blocking(move || scan(&models)).await;
         let found = match scan {

@@ -21,7 +21,7 @@ use saggar_store::dataset::Datasets;
 use saggar_store::dataset::upload::Uploads;
 use saggar_store::digest::Digest;
 use saggar_store::home::Home;
-use saggar_store::models::{Models, Publication, VersionFiles};
+use saggar_store::models::{Models, Publication, Published, VersionFiles};
 use saggar_store::objects::Objects;
 use saggar_store::records::Records;
 use saggar_store::records::sqlite::SqliteRecords;
@@ -30,7 +30,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::models::{LoadError, Loaded, Loader, ModelHost, ModelRouter, Phase, Predictor};
+use crate::models::{ImportError, LoadError, Loaded, Loader, ModelHost, ModelImporter, ModelRouter, Phase, Predictor};
 use crate::predict::decode::Tensor;
 use crate::{App, Device, Parts, PluginFacts, PluginInspector};
 
@@ -80,6 +80,7 @@ impl Fixture {
             objects: Objects::local(&home.objects()).unwrap(),
             uploads: Uploads::new(home.uploads(), datasets.clone()),
             datasets,
+            importer: Arc::new(NoImporter),
             inspector: Arc::new(Words),
             devices: vec![device()],
         };
@@ -347,5 +348,15 @@ impl Predictor for Echo {
 impl Drop for Echo {
     fn drop(&mut self) {
         self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Imports nothing: the plugin that would is not here.
+#[derive(Debug)]
+struct NoImporter;
+
+impl ModelImporter for NoImporter {
+    fn import(&self, _: &str, _: &[u8], _: &str) -> Result<Published, ImportError> {
+        Err(ImportError::NoPlugin { looked: "nowhere".to_owned() })
     }
 }

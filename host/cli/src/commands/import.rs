@@ -1,0 +1,124 @@
+//! `saggar import`: an ONNX file sent to the server, which makes a model version of it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::args::Import;
+use crate::client::{Client, Payload};
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+/// How often the command looks whether the version serves.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long it looks.
+const READY_TIME_MAX: Duration = Duration::from_secs(120);
+
+pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(), Failure> {
+    let path = args.file.display();
+    let bytes = std::fs::read(&args.file)
+        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{path}: {error}")))?;
+    let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = args.name.clone().unwrap_or_else(|| stem.replace(['_', ' '], "-"));
+    let options = options(args)?.to_string();
+    let query: String = options.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let route = format!("/api/v1/models/{}/import?options={query}", safe(&name));
+    output.note(&format!("Importing {path}"));
+    let made = client.post(&route, Payload::Bytes { content_type: "application/octet-stream", bytes: &bytes })?;
+    let version = made["version"].as_u64().unwrap_or(0);
+    ready(client, &name, version)?;
+    if output.json {
+        output.json(&made);
+    } else {
+        output.line(&format!("{name}@{version}"));
+        output.note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
+    }
+    Ok(())
+}
+
+/// Characters that a model's name has; the server refuses a name that lost some.
+fn safe(name: &str) -> String {
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
+}
+
+fn options(args: &Import) -> Result<Value, Failure> {
+    let mut options = Map::new();
+    if !args.batch.is_empty() {
+        options.insert("batch".to_owned(), json!(args.batch));
+    }
+    let (mut shapes, mut constants) = (Map::new(), Map::new());
+    for text in &args.shape {
+        let (input, shape) = pair("--shape", text)?;
+        let dim = |dim: &str| match dim {
+            "?" => Ok(Value::Null),
+            number => number.parse::<u32>().map(|number| json!(number)).map_err(|_| {
+                Failure::invalid(format!("--shape {text}: {number:?} is no dimension"))
+                    .hint("expected such as image=1x3x224x224")
+            }),
+        };
+        shapes.insert(input.to_owned(), Value::Array(shape.split('x').map(dim).collect::<Result<_, _>>()?));
+    }
+    for text in &args.constant {
+        let (input, value) = pair("--constant", text)?;
+        let value = serde_json::from_str(value)
+            .map_err(|error| Failure::invalid(format!("--constant {text}: {error}")).hint("expected such as k=5"))?;
+        constants.insert(input.to_owned(), value);
+    }
+    for (name, map) in [("shapes", shapes), ("constants", constants)] {
+        if !map.is_empty() {
+            options.insert(name.to_owned(), Value::Object(map));
+        }
+    }
+    Ok(Value::Object(options))
+}
+
+fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {
+    text.split_once('=').ok_or_else(|| Failure::invalid(format!("{flag} {text}: expected NAME=VALUE")))
+}
+
+/// Waits until the version serves, or says why it will not.
+fn ready(client: &Client, name: &str, version: u64) -> Result<(), Failure> {
+    let until = Instant::now() + READY_TIME_MAX;
+    loop {
+        let model = client.get(&format!("/api/v1/models/{}", safe(name)));
+        let versions = model.as_ref().ok().and_then(|model| model["versions"].as_array().cloned()).unwrap_or_default();
+        let state = versions.iter().find(|found| found["version"] == version);
+        match state.and_then(|state| state["state"].as_str()) {
+            Some("READY") => return Ok(()),
+            Some("FAILED") => {
+                let reason = state.and_then(|state| state["reason"].as_str()).unwrap_or("no reason was given");
+                let message = format!("{name}@{version} was imported but does not come up: {reason}");
+                return Err(Failure::invalid(message));
+            }
+            _ if Instant::now() >= until => {
+                let message = format!("{name}@{version} was imported but is not ready yet");
+                return Err(
+                    Failure::new(exit::CONFLICT, "not_ready", message).hint("`saggar models ls` shows its state")
+                );
+            }
+            _ => std::thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(shape: &[&str], constant: &[&str]) -> Import {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let (shape, constant) = (owned(shape), owned(constant));
+        Import { file: "model.onnx".into(), name: None, batch: vec![1, 8], shape, constant }
+    }
+
+    #[test]
+    fn options_are_what_the_plugin_takes() {
+        let read = options(&args(&["image=1x3x?x224"], &["k=5", "axes=[0,1]"])).unwrap();
+        let expected =
+            json!({"batch": [1, 8], "shapes": {"image": [1, 3, null, 224]}, "constants": {"k": 5, "axes": [0, 1]}});
+        assert_eq!(read, expected);
+        assert!(options(&args(&["image"], &[])).is_err());
+        assert!(options(&args(&["image=1xa"], &[])).is_err());
+        assert!(options(&args(&[], &["k=oops"])).is_err());
+    }
+}

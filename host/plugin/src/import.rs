@@ -1,0 +1,66 @@
+//! An import: one call of a plugin's importer, which makes weights and a configuration of a file in a foreign format.
+
+use std::sync::Arc;
+
+use saggar_device::{Backend, Meter};
+use saggar_store::checkpoint::{SavedVariable, VariableKind};
+use wasmtime::component::Resource;
+
+use crate::engine::{Host, Plugin, incompatible};
+use crate::error::PluginError;
+use crate::limits::{CONFIG_BYTES_MAX, MEMORY_BYTES_MAX};
+use crate::model::ModelLimits;
+use crate::state::{Clock, Role, State};
+use crate::variables::Namespace;
+
+/// What became of a file: what a model version is published with, besides the plugin.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The weights.
+    pub variables: Vec<SavedVariable>,
+    /// For the plugin's `predictor.load`.
+    pub config: String,
+}
+
+/// Has the plugin read `file` in an instance of its own. Blocks.
+///
+/// `options` is a JSON object for the plugin; `meter` is charged with the weights and with what the plugin tries out on
+/// the device. The instance may take the most memory there is: the file is copied into it.
+///
+/// # Errors
+/// `MissingExport` where the plugin has no importer; `Guest` where it refuses the file, at the place it names; whatever
+/// its code does wrong within `limits.load_time`; `Device`.
+pub fn import(
+    host: &Host,
+    plugin: &Plugin,
+    file: &[u8],
+    options: &str,
+    device: Arc<dyn Backend>,
+    meter: Meter,
+    limits: ModelLimits,
+) -> Result<Imported, PluginError> {
+    let importer = plugin.importer()?;
+    let role = Role::Predict { plugin: plugin.digest().hex()[..12].into() };
+    let mut store = State::new(device, meter, MEMORY_BYTES_MAX, role).into_store(host.engine());
+    let clock = Clock::new(Some(limits.load_time), None);
+    let instance = plugin.instantiate(&mut store, clock)?;
+    let guest = importer.load(&mut store, &instance).map_err(incompatible)?;
+    store.data_mut().begin_call(clock);
+    let made = store.data_mut().table.push(Namespace::new(0)).map_err(|error| PluginError::engine(error))?;
+    let lent = Resource::new_borrow(made.rep());
+    let answer = guest.call_import_model(&mut store, file, options, lent);
+    let answer = answer.map_err(|error| store.data_mut().trap("import", &error))?;
+    let config = answer.map_err(|error| store.data_mut().guest_error("import", error))?;
+    if config.len() > CONFIG_BYTES_MAX {
+        let given = format!("{} bytes", config.len());
+        let expected = format!("at most {CONFIG_BYTES_MAX} bytes");
+        return Err(PluginError::BadOutput { name: "configuration".to_owned(), expected, given });
+    }
+    let state = store.data_mut();
+    let namespace = state.table.delete(made).map_err(|error| PluginError::engine(error))?;
+    let shipped = |kind| match kind {
+        VariableKind::Parameter | VariableKind::Statistic => true,
+        VariableKind::Training => false,
+    };
+    Ok(Imported { variables: namespace.save(&*state.backend, shipped)?, config })
+}

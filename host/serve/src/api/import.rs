@@ -1,0 +1,30 @@
+//! `POST /api/v1/models/{model}/import`: a model version of an ONNX file.
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use serde_json::{Value, json};
+
+use super::query::Parameters;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::limits::IMPORT_BYTES_MAX;
+
+/// The body is the file; `options`, a JSON object, is the plugin's that reads it. The answer names the version, which then
+/// comes up like any other.
+pub(crate) async fn import(
+    State(app): State<App>,
+    Path(model): Path<String>,
+    parameters: Parameters,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let options = parameters.get("options").unwrap_or("{}").to_owned();
+    if !serde_json::from_str::<Value>(&options).is_ok_and(|options| options.is_object()) {
+        let got = options.chars().take(80).collect();
+        return Err(ApiError::Parameter { name: "options", expected: "a JSON object", got });
+    }
+    let (parts, body) = request.into_parts();
+    let body = app.bodies().read(&parts.headers, body, IMPORT_BYTES_MAX).await?;
+    let name = model.clone();
+    let published = app.blocking(move |parts| parts.importer.import(&name, &body.bytes, &options)).await?;
+    Ok(Json(json!({ "model": model, "version": published.version, "is_new": published.is_new })))
+}

@@ -1,0 +1,213 @@
+//! Models made of ONNX files: sent by a client, or dropped into the models directory as they are.
+//!
+//! The reference plugin `onnx` reads the file in the sandbox. What it makes of it is published as a model version like a
+//! training's, and comes up by the loader's one way. The same file with the same options makes the same version once.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use saggar_device::{Backend, Meter};
+use saggar_plugin::{Host, ModelLimits, PluginError, import};
+use saggar_store::clock::Clock;
+use saggar_store::digest::Digest;
+use saggar_store::error::ModelError;
+use saggar_store::models::{Models, Publication, Published};
+use thiserror::Error;
+
+/// Makes model versions of files.
+pub trait ModelImporter: Debug + Send + Sync {
+    /// Publishes what becomes of `file` as a version of `model`. `options` is a JSON object for the plugin that reads it.
+    /// Called from a thread that may block.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then nothing was published.
+    fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError>;
+}
+
+/// Why a file did not become a model.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The plugin that reads such files is not here.
+    #[error("the plugin that reads ONNX files is not here")]
+    NoPlugin {
+        /// Where it was looked for, which is for the log.
+        looked: String,
+    },
+    /// The plugin refused the file, or failed.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// The version could not be published.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// Imports with the plugin `onnx`.
+#[derive(Debug)]
+pub struct OnnxImporter {
+    /// Compiles and runs it.
+    pub host: Host,
+    /// Where graphs are tried out.
+    pub device: Arc<dyn Backend>,
+    /// Where versions go.
+    pub models: Models,
+    /// Where the component may be; the first that is there counts.
+    pub plugin_paths: Vec<PathBuf>,
+    /// When versions are made.
+    pub clock: Arc<dyn Clock>,
+    /// How long an import may take.
+    pub time: Duration,
+}
+
+impl ModelImporter for OnnxImporter {
+    fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError> {
+        let found = self.plugin_paths.iter().find_map(|path| fs::read(path).ok());
+        let Some(component) = found else {
+            let looked: Vec<String> = self.plugin_paths.iter().map(|path| path.display().to_string()).collect();
+            let looked = looked.join(", ");
+            tracing::warn!(looked, "the plugin that reads ONNX files is not here");
+            return Err(ImportError::NoPlugin { looked });
+        };
+        let plugin = self.host.compile(&component)?;
+        let limits = ModelLimits { load_time: self.time, ..ModelLimits::default() };
+        let device = Arc::clone(&self.device);
+        let made = import(&self.host, &plugin, file, options, device, Meter::unlimited(), limits)?;
+        let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
+        let published = self.models.publish(&Publication {
+            model,
+            plugin: &component,
+            variables: &made.variables,
+            config: &made.config,
+            source_job: &source,
+            created_ms: self.clock.now_ms(),
+        })?;
+        tracing::info!(model, version = published.version, source, bytes = file.len(), "imported");
+        Ok(published)
+    }
+}
+
+/// Files in the models directory that are models yet to be made: `NAME.onnx` and `NAME/ANY.onnx`. Options may stand beside
+/// one, under its name with `.json` added.
+#[derive(Debug)]
+pub struct DroppedFiles {
+    dir: PathBuf,
+    importer: Arc<dyn ModelImporter>,
+    /// Files that were tried, as they were then.
+    tried: BTreeMap<PathBuf, Look>,
+}
+
+/// What a file and its options look like without reading them.
+type Look = [Option<(u64, Option<SystemTime>)>; 2];
+
+impl DroppedFiles {
+    /// Files in `dir`, imported by `importer`.
+    pub fn new(dir: impl Into<PathBuf>, importer: Arc<dyn ModelImporter>) -> DroppedFiles {
+        DroppedFiles { dir: dir.into(), importer, tried: BTreeMap::new() }
+    }
+
+    /// Imports what is new or has changed. A file that is refused, such as one that is still being copied, is tried again
+    /// when it changes. Blocks.
+    pub fn take_in(&mut self) {
+        let files = self.files();
+        self.tried.retain(|path, _| files.iter().any(|(_, file)| file == path));
+        for (model, path) in files {
+            let look = [look(&path), look(&options_path(&path))];
+            if self.tried.insert(path.clone(), look) == Some(look) {
+                continue;
+            }
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let options = fs::read_to_string(options_path(&path)).unwrap_or_else(|_| "{}".to_owned());
+            let imported = match fs::read(&path) {
+                Ok(bytes) => self.importer.import(&model, &bytes, &options).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(reason) = imported {
+                tracing::warn!(model, file, reason, "file refused; it is tried again when it changes");
+            }
+        }
+    }
+
+    /// Models' names and files, in order.
+    fn files(&self) -> Vec<(String, PathBuf)> {
+        let mut files = Vec::new();
+        for path in entries(&self.dir) {
+            if is_onnx(&path) {
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+                files.push((stem, path));
+            } else if path.is_dir() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let inside = entries(&path).into_iter().filter(|path| is_onnx(path));
+                files.extend(inside.map(|path| (name.clone(), path)));
+            }
+        }
+        files
+    }
+}
+
+/// What a directory holds, sorted; a directory that cannot be read holds nothing yet.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn is_onnx(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && path.extension().is_some_and(|extension| extension == "onnx") && path.is_file()
+}
+
+fn options_path(path: &Path) -> PathBuf {
+    path.with_added_extension("json")
+}
+
+fn look(path: &Path) -> Option<(u64, Option<SystemTime>)> {
+    fs::metadata(path).ok().map(|meta| (meta.len(), meta.modified().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Remembers what it was given, and refuses files that begin with `bad`.
+    #[derive(Debug, Default)]
+    struct Recorder(Mutex<Vec<(String, Vec<u8>, String)>>);
+
+    impl ModelImporter for Recorder {
+        fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError> {
+            self.0.lock().unwrap().push((model.to_owned(), file.to_vec(), options.to_owned()));
+            if file.starts_with(b"bad") {
+                return Err(ImportError::NoPlugin { looked: "nowhere".to_owned() });
+            }
+            Ok(Published { version: 1, is_new: true, dir: PathBuf::new() })
+        }
+    }
+
+    #[test]
+    fn files_are_taken_in_once_and_again_when_they_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Arc::new(Recorder::default());
+        let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
+        let taken = |dropped: &mut DroppedFiles| {
+            dropped.take_in();
+            std::mem::take(&mut *recorder.0.lock().unwrap())
+        };
+        let call = |model: &str, file: &[u8], options: &str| (model.to_owned(), file.to_vec(), options.to_owned());
+        assert!(taken(&mut dropped).is_empty());
+        fs::create_dir_all(dir.path().join("faces/3")).unwrap();
+        fs::write(dir.path().join("Digits.onnx"), "bad: half of it").unwrap();
+        fs::write(dir.path().join("faces/any.onnx"), "whole").unwrap();
+        fs::write(dir.path().join("faces/any.onnx.json"), r#"{"batch": [1]}"#).unwrap();
+        fs::write(dir.path().join(".digits.onnx"), "hidden").unwrap();
+        fs::write(dir.path().join("notes.txt"), "no model").unwrap();
+        let both = [call("digits", b"bad: half of it", "{}"), call("faces", b"whole", r#"{"batch": [1]}"#)];
+        assert_eq!(taken(&mut dropped), both);
+        assert!(taken(&mut dropped).is_empty(), "neither changed");
+        fs::write(dir.path().join("Digits.onnx"), "now all of it is there").unwrap();
+        assert_eq!(taken(&mut dropped), [call("digits", b"now all of it is there", "{}")]);
+    }
+}
