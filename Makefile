@@ -8,7 +8,7 @@ GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench clean
+.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -32,6 +32,7 @@ test: ## run every test, with formatting and lints
 	@# One set of units for binary and tests: another choice of packages would build the dependencies again.
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory guests
+	cargo test --locked --workspace --manifest-path plugins/Cargo.toml
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast; \
 	 else cargo test --locked --workspace --no-fail-fast; fi
 
@@ -44,6 +45,15 @@ lint:
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path tests/guests/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --manifest-path plugins/Cargo.toml -- -D warnings
+
+conformance-webnn: ## run WebNN's cases on interpreter, CPU and GPU (WEBNN_CASES=DIR names their folder)
+	@.ci/setup test
+	@cargo run --quiet --locked --workspace --bin conformance-webnn -- "$${WEBNN_CASES:?name the folder of cases: WEBNN_CASES=DIR}"
+
+conformance-onnx: ## run the ONNX project's own cases (ONNX_CASES=DIR, else the Python package brings them)
+	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
+	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
 
 bench: build ## measure training, serving, swapping and starting (MNIST=DIR takes MNIST instead of digits)
 	@.ci/setup bench

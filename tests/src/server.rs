@@ -124,6 +124,14 @@ impl Server {
         })
     }
 
+    /// Waits until the server's log holds `words`.
+    pub fn wait_for_log(&self, words: &str) {
+        self.wait_for(words, |server| {
+            let log = std::fs::read_to_string(server.home.join("server.log")).unwrap_or_default();
+            log.contains(words).then_some(())
+        });
+    }
+
     /// Waits until the model serves this version.
     pub fn wait_for_version(&self, model: &str, version: u64) {
         self.wait_for("the version", |server| {

@@ -1,0 +1,125 @@
+//! ONNX files as served models: real networks give the outputs that ONNX Runtime gives, and files that are none are refused.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::Read;
+use std::path::Path;
+
+use saggar_tests::{Payload, Server, plugin, shared};
+use serde_json::{Value, json};
+
+/// Difference from ONNX Runtime's outputs, which are known to six digits.
+const TOLERANCE: f64 = 2e-5;
+/// Of 10,000 digits; ONNX Runtime's share for pixels from 0 to 1.
+const ACCURACY_MIN: f64 = 0.989;
+
+/// `arange(n) / n` in this shape, without the batch of one.
+fn ramp(shape: &[usize]) -> Value {
+    let count: usize = shape.iter().product();
+    nested(shape, &mut (0..count).map(|at| at as f64 / count as f64))
+}
+
+fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = f64>) -> Value {
+    let Some((&length, inner)) = shape.split_first() else { return json!(numbers.next().unwrap()) };
+    Value::Array((0..length).map(|_| nested(inner, numbers)).collect())
+}
+
+fn flat(value: &Value, into: &mut Vec<f64>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| flat(value, into)),
+        value => into.push(value.as_f64().unwrap()),
+    }
+}
+
+fn import(server: &Server, file: &Path, name: &str) {
+    plugin("onnx");
+    server.saggar_ok(&["import", file.to_str().unwrap(), "--name", name]);
+}
+
+#[test]
+fn real_models_give_the_outputs_they_are_known_for() {
+    let Some(folder) = shared("models") else { return };
+    let known: Value = serde_json::from_slice(&std::fs::read(folder.join("MODELS.json")).unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    for (name, facts) in known.as_object().unwrap() {
+        import(&server, &folder.join(name).join("model.onnx"), name);
+        let mut body = json!({});
+        for input in facts["inputs"].as_array().unwrap() {
+            let dims = input[2].as_array().unwrap()[1..].iter();
+            let shape: Vec<usize> = dims.map(|dim| dim.as_str().unwrap().parse().unwrap()).collect();
+            body[input[0].as_str().unwrap()] = ramp(&shape);
+        }
+        let answer = server.request("POST", &format!("/models/{name}/predict"), Payload::Json(&body));
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text);
+        for output in facts["first_outputs"].as_array().unwrap() {
+            let mut given = Vec::new();
+            flat(&answer.json()[output[0].as_str().unwrap()], &mut given);
+            let count: u64 = output[2].as_array().unwrap().iter().map(|dim| dim.as_u64().unwrap()).product();
+            assert_eq!(given.len() as u64, count, "{name}, {}", output[0]);
+            for (at, expected) in output[1].as_array().unwrap().iter().enumerate() {
+                let (given, expected) = (given[at], expected.as_f64().unwrap());
+                assert!((given - expected).abs() <= TOLERANCE, "{name}, {}[{at}]: {given}, not {expected}", output[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn digit_models_classify_the_test_set() {
+    let (Some(folder), Some(mnist)) = (shared("models"), shared("data/mnist")) else { return };
+    let read = |name: &str| {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(mnist.join(name)).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let (images, labels) = (read("t10k-images-idx3-ubyte.gz"), read("t10k-labels-idx1-ubyte.gz"));
+    let (images, labels) = (&images[16..], &labels[8..]);
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    for name in ["wonnx-opt-mnist", "ort-examples-mnist"] {
+        import(&server, &folder.join(name).join("model.onnx"), name);
+        let mut right = 0;
+        for (images, labels) in images.chunks(250 * 784).zip(labels.chunks(250)) {
+            let mut pixels = images.iter().map(|&pixel| f64::from(pixel) / 255.0);
+            let body = json!({ "Input3": nested(&[labels.len(), 1, 28, 28], &mut pixels) });
+            let answer = server.request("POST", &format!("/models/{name}/predict"), Payload::Json(&body));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let answer = answer.json();
+            for (logits, label) in answer["Plus214_Output_0"].as_array().unwrap().iter().zip(labels) {
+                let logits: Vec<f64> = logits.as_array().unwrap().iter().map(|logit| logit.as_f64().unwrap()).collect();
+                let best = (0..10).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+                right += usize::from(best == usize::from(*label));
+            }
+        }
+        let accuracy = right as f64 / labels.len() as f64;
+        assert!(accuracy >= ACCURACY_MIN, "{name}: {accuracy}");
+    }
+}
+
+#[test]
+fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
+    plugin("onnx");
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let send =
+        |path: &str, bytes: &[u8]| server.request("POST", path, Payload::Bytes("application/octet-stream", bytes));
+    for (bytes, word) in [(&b"no model"[..], "not an ONNX file"), (b"", "ONNX")] {
+        let answer = send("/api/v1/models/broken/import", bytes);
+        assert_eq!((answer.status, &answer.json()["code"]), (422, &json!("bad_file")), "{}", answer.text);
+        assert!(answer.text.contains(word), "{}", answer.text);
+    }
+    assert_eq!(send("/api/v1/models/broken/import?options=5", b"no model").status, 400);
+    let listed = server.request("GET", "/api/v1/models", Payload::Nothing).json();
+    assert_eq!(listed["models"], json!([]), "nothing is half loaded");
+
+    let Some(folder) = shared("models") else { return };
+    let whole = std::fs::read(folder.join("wonnx-opt-mnist/model.onnx")).unwrap();
+    let upper = send("/api/v1/models/Not%20A%20Name/import", &whole);
+    assert_eq!((upper.status, &upper.json()["code"]), (400, &json!("bad_name")), "{}", upper.text);
+    let dropped = home.path().join("models/digits.onnx");
+    std::fs::write(&dropped, &whole[..20_000]).unwrap();
+    server.wait_for_log("file refused");
+    std::fs::write(&dropped, &whole).unwrap();
+    server.wait_for_version("digits", 1);
+}
