@@ -46,7 +46,7 @@ pub fn import(
     let instance = plugin.instantiate(&mut store, clock)?;
     let guest = importer.load(&mut store, &instance).map_err(incompatible)?;
     store.data_mut().begin_call(clock);
-    let made = store.data_mut().table.push(Namespace::new(0)).map_err(|error| PluginError::engine(error))?;
+    let made = store.data_mut().table.push(Namespace::new(0)).map_err(PluginError::engine)?;
     let lent = Resource::new_borrow(made.rep());
     let answer = guest.call_import_model(&mut store, file, options, lent);
     let answer = answer.map_err(|error| store.data_mut().trap("import", &error))?;
@@ -57,7 +57,7 @@ pub fn import(
         return Err(PluginError::BadOutput { name: "configuration".to_owned(), expected, given });
     }
     let state = store.data_mut();
-    let namespace = state.table.delete(made).map_err(|error| PluginError::engine(error))?;
+    let namespace = state.table.delete(made).map_err(PluginError::engine)?;
     let shipped = |kind| match kind {
         VariableKind::Parameter | VariableKind::Statistic => true,
         VariableKind::Training => false,
