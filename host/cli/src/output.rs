@@ -1,5 +1,4 @@
 //! What people and programs see: data on standard output, everything else on standard error.
-#![expect(clippy::print_stdout, reason = "this module is where the command prints")]
 
 use std::io::Write;
 
@@ -18,17 +17,17 @@ pub(crate) struct Output {
 impl Output {
     /// Prints one JSON document.
     pub(crate) fn json(&self, value: &Value) {
-        println!("{value:#}");
+        print(&format!("{value:#}\n"));
     }
 
     /// Prints one JSON document on one line, as streams do.
     pub(crate) fn json_line(&self, value: &Value) {
-        println!("{value}");
+        print(&format!("{value}\n"));
     }
 
     /// Prints a line of data.
     pub(crate) fn line(&self, line: &str) {
-        println!("{line}");
+        print(&format!("{line}\n"));
     }
 
     /// Writes data as it is, and shows it at once.
@@ -53,13 +52,13 @@ impl Output {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        let print = |cells: &mut dyn Iterator<Item = &str>| {
+        let row_of = |cells: &mut dyn Iterator<Item = &str>| {
             let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            println!("{}", padded.join("  ").trim_end());
+            self.line(padded.join("  ").trim_end());
         };
-        print(&mut headers.iter().copied());
+        row_of(&mut headers.iter().copied());
         for row in rows {
-            print(&mut row.iter().map(String::as_str));
+            row_of(&mut row.iter().map(String::as_str));
         }
     }
 
@@ -87,5 +86,13 @@ impl Output {
         if let Some(hint) = &failure.hint {
             eprintln!("  hint: {hint}");
         }
+    }
+}
+
+/// Writes to standard output. A reader that has gone away, such as `head`, ends the command: nobody wants the rest.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
     }
 }

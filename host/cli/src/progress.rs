@@ -79,7 +79,8 @@ impl Progress {
                 bar.set_position(done);
                 bar.set_message(detail.to_owned());
             }
-            Shown::Lines { output, last } if last.elapsed() >= LINE_INTERVAL => {
+            // Nothing can be said of a whole that is not known.
+            Shown::Lines { output, last } if total > 0 && last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
                 output.note(&line);
             }

@@ -126,8 +126,21 @@ fn models_that_do_not_load_are_told_apart() {
     }
     let refused = |load| bench.load(load, "well", limits).unwrap_err().reason();
     assert_eq!(refused("error"), "PLUGIN_ERROR");
-    assert_eq!(refused("no-batch-sizes"), "BAD_SIGNATURE");
+    assert_eq!(refused("falling-batch-sizes"), "BAD_SIGNATURE");
     assert_eq!(refused("huge-signature"), "BAD_SIGNATURE");
+}
+
+#[test]
+fn a_model_without_batches_is_called_once_an_item() {
+    let Some(bench) = Bench::new() else { return };
+    let model = bench.load("no-batch-sizes", "well", ModelLimits::default()).unwrap();
+    model.warm().unwrap();
+    for items in [1, 3] {
+        let outputs = model.predict(x(items), PATIENCE).unwrap();
+        assert_eq!((&outputs[0].1, &outputs[0].2), (&x(items)[0].1, &x(items)[0].2), "y is x");
+    }
+    let model = bench.load("no-batch-sizes", "wrong-shape", ModelLimits::default()).unwrap();
+    assert_eq!(model.predict(x(1), PATIENCE).unwrap_err().reason(), "BAD_OUTPUT");
 }
 
 #[test]

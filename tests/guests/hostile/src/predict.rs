@@ -4,8 +4,9 @@ use saggar_plugin::{DataType, NamedTensor, Params, Port, Predictor, Result, Sign
 
 use crate::damage;
 
-/// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, or give a signature that is none.
-pub const LOADS: [&str; 4] = ["well", "error", "no-batch-sizes", "huge-signature"];
+/// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, or give a
+/// signature that is none.
+pub const LOADS: [&str; 5] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature"];
 /// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, or give something else than the
 /// signature says.
 pub const PREDICTIONS: [&str; 8] =
@@ -39,7 +40,11 @@ impl Predictor for Hostile {
         Signature {
             inputs: vec![Port::new("x", DataType::Float32, [size])],
             outputs: vec![Port::new("y", DataType::Float32, [size])],
-            batch_sizes: if self.load == "no-batch-sizes" { Vec::new() } else { vec![1, 2, 4] },
+            batch_sizes: match self.load.as_str() {
+                "no-batch-sizes" => Vec::new(),
+                "falling-batch-sizes" => vec![4, 2, 1],
+                _ => vec![1, 2, 4],
+            },
         }
     }
 
