@@ -6,9 +6,10 @@ SHELL := /bin/bash
 PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul
 KEEP ?= 0
+SECONDS_EACH ?= 600
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx
+.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx fuzz
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -54,6 +55,12 @@ conformance-webnn: ## run WebNN's cases on interpreter, CPU and GPU (WEBNN_CASES
 conformance-onnx: ## run the ONNX project's own cases (ONNX_CASES=DIR, else the Python package brings them)
 	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
 	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
+
+fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs cargo-fuzz and a nightly compiler)
+	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus/verify && cp -r corpus/verify corpus/compile
+	cd tests/fuzz && for target in verify compile safetensors onnx; do \
+	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
+	done
 
 bench: build ## measure training, serving, swapping and starting (MNIST=DIR takes MNIST instead of digits)
 	@.ci/setup bench

@@ -1,5 +1,5 @@
-//! Datasets mounted into a training, and batches drawn from them: read by the host, uploaded to the device, never passed
-//! through the plugin.
+//! Datasets mounted into a training or made by it, and batches drawn from them: read by the host, uploaded to the device,
+//! never passed through the plugin.
 
 mod run;
 
@@ -7,12 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use saggar_device::Buffer;
+use saggar_device::meter::Charge;
 use saggar_store::checkpoint::Position;
 use saggar_store::dataset::{Dataset, Field};
 use saggar_tensor::{Descriptor, Shape};
 use wasmtime::component::Resource;
 
-use crate::bindings::datasets::{BatchOptions, Field as WitField, Host, HostBatches, HostDataset, RunResult};
+use crate::bindings::datasets::{BatchOptions, Column, Field as WitField, Host, HostBatches, HostDataset, RunResult};
 use crate::bindings::tensors::NamedTensor;
 use crate::convert;
 use crate::fault::Fault;
@@ -24,13 +25,19 @@ use crate::state::{Role, State};
 /// A dataset as the plugin holds it.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct MountedDataset(Arc<Dataset>);
+pub struct MountedDataset {
+    dataset: Arc<Dataset>,
+    /// For the memory of one that the plugin made.
+    charge: Option<Arc<Charge>>,
+}
 
 /// Passes over a dataset, epoch after epoch.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Batches {
     dataset: Arc<Dataset>,
+    /// For the memory of a dataset that the plugin made.
+    _charge: Option<Arc<Charge>>,
     fields: Arc<[Field]>,
     /// The part's place in the whole dataset.
     first: u64,
@@ -59,6 +66,7 @@ impl Batches {
             .map_err(|_| Fault::unsupported(format!("batches are drawn from up to {} items", u32::MAX)))?;
         Ok(Batches {
             dataset,
+            _charge: None,
             fields: fields.into(),
             first: range.start,
             items,
@@ -168,8 +176,29 @@ impl HostDataset for State {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Fault::not_found(&mount, format!("nothing is mounted there; the job mounts {known}")));
         };
-        let dataset = MountedDataset(Arc::clone(dataset));
+        let dataset = MountedDataset { dataset: Arc::clone(dataset), charge: None };
         self.push(dataset)
+    }
+
+    fn from_columns(
+        &mut self,
+        columns: Vec<Column>,
+        parts: Vec<(String, u64)>,
+    ) -> Result<Resource<MountedDataset>, Fault> {
+        if let Role::Predict { .. } = &self.role {
+            return Err(Fault::unsupported("there are no datasets where a model predicts"));
+        }
+        let bytes = columns.iter().map(|column| column.data.len() as u64).sum();
+        let charge = self.host_meter.charge(bytes).map_err(|error| {
+            Fault::out_of_memory(format!("a dataset of {bytes} bytes takes too much host memory: {error}"))
+        })?;
+        let column = |Column { field, data }| {
+            let item = convert::descriptor(&field.item)?;
+            Ok((Field { name: field.name, item, classes: field.classes }, data))
+        };
+        let columns = columns.into_iter().map(column).collect::<Result<_, Fault>>()?;
+        let dataset = Arc::new(Dataset::from_columns(columns, &parts)?);
+        self.push(MountedDataset { dataset, charge: Some(Arc::new(charge)) })
     }
 
     fn fields(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<WitField>> {
@@ -178,15 +207,15 @@ impl HostDataset for State {
             item: convert::wit_descriptor(&field.item),
             classes: field.classes.clone(),
         };
-        Ok(self.table.get(&dataset)?.0.fields().iter().map(field).collect())
+        Ok(self.table.get(&dataset)?.dataset.fields().iter().map(field).collect())
     }
 
     fn splits(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<String>> {
-        Ok(self.table.get(&dataset)?.0.splits().iter().map(|split| split.name.clone()).collect())
+        Ok(self.table.get(&dataset)?.dataset.splits().iter().map(|split| split.name.clone()).collect())
     }
 
     fn len(&mut self, dataset: Resource<MountedDataset>, split: Option<String>) -> Result<u64, Fault> {
-        Ok(self.table.get(&dataset)?.0.len(split.as_deref())?)
+        Ok(self.table.get(&dataset)?.dataset.len(split.as_deref())?)
     }
 
     fn batches(
@@ -195,7 +224,7 @@ impl HostDataset for State {
         fields: Vec<String>,
         options: BatchOptions,
     ) -> Result<Resource<Batches>, Fault> {
-        let dataset = Arc::clone(&self.table.get(&dataset)?.0);
+        let MountedDataset { dataset, charge } = self.table.get(&dataset)?.clone();
         let mut columns: Vec<Field> = Vec::with_capacity(fields.len());
         for name in fields {
             if columns.iter().any(|column| column.name == name) {
@@ -204,7 +233,7 @@ impl HostDataset for State {
             columns.push(dataset.field(&name)?.clone());
         }
         let range = dataset.items(options.split.as_deref())?;
-        let batches = Batches::new(dataset, columns, range, &options)?;
+        let batches = Batches { _charge: charge, ..Batches::new(dataset, columns, range, &options)? };
         self.push(batches)
     }
 

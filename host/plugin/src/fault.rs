@@ -88,6 +88,9 @@ impl From<DatasetError> for Fault {
             DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
                 Fault::new(ErrorCode::NotFound, error.to_string())
             }
+            // Said of what the plugin made itself.
+            DatasetError::Description { reason } => Fault::invalid(reason),
+            DatasetError::ColumnSize { .. } | DatasetError::TooLarge { .. } => Fault::invalid(error.to_string()),
             // The others name files of the host.
             other => {
                 tracing::error!(error = %other, "a dataset could not be read");

@@ -24,10 +24,12 @@ mod csv;
 mod describe;
 mod idx;
 mod ingest;
+mod made;
 mod manifest;
 mod source;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod upload;
 
 use manifest::{MANIFEST_FILE, Manifest};

@@ -272,6 +272,14 @@ pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
     Ok(files)
 }
 
+/// The variables of a safetensors file, sorted by name, sharing its bytes; those named in `statistics` are statistics.
+///
+/// # Errors
+/// `Weights` for bytes that are no such file, a data type that tensors here do not have, or a shape past their limits.
+pub fn read_weights(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, ModelError> {
+    weights::decode(file, statistics).map_err(|reason| ModelError::Weights { reason })
+}
+
 impl VersionFiles {
     /// Where the plugin's component lies.
     pub fn plugin(&self) -> PathBuf {

@@ -1,10 +1,10 @@
-//! Datasets mounted into a job.
+//! Datasets mounted into a job, and those that a training makes of them.
 
 use crate::bindings::datasets as raw;
-use crate::bindings::tensors::Descriptor;
+use crate::bindings::tensors::{DataType, Descriptor};
 use crate::error::{Error, Result};
 use crate::graph::Executable;
-use crate::tensor::{NamedTensor, Tensor};
+use crate::tensor::{NamedTensor, Tensor, descriptor, named};
 
 /// One column of a dataset: a tensor for every item.
 #[derive(Debug, Clone)]
@@ -30,6 +30,28 @@ pub struct BatchOptions {
     pub split: Option<String>,
 }
 
+/// A column of a dataset that a training makes.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Data type and shape of one item.
+    pub item: Descriptor,
+    /// The items one after the other: little-endian elements in row-major order.
+    pub data: Vec<u8>,
+}
+
+impl Column {
+    /// A column of `int32` vectors of `width` elements. Shape: `[items, width]`, row-major.
+    pub fn of_i32(name: &str, width: u32, elements: &[i32]) -> Self {
+        let data = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
+        Self { name: name.to_owned(), item: descriptor(DataType::Int32, [width]), data }
+    }
+}
+
+/// Lines of a text that are read at a time.
+const LINES_AT_ONCE: u32 = 4096;
+
 /// A dataset, read-only.
 #[derive(Debug)]
 pub struct Dataset(raw::Dataset);
@@ -41,6 +63,48 @@ impl Dataset {
     /// `Host` if nothing is mounted there.
     pub fn open(mount: &str) -> Result<Self> {
         Ok(Self(raw::Dataset::open(mount)?))
+    }
+
+    /// A dataset in the host's memory, of columns and of parts by name and number of items, which follow each other in
+    /// order. The host feeds it to a training like any other and keeps its place in a checkpoint; an attempt that resumes
+    /// makes it again, alike.
+    ///
+    /// # Errors
+    /// `Host` if a column has not as many items as the parts together, or the host's memory does not take it.
+    pub fn from_columns(columns: Vec<Column>, parts: &[(String, u64)]) -> Result<Self> {
+        let column = |Column { name, item, data }| {
+            let field = raw::Field { name, item, classes: Vec::new() };
+            raw::Column { field, data }
+        };
+        let columns: Vec<raw::Column> = columns.into_iter().map(column).collect();
+        Ok(Self(raw::Dataset::from_columns(&columns, parts)?))
+    }
+
+    /// The texts of a field of `uint8[n]`, which have zeros after them, of a part or of all.
+    ///
+    /// # Errors
+    /// `NoSuch` for a field; `Shape` for one that holds something else; `Host` if there is no such part; `Text` for an item
+    /// that is no UTF-8.
+    pub fn texts(&self, field: &str, split: Option<&str>) -> Result<Vec<String>> {
+        let item = self.field(field)?.item;
+        let ([width], DataType::Uint8) = (&item.shape[..], item.data_type) else {
+            let what = format!("the field `{field}`");
+            return Err(Error::Shape { what, expected: "texts, uint8[n]", given: item.shape });
+        };
+        let options =
+            BatchOptions { size: LINES_AT_ONCE, shuffle_seed: None, drop_last: false, split: split.map(str::to_owned) };
+        let batches = self.batches(&[field.to_owned()], &options)?;
+        let mut texts = Vec::new();
+        while let Some(batch) = batches.next_batch()? {
+            let bytes = named(&batch, field)?.read()?;
+            for item in bytes.chunks((*width).max(1) as usize) {
+                let end = item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let text = std::str::from_utf8(&item[..end]);
+                let text = text.map_err(|_| Error::Text { field: field.to_owned(), item: texts.len() })?;
+                texts.push(text.to_owned());
+            }
+        }
+        Ok(texts)
     }
 
     /// Its columns.

@@ -90,6 +90,14 @@ pub enum Error {
         /// The shape it has.
         given: Vec<u32>,
     },
+    /// An item of a text field that is no text.
+    #[error("item {item} of the field `{field}` is not UTF-8")]
+    Text {
+        /// The field.
+        field: String,
+        /// The item, from 0 in its part.
+        item: usize,
+    },
     /// A dataset or one of its parts has no items.
     #[error("the dataset has no items to train on")]
     NoItems,
@@ -134,6 +142,7 @@ impl From<Error> for tensors::Error {
             | Error::Json { .. }
             | Error::NotAnObject { .. }
             | Error::Shape { .. }
+            | Error::Text { .. }
             | Error::NoItems
             | Error::Built
             | Error::State { .. } => Self { code: ErrorCode::InvalidArgument, message, place: None },

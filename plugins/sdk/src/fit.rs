@@ -2,7 +2,9 @@
 
 mod average;
 mod feed;
+mod means;
 mod objective;
+mod order;
 mod position;
 mod run;
 mod step;
@@ -12,13 +14,13 @@ mod validation;
 pub use feed::Feed;
 pub use objective::Objective;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Executable, Graph, Inputs, Purpose};
 use crate::job::Job;
 use crate::logging;
 use crate::optimizers::Optimizer;
 use crate::variables::Variables;
-use run::Run;
+use run::{Lane, Run};
 use step::Options;
 use validation::Validation;
 
@@ -94,18 +96,30 @@ impl<'a> Fit<'a> {
     /// # Errors
     /// `UnknownParameter` if the job was given one that nobody asked for; `Stopped`; `Diverged`; `Host`.
     pub fn epochs(&self, feed: &Feed<'_>, epochs: u64) -> Result<()> {
+        self.epochs_of(std::slice::from_ref(feed), epochs)
+    }
+
+    /// Trains on several feeds at once, whose batches may have different shapes: sentences in groups of alike lengths. Each
+    /// feed has a graph of its own over the same variables, and an epoch passes once over all of them, in an order that
+    /// is shuffled anew each time.
+    ///
+    /// # Errors
+    /// As [`Fit::epochs`]; `NoItems` for no feed.
+    pub fn epochs_of(&self, feeds: &[Feed<'_>], epochs: u64) -> Result<()> {
         self.job.params().check()?;
-        let batches = feed.batches(feed.training.as_ref(), Some(self.job.seed()))?;
-        let (graph, names) = self.training_graph(feed)?;
-        let validation = match &feed.held_out {
-            Some(split) => Some(Validation::new(self, feed, split)?),
-            None => {
-                logging::warn("the dataset has no parts `train` and `test`: nothing is held out to validate with");
-                None
-            }
+        let lane = |feed: &Feed<'_>| {
+            let batches = feed.batches(feed.training.as_ref(), Some(self.job.seed()))?;
+            let (graph, names) = self.training_graph(feed)?;
+            Ok((Lane { batches, graph, steps_per_epoch: feed.steps_per_epoch()? }, names))
         };
-        let run = Run { fit: self, batches, graph, names, steps_per_epoch: feed.steps_per_epoch()?, epochs };
-        run.train(validation.as_ref())?;
+        let (lanes, mut names): (Vec<_>, Vec<_>) =
+            feeds.iter().map(lane).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let names = names.pop().ok_or(Error::NoItems)?;
+        let validation = Validation::new(self, feeds)?;
+        if validation.is_none() {
+            logging::warn("the dataset has no parts `train` and `test`: nothing is held out to validate with");
+        }
+        Run { fit: self, lanes, names, epochs }.train(validation.as_ref())?;
         if self.options.average.is_some() {
             average::adopt(self.variables)?;
         }

@@ -37,7 +37,7 @@ pub use bindings::graphs::{
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
-pub use dataset::{BatchOptions, Batches, Dataset, Field};
+pub use dataset::{BatchOptions, Batches, Column, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_import, run_training};
 pub use fit::{Feed, Fit, Objective};

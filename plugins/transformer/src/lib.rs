@@ -1,67 +1,72 @@
 //! The encoder-decoder of "Attention is all you need" (Vaswani et al., arXiv:1706.03762).
 //!
-//! It trains on any dataset with the integer fields `source` `[s]` and `target` `[t]`, sentences of word numbers from one
-//! vocabulary: 0 fills up, 1 begins a target, 2 ends a sentence. It publishes a model that translates by beam search.
+//! It trains on any dataset with the text fields `source` and `target`, a sentence and its translation; it learns a
+//! vocabulary of subwords from them by itself. It publishes a model that translates text by beam search.
 
 mod beam;
 mod blocks;
+mod hparams;
 mod model;
+mod sentences;
+mod subwords;
 mod translate;
 
 use saggar_plugin::losses::CrossEntropy;
 use saggar_plugin::optimizers::{Adam, LearningRate};
-use saggar_plugin::{Dataset, Error, Feed, Fit, Graph, Inputs, Job, Objective, Result, info};
+use saggar_plugin::{Dataset, Fit, Graph, Inputs, Job, Objective, Result, info};
+
+use hparams::Hparams;
 
 pub use beam::Beam;
 pub use model::{Architecture, Transformer};
+pub use sentences::Sentences;
+pub use subwords::Subwords;
 pub use translate::Translator;
 
 /// What stands after the end of a sentence.
 pub const PADDING: i32 = 0;
-/// The word before the first of a target.
+/// What stands before the first subword of a target.
 pub const BEGIN: i32 = 1;
-/// The word after the last.
+/// What stands after the last.
 pub const END: i32 = 2;
-
-/// A named set of hyper-parameters.
-struct Set {
-    layers: u32,
-    width: u32,
-    heads: u32,
-    inner: u32,
-    warmup: u64,
-}
-
-/// For a processor and an afternoon.
-const TINY: Set = Set { layers: 2, width: 128, heads: 4, inner: 512, warmup: 800 };
-/// The paper's base model, for a GPU.
-const BASE: Set = Set { layers: 6, width: 512, heads: 8, inner: 2048, warmup: 4000 };
+/// The first number that is a subword.
+pub const FIRST_SUBWORD: i32 = 3;
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `hparams` (`tiny` or `base`), and each of the set's by itself: `layers`, `width`, `heads`, `inner`,
-/// `warmup`; `dropout`, `smoothing`, `lr` (a factor of the paper's schedule), `batch`, `accumulate`, `epochs`, `average`
-/// (share of the old in a running mean of the weights; 0 for none), `half` (compute in `float16`), `vocabulary` (words,
-/// where the field `target` does not name them), `model` (the name to publish under).
+/// Parameters: `hparams` (a set and what replaces values of it: `tiny`, `base`, `base,batch_size=2048`), and each value by
+/// itself: `layers`, `width`, `heads`, `inner`, `dropout`, `smoothing`, `warmup`, `lr`, `vocabulary` (subwords), `length`
+/// (subwords of the longest sentence), `batch-size` (subwords in a batch), `accumulate`, `epochs`, `average` (share of the
+/// old in a running mean of the weights; 0 for none), `half` (compute in `float16`), `beam` and `alpha` (of the search that
+/// the model translates by), `model` (the name to publish under).
 ///
 /// # Errors
-/// A parameter, a field or a shape that does not fit; what the host refuses.
+/// A parameter or a field that does not fit; what the host refuses.
 pub fn train(job: &Job) -> Result<()> {
-    let data = Dataset::open("/data")?;
-    let feed = Feed::new(&data, &["source", "target"], job.param("batch", 64)?)?;
-    let set = if job.params().choice("hparams", &["tiny", "base"])? == "base" { BASE } else { TINY };
-    let architecture = architecture(job, &data, &set)?;
-    let (warmup, factor): (u64, f64) = (job.param("warmup", set.warmup)?, job.param("lr", 1.0)?);
-    let peak = factor / (f64::from(architecture.width) * warmup.max(1) as f64).sqrt();
+    let hparams = Hparams::new(job)?;
+    let set = hparams.set;
+    let warmup: u64 = hparams.get("warmup", set.warmup)?;
+    let peak = hparams.get("lr", set.rate)? / (warmup.max(1) as f64).sqrt();
     let adam = Adam { beta2: 0.98, epsilon: 1e-9, ..Adam::new(LearningRate::InverseSquareRoot { peak, warmup }) };
-    let cross_entropy = CrossEntropy::new().smoothing(job.param("smoothing", 0.1)?).ignore(PADDING);
-    let (name, epochs) = (job.param("model", "translator".to_owned())?, job.param("epochs", 10)?);
-    let average = job.param("average", 0.0)?;
-    let (accumulate, half) = (job.param("accumulate", 1)?, job.param("half", false)?);
-    info(&format!("{} words, {} parameters", architecture.words, architecture.parameters()));
+    let cross_entropy = CrossEntropy::new().smoothing(hparams.get("smoothing", 0.1)?).ignore(PADDING);
+    let (name, epochs) = (job.param("model", "translator".to_owned())?, hparams.get("epochs", set.epochs)?);
+    let (average, half) = (hparams.get("average", 0.0)?, hparams.get("half", false)?);
+    let (batch, accumulate) = (hparams.get("batch-size", 1024)?, hparams.get("accumulate", 1)?);
+    let (beam, alpha): (u32, f64) = (hparams.get("beam", 4)?, hparams.get("alpha", 0.6)?);
+    let vocabulary = hparams.get("vocabulary", set.vocabulary)?;
+    let mut architecture = architecture(&hparams)?;
+    hparams.check()?;
+    job.params().check()?;
+
+    let data = Dataset::open("/data")?;
+    let sentences = Sentences::read(&data, vocabulary, architecture.length)?;
+    let feeds = sentences.feeds(batch)?;
+    architecture.words = sentences.subwords().count() as u32;
+    info(&format!("{} subwords, {} parameters", architecture.words, architecture.parameters()));
 
     let variables = job.variables();
-    let config = architecture.to_params();
+    let config = architecture.to_params().with("beam", beam).with("alpha", alpha);
+    let config = config.with("subwords", sentences.subwords().to_numbers());
     let transformer = Transformer::new(&variables, architecture)?;
     let objective = |_: &Graph, batch: &Inputs| {
         let (source, target) = (batch.get("source")?, batch.get("target")?);
@@ -76,32 +81,22 @@ pub fn train(job: &Job) -> Result<()> {
     if average > 0.0 {
         fit = fit.average(average);
     }
-    fit.epochs(&feed, epochs)?;
+    fit.epochs_of(&feeds, epochs)?;
     job.publish(&name, &variables, &config)?;
     Ok(())
 }
 
-fn architecture(job: &Job, data: &Dataset, set: &Set) -> Result<Architecture> {
-    let length = |name: &str| match data.field(name)?.item.shape[..] {
-        [length] if length >= 2 => Ok(length),
-        ref given => {
-            let what = format!("the field `{name}`");
-            Err(Error::Shape { what, expected: "sentences of at least 2 words, [n]", given: given.to_vec() })
-        }
-    };
-    let words = match data.field("target")?.classes.len() {
-        0 => job.params().require("vocabulary")?,
-        named => named as u32,
-    };
+/// All of it but the vocabulary, which is not known yet.
+fn architecture(hparams: &Hparams<'_>) -> Result<Architecture> {
+    let set = hparams.set;
     Ok(Architecture {
-        words,
-        source: length("source")?,
-        target: length("target")?,
-        layers: job.param("layers", set.layers)?,
-        width: job.param("width", set.width)?,
-        heads: job.param("heads", set.heads)?,
-        inner: job.param("inner", set.inner)?,
-        dropout: job.param("dropout", 0.1)?,
+        words: 0,
+        length: hparams.get("length", set.length)?,
+        layers: hparams.get("layers", set.layers)?,
+        width: hparams.get("width", set.width)?,
+        heads: hparams.get("heads", set.heads)?,
+        inner: hparams.get("inner", set.inner)?,
+        dropout: hparams.get("dropout", 0.1)?,
     })
 }
 

@@ -9,12 +9,10 @@ use crate::blocks::{DecoderLayer, EncoderLayer};
 /// What the network's shapes follow from: the configuration of a model version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Architecture {
-    /// Words of the vocabulary, which both languages share.
+    /// Numbers of the vocabulary, which both languages share.
     pub words: u32,
-    /// Places of a source sentence.
-    pub source: u32,
-    /// Places of a target sentence, begin and end included.
-    pub target: u32,
+    /// Places of the longest sentence, its end included.
+    pub length: u32,
     /// Layers of the encoder, and of the decoder.
     pub layers: u32,
     /// Features of each place; a multiple of `heads`.
@@ -35,8 +33,7 @@ impl Architecture {
     pub fn from_params(config: &Params) -> Result<Self> {
         Ok(Self {
             words: config.require("words")?,
-            source: config.require("source")?,
-            target: config.require("target")?,
+            length: config.require("length")?,
             layers: config.require("layers")?,
             width: config.require("width")?,
             heads: config.require("heads")?,
@@ -49,8 +46,7 @@ impl Architecture {
     pub fn to_params(&self) -> Params {
         Params::new()
             .with("words", self.words)
-            .with("source", self.source)
-            .with("target", self.target)
+            .with("length", self.length)
             .with("layers", self.layers)
             .with("width", self.width)
             .with("heads", self.heads)
@@ -152,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_configuration_describes_its_architecture() {
-        let it = Architecture { words: 9, source: 5, target: 6, layers: 1, width: 4, heads: 2, inner: 8, dropout: 0.1 };
+        let it = Architecture { words: 9, length: 5, layers: 1, width: 4, heads: 2, inner: 8, dropout: 0.1 };
         let config = Params::parse(&it.to_params().to_string()).unwrap();
         assert_eq!(Architecture::from_params(&config).unwrap(), it);
         config.check().unwrap();
@@ -160,16 +156,7 @@ mod tests {
 
     #[test]
     fn the_base_model_has_the_papers_size() {
-        let it = Architecture {
-            words: 37_000,
-            source: 64,
-            target: 64,
-            layers: 6,
-            width: 512,
-            heads: 8,
-            inner: 2048,
-            dropout: 0.1,
-        };
+        let it = Architecture { words: 37_000, length: 64, layers: 6, width: 512, heads: 8, inner: 2048, dropout: 0.1 };
         // The paper says 65 million, with biases where it has them.
         assert_eq!(it.parameters() / 1_000_000, 63);
     }

@@ -1,103 +1,183 @@
 //! The predictor: it translates by beam search.
 
 use saggar_plugin::{
-    DataType, Executable, Graph, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables,
+    DataType, Error, Executable, Graph, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables,
     descriptor, named,
 };
 
 use crate::beam::Beam;
 use crate::model::{Architecture, Transformer};
+use crate::subwords::Subwords;
 use crate::{BEGIN, END, PADDING};
 
-/// Sentences at a time, and how much their length is forgiven; the paper's.
-const WIDTH: u32 = 4;
-const ALPHA: f64 = 0.6;
+/// Bytes of a text, source or translation.
+const TEXT_BYTES: u32 = 1024;
+/// The most sentences that are searched at a time.
+const BEAM_MAX: u32 = 64;
 
 /// A model that translates.
 ///
-/// Input `source` `int32[s]`: words, 2 and zeros. Output `translation` `int32[t - 1]`: words and zeros.
+/// Input `source` and output `translation`, both texts: `uint8[1024]` with zeros after them.
 #[derive(Debug)]
 pub struct Translator {
-    architecture: Architecture,
+    subwords: Subwords,
+    beam: u32,
+    alpha: f64,
+    /// Ascending, by the length of the source.
+    sources: Vec<Source>,
+    length: u32,
+    words: usize,
+}
+
+/// The graphs for sources up to a length.
+#[derive(Debug)]
+struct Source {
+    length: u32,
     /// From a source to its memory, once a sentence.
     encode: Executable,
-    /// From the words so far to the next one's probabilities, once a word.
-    next: Executable,
+    /// From the words so far to the next one's probabilities, once a word. Ascending, by the places for words.
+    next: Vec<(u32, Executable)>,
 }
 
 impl Predictor for Translator {
     fn load(variables: Variables, config: Params) -> Result<Self> {
         let it = Architecture::from_params(&config)?;
+        let (beam, alpha): (u32, f64) = (config.require("beam")?, config.require("alpha")?);
+        let numbers: Vec<i32> = config.require("subwords")?;
         config.check()?;
+        let wrong = |name: &str, expected: &str, given: String| {
+            Err(Error::Parameter { name: name.to_owned(), expected: expected.to_owned(), given })
+        };
+        if !(1..=BEAM_MAX).contains(&beam) {
+            return wrong("beam", "from 1 to 64", beam.to_string());
+        }
+        let Some(subwords) = Subwords::from_numbers(&numbers).filter(|subwords| subwords.count() == it.words as usize)
+        else {
+            return wrong(
+                "subwords",
+                "a vocabulary of as many words as the model has",
+                format!("{} numbers", numbers.len()),
+            );
+        };
+        let (length, words) = (it.length, it.words as usize);
         let transformer = Transformer::new(&variables, it.clone())?;
-        let sentence = descriptor(DataType::Int32, [1, it.source]);
-
-        let graph = Graph::new();
-        let memory = transformer.encode(&graph.input("source", &sentence)?)?;
-        let encode = graph.build([("memory", &memory)])?;
-
-        let graph = Graph::new();
-        let source = graph.input("source", &sentence)?;
-        let memory = graph.input("memory", &descriptor(DataType::Float32, [1, it.source, it.width]))?;
-        let places = it.target - 1;
-        let words = graph.input("words", &descriptor(DataType::Int32, [WIDTH, places]))?;
-        let last = graph.input("last", &descriptor(DataType::Int32, []))?;
-        let features = transformer.decode(&words, &memory, &source)?;
-        // [1, places] x [width, places, features]: those of the last place. What stands after it is never looked at.
-        let here = last.one_hot(places, DataType::Float32)?.reshape(&[1, places])?.matmul(&features)?;
-        let logits = transformer.logits(&here.reshape(&[WIDTH, it.width])?)?;
-        let logs = logits.sub(&logits.reduce_log_sum_exp(&[1], true)?)?;
-        let next = graph.build([("logs", &logs)])?;
-        Ok(Self { architecture: it, encode, next })
+        let source = |length: &u32| Source::new(&transformer, &it, *length, beam);
+        let sources = lengths(length).iter().map(source).collect::<Result<_>>()?;
+        Ok(Self { subwords, beam, alpha, sources, length, words })
     }
 
     fn signature(&self) -> Signature {
-        let Architecture { source, target, .. } = self.architecture;
-        Signature {
-            inputs: vec![Port::new("source", DataType::Int32, [source])],
-            outputs: vec![Port::new("translation", DataType::Int32, [target - 1])],
-            batch_sizes: vec![1],
-        }
+        let text = |name| Port::new(name, DataType::Uint8, [TEXT_BYTES]).semantics("text");
+        Signature { inputs: vec![text("source")], outputs: vec![text("translation")], batch_sizes: vec![1] }
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
-        let source = named(&inputs, "source")?;
-        let encoded = self.encode.dispatch([("source", source)])?;
-        let memory = named(&encoded, "memory")?;
-        let places = self.architecture.target - 1;
-        let mut beam = Beam::new(WIDTH as usize, ALPHA, [BEGIN, END], places as usize);
-        let mut length = 1;
-        while let Some(words) = self.rows(&beam) {
-            let words = integers(&[WIDTH, places], &words)?;
-            let last = integers(&[], &[length - 1])?;
-            let inputs = [("source", source), ("memory", memory), ("words", &words), ("last", &last)];
-            let outputs = self.next.dispatch(inputs)?;
-            beam.advance(&named(&outputs, "logs")?.read_f32()?, self.architecture.words as usize);
-            length += 1;
-        }
-        let mut translation = beam.best().to_vec();
-        translation.resize(places as usize, PADDING);
-        let tensor = integers(&[1, places], &translation)?;
+        let bytes = named(&inputs, "source")?.read()?;
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let translation = self.translate(&String::from_utf8_lossy(&bytes[..end]))?;
+        let mut bytes = translation.into_bytes();
+        bytes.resize(TEXT_BYTES as usize, 0);
+        let tensor = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, TEXT_BYTES]), &bytes)?;
         Ok(vec![NamedTensor { name: "translation".to_owned(), tensor }])
     }
 }
 
 impl Translator {
-    /// The sentences under way, filled up to the graph's shape; none once the search is over.
-    fn rows(&self, beam: &Beam) -> Option<Vec<i32>> {
-        let places = self.architecture.target as usize - 1;
-        let mut rows = Vec::with_capacity(WIDTH as usize * places);
-        for words in beam.prefixes() {
-            rows.extend(words);
-            rows.resize(rows.len().next_multiple_of(places), PADDING);
+    fn translate(&self, text: &str) -> Result<String> {
+        let mut sentence = self.subwords.encode(text);
+        if sentence.is_empty() {
+            return Ok(String::new());
         }
-        let any = !rows.is_empty();
-        rows.resize(WIDTH as usize * places, PADDING);
-        any.then_some(rows)
+        sentence.push(END);
+        let Some(source) = self.sources.iter().find(|source| source.length as usize >= sentence.len()) else {
+            let (what, given) = ("a source".to_owned(), vec![sentence.len() as u32 - 1]);
+            let expected = "at most as many subwords as the model's `length` less one; send its sentences one by one";
+            return Err(Error::Shape { what, expected, given });
+        };
+        sentence.resize(source.length as usize, PADDING);
+        let sentence = integers(&[1, source.length], &sentence)?;
+        let encoded = source.encode.dispatch([("source", &sentence)])?;
+        let memory = named(&encoded, "memory")?;
+        let mut beam = Beam::new(self.beam as usize, self.alpha, [BEGIN, END], self.length as usize);
+        for so_far in 1..=self.length {
+            let Some((places, next)) = source.next.iter().find(|(places, _)| *places >= so_far) else { break };
+            let Some(words) = rows(&beam, self.beam, *places) else { break };
+            let words = integers(&[self.beam, *places], &words)?;
+            let last = integers(&[], &[so_far as i32 - 1])?;
+            let inputs = [("source", &sentence), ("memory", memory), ("words", &words), ("last", &last)];
+            let outputs = next.dispatch(inputs)?;
+            beam.advance(&named(&outputs, "logs")?.read_f32()?, self.words);
+        }
+        let mut translation = self.subwords.decode(beam.best());
+        // A text that fits: at a character's beginning, since the next one is cut off whole.
+        let fits = (0..=TEXT_BYTES as usize).rev().find(|end| translation.is_char_boundary(*end)).unwrap_or_default();
+        translation.truncate(fits);
+        Ok(translation)
     }
+}
+
+impl Source {
+    fn new(transformer: &Transformer, it: &Architecture, length: u32, beam: u32) -> Result<Self> {
+        let graph = Graph::new();
+        let sentence = descriptor(DataType::Int32, [1, length]);
+        let memory = transformer.encode(&graph.input("source", &sentence)?)?;
+        let encode = graph.build([("memory", &memory)])?;
+        let next = |places: u32| {
+            let graph = Graph::new();
+            let source = graph.input("source", &sentence)?;
+            let memory = graph.input("memory", &descriptor(DataType::Float32, [1, length, it.width]))?;
+            let words = graph.input("words", &descriptor(DataType::Int32, [beam, places]))?;
+            let last = graph.input("last", &descriptor(DataType::Int32, []))?;
+            let features = transformer.decode(&words, &memory, &source)?;
+            // [1, places] x [beam, places, features]: those of the last place. What stands after it is never looked at.
+            let here = last.one_hot(places, DataType::Float32)?.reshape(&[1, places])?.matmul(&features)?;
+            let logits = transformer.logits(&here.reshape(&[beam, it.width])?)?;
+            let logs = logits.sub(&logits.reduce_log_sum_exp(&[1], true)?)?;
+            Ok((places, graph.build([("logs", &logs)])?))
+        };
+        Ok(Self { length, encode, next: lengths(it.length).into_iter().map(next).collect::<Result<_>>()? })
+    }
+}
+
+/// Lengths that there are graphs for: short sentences need not wait for the places of long ones.
+fn lengths(longest: u32) -> Vec<u32> {
+    let mut lengths: Vec<u32> = [4, 2, 1].into_iter().map(|part| longest.div_ceil(part)).collect();
+    lengths.dedup();
+    lengths
+}
+
+/// The sentences under way, filled up to `[beam, places]`; none once the search is over.
+fn rows(search: &Beam, beam: u32, places: u32) -> Option<Vec<i32>> {
+    let (beam, places) = (beam as usize, places as usize);
+    let mut rows = Vec::with_capacity(beam * places);
+    for words in search.prefixes() {
+        rows.extend(words);
+        rows.resize(rows.len().next_multiple_of(places), PADDING);
+    }
+    let any = !rows.is_empty();
+    rows.resize(beam * places, PADDING);
+    any.then_some(rows)
 }
 
 fn integers(shape: &[u32], values: &[i32]) -> Result<Tensor> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Tensor::from_bytes(&descriptor(DataType::Int32, shape), &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_sentences_have_graphs_of_their_own() {
+        assert_eq!(lengths(64), [16, 32, 64]);
+        assert_eq!(lengths(3), [1, 2, 3]);
+        assert_eq!(lengths(1), [1]);
+    }
+
+    #[test]
+    fn sentences_under_way_are_filled_up() {
+        let beam = Beam::new(2, 0.6, [BEGIN, END], 4);
+        assert_eq!(rows(&beam, 2, 3), Some(vec![BEGIN, 0, 0, 0, 0, 0]));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use saggar_tensor::DType;
 
-use super::describe::{CsvText, Dealer, FieldText};
+use super::describe::{CsvText, Dealer, FieldText, check_field_names};
 use super::ingest::{Draft, DraftColumn, check_size};
 use super::source::Source;
 use super::upload::is_path;
@@ -14,7 +14,7 @@ use crate::limits::CSV_LINE_BYTES_MAX;
 
 /// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
 pub(super) fn read(folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
-    text.check_names()?;
+    check_field_names(text.fields.iter().map(|field| field.name.as_str()))?;
     let shares = text.shares()?;
     let items = text.fields.iter().map(FieldText::item).collect::<Result<Vec<_>, _>>()?;
     let path = folder.join(&text.file);

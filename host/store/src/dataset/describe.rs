@@ -1,5 +1,6 @@
 //! `dataset.json`: what a folder's files mean, in the user's words.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -17,12 +18,23 @@ use crate::limits::DATASET_NAMES_MAX;
 pub(super) enum Description {
     Csv(CsvText),
     Idx(IdxText),
+    Text(TextFiles),
 }
 
 /// A folder of IDX files; the names of the files say the rest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IdxText {
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// Text files: one line for each item.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TextFiles {
+    /// For each part, the file of each field.
+    pub(super) parts: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
     pub(super) description: String,
 }
@@ -121,25 +133,25 @@ impl FieldText {
     }
 }
 
-impl CsvText {
-    /// Refuses fields that could not be told apart, or whose names could not be files.
-    pub(super) fn check_names(&self) -> Result<(), DatasetError> {
-        if self.fields.is_empty() {
-            return Err(wrong("`fields` is empty; a dataset has at least one"));
-        }
-        let mut files: Vec<_> = self.fields.iter().map(|field| file_name(&field.name)).collect();
-        files.sort();
-        if let Some(pair) = files.windows(2).find(|pair| pair[0] == pair[1]) {
-            let name = pair[0].trim_end_matches(".bin");
-            return Err(wrong(format!("two fields are called `{name}`")));
-        }
-        let bad = |name: &str| name.is_empty() || name.len() > 63;
-        match self.fields.iter().find(|field| bad(&field.name)) {
-            Some(field) => Err(wrong(format!("field name `{}` must have 1 to 63 bytes", field.name))),
-            None => Ok(()),
-        }
+/// Refuses fields that could not be told apart, or whose names could not be files.
+pub(super) fn check_field_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<(), DatasetError> {
+    let mut files: Vec<_> = names.clone().map(file_name).collect();
+    if files.is_empty() {
+        return Err(wrong("`fields` is empty; a dataset has at least one"));
     }
+    files.sort();
+    if let Some(pair) = files.windows(2).find(|pair| pair[0] == pair[1]) {
+        let name = pair[0].trim_end_matches(".bin");
+        return Err(wrong(format!("two fields are called `{name}`")));
+    }
+    let bad = |name: &&str| name.is_empty() || name.len() > 63;
+    match names.clone().find(bad) {
+        Some(name) => Err(wrong(format!("field name `{name}` must have 1 to 63 bytes"))),
+        None => Ok(()),
+    }
+}
 
+impl CsvText {
     /// The parts and their shares, which add up to [`SHARES`]. None said means one part, `train`.
     pub(super) fn shares(&self) -> Result<Vec<(String, u64)>, DatasetError> {
         if self.splits.is_empty() {

@@ -42,7 +42,7 @@ pub enum DatasetError {
     },
     /// A folder in which no known format is found.
     #[error(
-        "{folder}: no dataset found; expected dataset.json, or the MNIST files \
+        "{folder}: no dataset found; expected dataset.json, text files NAME.txt[.gz], or the MNIST files \
          train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-"
     )]
     UnknownFormat {
@@ -164,6 +164,28 @@ pub enum DatasetError {
         found: usize,
         /// The columns described.
         expected: usize,
+    },
+    /// A line of a text file that cannot be an item.
+    #[error("{file}:{line}: {reason}")]
+    BadText {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A column made in memory that does not hold the items of its dataset.
+    #[error("field {field}: {found} bytes, and {items} items take {expected}")]
+    ColumnSize {
+        /// The field.
+        field: String,
+        /// Bytes given.
+        found: u64,
+        /// Bytes needed.
+        expected: u64,
+        /// Items of the dataset.
+        items: u64,
     },
     /// A dataset, line or file over a limit of ours.
     #[error("{what}: more than {max} {unit}")]

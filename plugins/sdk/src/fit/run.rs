@@ -1,9 +1,10 @@
 //! A training under way: steps, boundaries, ends of epochs.
 
-use super::Fit;
+use super::means::Means;
 use super::position::Position;
 use super::table::Table;
 use super::validation::Validation;
+use super::{Fit, order};
 use crate::dataset::Batches;
 use crate::error::{Error, Result};
 use crate::graph::Executable;
@@ -15,19 +16,24 @@ pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
 /// Steps between two lines of the log in an epoch that has as many.
 const STEPS_PER_LINE: u64 = 1000;
 
-pub(super) struct Run<'a> {
-    pub(super) fit: &'a Fit<'a>,
+/// A feed under way.
+pub(super) struct Lane {
     pub(super) batches: Batches,
     pub(super) graph: Executable,
-    /// Names of the graph's outputs.
-    pub(super) names: Vec<String>,
     pub(super) steps_per_epoch: u64,
+}
+
+pub(super) struct Run<'a> {
+    pub(super) fit: &'a Fit<'a>,
+    pub(super) lanes: Vec<Lane>,
+    /// Names of the graphs' outputs.
+    pub(super) names: Vec<String>,
     pub(super) epochs: u64,
 }
 
 impl Run<'_> {
     pub(super) fn train(&self, validation: Option<&Validation<'_>>) -> Result<()> {
-        let mut position = match self.fit.job.resume(self.fit.variables, &[&self.batches])? {
+        let mut position = match self.fit.job.resume(self.fit.variables, &self.batches())? {
             Some((step, state)) => {
                 logging::info(&format!("going on from step {step}"));
                 Position::from_bytes(&state)?
@@ -35,6 +41,7 @@ impl Run<'_> {
             None => Position::default(),
         };
         let mut table = None;
+        let mut order = Vec::new();
         loop {
             if position.reported < position.epoch {
                 self.end_epoch(&mut position, validation, &mut table)?;
@@ -42,38 +49,67 @@ impl Run<'_> {
             if position.epoch >= self.epochs || self.gave_up(&position) {
                 return Ok(());
             }
-            self.steps(&mut position)?;
+            if order.is_empty() {
+                order = self.order(position.epoch);
+            }
+            self.steps(&mut position, &order)?;
+            if position.batch == 0 {
+                order.clear();
+            }
             self.boundary(&position)?;
         }
     }
 
-    /// Trains up to the next step boundary.
-    fn steps(&self, position: &mut Position) -> Result<()> {
+    /// Trains up to the next step boundary. `order` says which lane each step of the epoch goes to.
+    fn steps(&self, position: &mut Position, order: &[usize]) -> Result<()> {
         let to_line = STEPS_PER_LINE - position.batch % STEPS_PER_LINE;
-        let to_end = self.steps_per_epoch.saturating_sub(position.batch);
+        let to_end = (order.len() as u64).saturating_sub(position.batch);
         let wanted = STEPS_PER_BOUNDARY.min(to_line).min(to_end);
-        let (done, outputs) = self.batches.run(&self.graph, wanted as u32)?;
-        let outputs = read_scalars(outputs)?;
-        position.batch += u64::from(done);
-        position.add(u64::from(done), &outputs);
-        let step = position.step(self.steps_per_epoch);
-        for (name, value) in &outputs {
+        let mut next = order.iter().skip(position.batch as usize).take(wanted as usize).peekable();
+        let mut means = Means::default();
+        while let Some(&lane) = next.next() {
+            let mut steps = 1;
+            while next.next_if_eq(&&lane).is_some() {
+                steps += 1;
+            }
+            let lane = &self.lanes[lane];
+            let (done, outputs) = lane.batches.run(&lane.graph, steps)?;
+            let outputs = read_scalars(outputs)?;
+            position.add(u64::from(done), &outputs);
+            position.batch += u64::from(done);
+            means.add(u64::from(done), outputs);
+            if done < steps {
+                break;
+            }
+        }
+        let done = means.weight();
+        self.report(position, &means.finish())?;
+        if done < wanted || position.batch >= order.len() as u64 {
+            // The end of an epoch is passed by asking for the batch after its last one.
+            for lane in &self.lanes {
+                while lane.batches.next_batch()?.is_some() {}
+            }
+            position.epoch += 1;
+            position.batch = 0;
+        }
+        Ok(())
+    }
+
+    /// Reports the means of the outputs over the latest steps.
+    fn report(&self, position: &Position, outputs: &[(String, f64)]) -> Result<()> {
+        let steps_per_epoch = self.steps_per_epoch();
+        let step = position.step(steps_per_epoch);
+        for (name, value) in outputs {
             if name == "loss" && !value.is_finite() {
                 return Err(Error::Diverged { step, loss: *value });
             }
             self.fit.job.metric(step, name, *value);
         }
-        self.fit.job.progress(step, self.epochs * self.steps_per_epoch);
+        self.fit.job.progress(step, self.epochs * steps_per_epoch);
         if position.batch.is_multiple_of(STEPS_PER_LINE) {
             let (epoch, batch) = (position.epoch + 1, position.batch);
             let means = line(&position.means(&self.names));
-            logging::info(&format!("epoch {epoch}/{}, batch {batch}/{}: {means}", self.epochs, self.steps_per_epoch));
-        }
-        if u64::from(done) < wanted || position.batch >= self.steps_per_epoch {
-            // The end of an epoch is passed by asking for the batch after its last one.
-            while self.batches.next_batch()?.is_some() {}
-            position.epoch += 1;
-            position.batch = 0;
+            logging::info(&format!("epoch {epoch}/{}, batch {batch}/{steps_per_epoch}: {means}", self.epochs));
         }
         Ok(())
     }
@@ -90,7 +126,7 @@ impl Run<'_> {
             None => Vec::new(),
         };
         let means = position.means(&self.names);
-        let step = position.step(self.steps_per_epoch);
+        let step = position.step(self.steps_per_epoch());
         for (part, values) in [("epoch", &means), ("validation", &held_out)] {
             for (name, value) in values {
                 self.fit.job.metric(step, &format!("{part}/{name}"), *value);
@@ -113,8 +149,22 @@ impl Run<'_> {
     }
 
     fn boundary(&self, position: &Position) -> Result<()> {
-        let step = position.step(self.steps_per_epoch);
-        self.fit.job.boundary(step, self.fit.variables, &[&self.batches], &position.to_bytes())
+        let step = position.step(self.steps_per_epoch());
+        self.fit.job.boundary(step, self.fit.variables, &self.batches(), &position.to_bytes())
+    }
+
+    fn batches(&self) -> Vec<&Batches> {
+        self.lanes.iter().map(|lane| &lane.batches).collect()
+    }
+
+    fn steps_per_epoch(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.steps_per_epoch).sum()
+    }
+
+    /// Which lane each step of an epoch goes to.
+    fn order(&self, epoch: u64) -> Vec<usize> {
+        let steps: Vec<u64> = self.lanes.iter().map(|lane| lane.steps_per_epoch).collect();
+        order::of_epoch(&steps, self.fit.job.seed(), epoch)
     }
 }
 

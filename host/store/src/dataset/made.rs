@@ -1,0 +1,69 @@
+//! Datasets made in memory, by a training that reworks what it was given.
+
+use std::sync::Arc;
+
+use super::describe::check_field_names;
+use super::ingest::{Draft, DraftColumn};
+use super::manifest::{Manifest, Range};
+use super::{Dataset, Field, Loaded};
+use crate::error::DatasetError;
+use crate::limits::DATASET_NAMES_MAX;
+
+impl Dataset {
+    /// A dataset of these columns, each with as many items as the parts together, which follow each other in order.
+    /// Nothing is stored. Equal columns and parts make datasets of equal digests.
+    ///
+    /// # Errors
+    /// `Description` for names that cannot be told apart; `ColumnSize`; `TooLarge` for too many fields or parts.
+    pub fn from_columns(columns: Vec<(Field, Vec<u8>)>, parts: &[(String, u64)]) -> Result<Dataset, DatasetError> {
+        for (count, unit) in [(columns.len(), "fields"), (parts.len(), "parts")] {
+            if count > DATASET_NAMES_MAX {
+                let what = "the dataset".to_owned();
+                return Err(DatasetError::TooLarge { what, max: DATASET_NAMES_MAX as u64, unit });
+            }
+        }
+        check_field_names(columns.iter().map(|(field, _)| field.name.as_str()))?;
+        let mut items = 0u64;
+        let mut splits: Vec<Range> = Vec::with_capacity(parts.len());
+        for (name, count) in parts {
+            if splits.iter().any(|(other, ..)| other == name) {
+                return Err(DatasetError::Description { reason: format!("two parts are called `{name}`") });
+            }
+            let end = items.checked_add(*count).filter(|end| u32::try_from(*end).is_ok());
+            let end = end.ok_or_else(|| DatasetError::TooLarge {
+                what: format!("part {name}"),
+                max: u32::MAX.into(),
+                unit: "items with the parts before it",
+            })?;
+            splits.push((name.clone(), items, end));
+            items = end;
+        }
+        for (field, data) in &columns {
+            let expected = (field.item.bytes() as u64).saturating_mul(items);
+            if data.len() as u64 != expected {
+                let (field, found) = (field.name.clone(), data.len() as u64);
+                return Err(DatasetError::ColumnSize { field, found, expected, items });
+            }
+        }
+        let columns = columns.into_iter().map(|(field, data)| DraftColumn {
+            name: field.name,
+            item: field.item,
+            classes: field.classes,
+            data,
+        });
+        let draft = Draft { columns: columns.collect(), splits, items, description: String::new() };
+        Ok(Dataset(Arc::new(Loaded::new(&draft.manifest(None, 0), draft.columns))))
+    }
+}
+
+impl Loaded {
+    fn new(manifest: &Manifest, columns: Vec<DraftColumn>) -> Loaded {
+        Loaded {
+            fields: manifest.fields(),
+            columns: columns.into_iter().map(|column| column.data.into()).collect(),
+            splits: manifest.splits(),
+            items: manifest.items,
+            digest: manifest.digest(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The order in which the steps of an epoch go to several feeds.
+
+/// Steps that go to one feed in a row: what a shuffle moves. More than one, so that a device has work while the next
+/// call is on its way.
+const STEPS_IN_A_ROW: u64 = 4;
+
+/// The feed of each step of an epoch, where feed `i` takes `steps[i]` of them. It follows from the seed and the epoch alone.
+pub(super) fn of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize> {
+    let rows = |(feed, &steps): (usize, &u64)| {
+        let full = (0..steps / STEPS_IN_A_ROW).map(move |_| (feed, STEPS_IN_A_ROW));
+        full.chain(Some((feed, steps % STEPS_IN_A_ROW)).filter(|(_, rest)| *rest > 0))
+    };
+    let mut rows: Vec<(usize, u64)> = steps.iter().enumerate().flat_map(rows).collect();
+    let mut random = SplitMix(seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    // Fisher and Yates. The remainder's bias is below 2^-32 for as many rows as there can be.
+    for end in (1..rows.len()).rev() {
+        rows.swap(end, (random.next() % (end as u64 + 1)) as usize);
+    }
+    rows.into_iter().flat_map(|(feed, steps)| (0..steps).map(move |_| feed)).collect()
+}
+
+/// Source: Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feed_gets_its_steps() {
+        let steps = [10, 0, 3, 25];
+        let order = of_epoch(&steps, 7, 0);
+        for (feed, steps) in steps.into_iter().enumerate() {
+            assert_eq!(order.iter().filter(|other| **other == feed).count() as u64, steps);
+        }
+        assert_eq!(order, of_epoch(&steps, 7, 0));
+        assert_ne!(order, of_epoch(&steps, 7, 1));
+        assert_ne!(order, of_epoch(&steps, 8, 0));
+    }
+
+    #[test]
+    fn a_feed_alone_has_every_step() {
+        assert_eq!(of_epoch(&[9], 1, 2), [0; 9]);
+        assert!(of_epoch(&[], 1, 2).is_empty());
+    }
+}

@@ -1,0 +1,120 @@
+//! Hyper-parameters: named sets, and what replaces single values of them.
+
+use saggar_plugin::{Error, FromJson, Job, Json, Params, Result};
+
+/// A named set of hyper-parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Set {
+    pub(crate) layers: u32,
+    pub(crate) width: u32,
+    pub(crate) heads: u32,
+    pub(crate) inner: u32,
+    pub(crate) warmup: u64,
+    /// The learning rate is at most this over the root of `warmup`.
+    pub(crate) rate: f64,
+    pub(crate) vocabulary: u32,
+    pub(crate) length: u32,
+    pub(crate) epochs: u64,
+}
+
+/// For a processor and an hour.
+pub(crate) const TINY: Set = Set {
+    layers: 2,
+    width: 128,
+    heads: 4,
+    inner: 512,
+    warmup: 1000,
+    rate: 0.08,
+    vocabulary: 4096,
+    length: 64,
+    epochs: 14,
+};
+
+/// The base model for one GPU. Source: `transformer_base_single_gpu` of tensor2tensor 1.15.
+pub(crate) const BASE: Set = Set {
+    layers: 6,
+    width: 512,
+    heads: 8,
+    inner: 2048,
+    warmup: 16_000,
+    rate: 0.1,
+    vocabulary: 32_768,
+    length: 256,
+    epochs: 20,
+};
+
+/// A job's hyper-parameters: those given by name, then those in the parameter `hparams`, then the set's.
+///
+/// `hparams` is a set's name, or values that replace some of its, or both: `base,batch_size=2048`. Its names may have `_`
+/// for `-`, as tensor2tensor writes them.
+#[derive(Debug)]
+pub(crate) struct Hparams<'a> {
+    job: &'a Job,
+    pub(crate) set: Set,
+    replaced: Params,
+}
+
+impl<'a> Hparams<'a> {
+    /// # Errors
+    /// `Parameter` if `hparams` cannot be read.
+    pub(crate) fn new(job: &'a Job) -> Result<Self> {
+        let text: String = job.param("hparams", String::new())?;
+        let (set, replaced) = read(&text)?;
+        Ok(Self { job, set, replaced })
+    }
+
+    /// The value of `name`, or `default`.
+    ///
+    /// # Errors
+    /// `Parameter` if it has another type or is out of range.
+    pub(crate) fn get<T: FromJson>(&self, name: &str, default: T) -> Result<T> {
+        let replaced = self.replaced.get(name, default)?;
+        self.job.param(name, replaced)
+    }
+
+    /// Call it when every value has been asked for.
+    ///
+    /// # Errors
+    /// `UnknownParameter` for a name in `hparams` that nobody asked for.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.replaced.check()
+    }
+}
+
+fn read(text: &str) -> Result<(Set, Params)> {
+    let wrong = || {
+        let (name, given) = ("hparams".to_owned(), Json::from(text).to_string());
+        let expected = "tiny, base or values such as batch_size=1024, joined by commas".to_owned();
+        Error::Parameter { name, expected, given }
+    };
+    let (mut set, mut replaced) = (TINY, Params::new());
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match part.split_once('=') {
+            Some((name, value)) => {
+                let value = Json::parse(value).unwrap_or_else(|_| Json::from(value));
+                replaced = replaced.with(&name.replace('_', "-"), value);
+            }
+            None if part == "tiny" => set = TINY,
+            None if part == "base" || part == "transformer_base_single_gpu" => set = BASE,
+            None => return Err(wrong()),
+        }
+    }
+    Ok((set, replaced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_names_and_values_are_replaced() {
+        assert_eq!(read("").unwrap().0, TINY);
+        assert_eq!(read("base").unwrap().0, BASE);
+        let (set, replaced) = read("transformer_base_single_gpu, batch_size=2048,smoothing=0.2").unwrap();
+        assert_eq!(set, BASE);
+        assert_eq!(replaced.get("batch-size", 1024u32).unwrap(), 2048);
+        assert_eq!(replaced.get("smoothing", 0.1).unwrap(), 0.2);
+        replaced.check().unwrap();
+        assert!(read("huge").unwrap_err().to_string().starts_with("parameter `hparams` must be tiny, base or"));
+    }
+}

@@ -1,0 +1,77 @@
+//! A graph that verifies compiles for both kinds of device to a program that computes what the graph means, bit for bit.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use saggar_compile::{CompileError, Target, compile, reference};
+use saggar_tensor::arbitrary::Random;
+use saggar_tensor::interp::{Elements, Value, evaluate};
+use saggar_tensor::text::parse;
+use saggar_tensor::{Descriptor, Graph, Port, verify};
+
+/// Elements of all nodes together: more only take longer.
+const ELEMENTS_MAX: usize = 1 << 12;
+/// Nodes of a graph that is tried.
+const NODES_MAX: usize = 64;
+
+const WORDS: Target = Target {
+    words: true,
+    wide_integers: true,
+    alignment_bytes: 256,
+    slab_bytes_max: 1 << 20,
+    binding_bytes_max: 1 << 10,
+    kernel_values_max: 7,
+};
+
+fn small(graph: &Graph) -> bool {
+    let elements = graph.nodes.iter().map(|node| node.descriptor.shape.elements());
+    graph.nodes.len() <= NODES_MAX && elements.fold(0usize, usize::saturating_add) <= ELEMENTS_MAX
+}
+
+fn values(random: &mut Random, ports: &[Port]) -> Vec<Value> {
+    let value = |random: &mut Random, descriptor: &Descriptor| {
+        let numbers = (0..descriptor.shape.elements()).map(|_| random.float(-4.0, 4.0).round() / 2.0);
+        let numbers: Vec<f64> = if descriptor.dtype.is_float() {
+            numbers.collect()
+        } else {
+            numbers.map(|number| number.abs().floor()).collect()
+        };
+        Value::from_numbers(descriptor.dtype, descriptor.shape.clone(), &numbers).expect("as many as there are")
+    };
+    ports.iter().map(|port| value(random, &port.descriptor)).collect()
+}
+
+fn same(a: &Value, b: &Value) -> bool {
+    match (a.elements(), b.elements()) {
+        (Elements::Float(a), Elements::Float(b)) => {
+            a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan())
+        }
+        (Elements::Int(a), Elements::Int(b)) => a == b,
+        (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => false,
+    }
+}
+
+fuzz_target!(|text: &str| {
+    let Ok(graph) = parse(text) else { return };
+    if !small(&graph) {
+        return;
+    }
+    let Ok(graph) = verify(graph) else { return };
+    let random = &mut Random::new(text.len() as u64);
+    let (inputs, variables) = (values(random, &graph.graph().inputs), values(random, &graph.graph().variables));
+    for target in [Target::cpu(), WORDS] {
+        let program = match compile(&graph, &target) {
+            Ok(program) => program,
+            Err(CompileError::ValueTooLarge { .. }) => continue,
+            Err(error) => panic!("a verified graph is refused: {error}"),
+        };
+        let (mut expected_state, mut state) = (variables.clone(), variables.clone());
+        let mut expected = evaluate(&graph, &inputs, &mut expected_state).expect("a verified graph evaluates");
+        let mut found = reference::run(&program, &inputs, &mut state);
+        expected.extend(expected_state);
+        found.extend(state);
+        assert_eq!(expected.len(), found.len());
+        for (expected, found) in expected.iter().zip(&found) {
+            assert!(same(expected, found), "{expected:?}\n{found:?}\n{program}");
+        }
+    }
+});

@@ -1,0 +1,16 @@
+//! Any bytes are refused as a model, or become a configuration that is read back.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onnx::import::{import, restore};
+use saggar_plugin::Params;
+
+#[path = "../../../plugins/onnx/tests/suite/interpreter.rs"]
+#[allow(dead_code, reason = "the importer's tests run models, too")]
+mod interpreter;
+
+fuzz_target!(|file: &[u8]| {
+    let mut variables = interpreter::Variables::default();
+    let Ok(config) = import(file, &Params::new(), &mut variables) else { return };
+    restore(&config).expect("a configuration of the importer's own");
+});
