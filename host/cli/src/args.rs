@@ -109,6 +109,9 @@ pub(crate) struct Run {
     /// auto, cpu, gpu, vulkan:0.
     #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
+    /// The same as --device gpu: fail where there is none.
+    #[arg(long)]
+    pub(crate) gpu: bool,
     /// The group that the job is numbered in; the plugin's name by default.
     #[arg(long, env = "SAGGAR_PROJECT", value_name = "NAME")]
     pub(crate) project: Option<String>,

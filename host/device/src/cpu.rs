@@ -25,6 +25,7 @@ mod random;
 mod reduce;
 mod region;
 mod routine;
+mod scratch;
 mod simd;
 mod storage;
 mod threads;
@@ -39,6 +40,7 @@ use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use executable::CpuExecutable;
+use scratch::Scratches;
 use storage::{HostMemory, memory};
 use threads::Threads;
 
@@ -48,7 +50,8 @@ use threads::Threads;
 /// `Unsupported` where the system starts no threads.
 pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
     let threads = Threads::new(threads)?;
-    Ok(Arc::new(Cpu { info: info(threads.count()), threads: Arc::new(threads) }))
+    let info = info(threads.count());
+    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), scratches: Scratches::default() }))
 }
 
 /// What [`open`] would give with one thread for each core, without starting any.
@@ -60,6 +63,7 @@ pub fn describe() -> DeviceInfo {
 struct Cpu {
     info: DeviceInfo,
     threads: Arc<Threads>,
+    scratches: Scratches,
 }
 
 impl Backend for Cpu {
@@ -95,7 +99,8 @@ impl Backend for Cpu {
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
-        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), meter)?))
+        let scratch = self.scratches.of(meter);
+        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), meter, scratch)?))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {

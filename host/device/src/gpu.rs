@@ -10,6 +10,7 @@ mod context;
 mod executable;
 mod memory;
 mod pipeline;
+mod scratch;
 
 #[cfg(test)]
 mod tests;

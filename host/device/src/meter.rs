@@ -46,6 +46,11 @@ impl Meter {
         Meter::new(u64::MAX)
     }
 
+    /// Whether both are the same account.
+    pub(crate) fn is(&self, other: &Meter) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Charges `bytes` until the result is dropped. Called before every device allocation.
     ///
     /// # Errors

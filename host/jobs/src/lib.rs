@@ -9,6 +9,7 @@ pub mod error;
 pub mod launcher;
 pub mod limits;
 pub mod logs;
+pub mod phases;
 pub mod protocol;
 mod recorder;
 mod scheduler;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 
 pub use error::{JobError, SpecError};
 pub use launcher::{Launcher, LocalLauncher};
+pub use phases::Phase;
 pub use spec::{CheckpointEvery, JobSpec, Mount};
 
 use scheduler::Shared;
@@ -125,6 +127,22 @@ impl Jobs {
     pub async fn events(&self, id: &str, after: u64) -> Result<Vec<Event>, JobError> {
         let id = id.to_owned();
         self.shared.records(move |records| records.events(Some(&id), after, 0)).await
+    }
+
+    /// The phases of a job, first one first.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn phases(&self, job: &Job) -> Result<Vec<Phase>, JobError> {
+        let mut all = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |event: &Event| event.sequence);
+            let more = self.events(&job.id, after).await?;
+            if more.is_empty() {
+                return Ok(phases::of(job, &all));
+            }
+            all.extend(more);
+        }
     }
 
     /// The last point of each of a job's series.

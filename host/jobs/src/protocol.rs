@@ -127,6 +127,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A phase of the job begins.
+    Phase {
+        /// Its name.
+        name: String,
+    },
     /// A model version exists.
     Published {
         /// The model.

@@ -7,6 +7,7 @@ use saggar_store::records::{Attempt, Claim, JobState, Lease, MetricPoint, Reason
 use crate::ending::Next;
 use crate::error::JobError;
 use crate::logs::LogWriter;
+use crate::phases;
 use crate::protocol::{self, Event};
 use crate::scheduler::Shared;
 
@@ -125,6 +126,10 @@ impl Recorder {
                 let text = format!("checkpoint not {}: {reason}", if op == "save" { "saved" } else { "used" });
                 self.note("CHECKPOINT_FAILED", text.clone()).await?;
                 self.log(&text)?;
+            }
+            Event::Phase { name } => {
+                self.note(phases::EVENT, name.clone()).await?;
+                self.log(&format!("phase {name}"))?;
             }
             Event::Published { model, version } => {
                 let text = format!("published {model}@{version}");

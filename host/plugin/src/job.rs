@@ -11,7 +11,7 @@ use wasmtime::component::Resource;
 use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
 use crate::datasets::Batches;
 use crate::fault::Fault;
-use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, STATE_BYTES_MAX, STOP_GRACE};
+use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE};
 use crate::state::{Interrupted, Role, State};
 use crate::train::{JobContext, LogLevel};
 use crate::variables::Namespace;
@@ -24,6 +24,8 @@ pub(crate) struct TrainRole {
     pub(crate) plugin_digest: String,
     /// Names of the metrics written so far.
     series: BTreeSet<String>,
+    /// Phases begun so far.
+    phases: usize,
     /// Bytes of the files written so far, by path.
     outputs: BTreeMap<String, usize>,
     /// Whether the plugin was told to return.
@@ -41,6 +43,7 @@ impl TrainRole {
             datasets,
             plugin_digest,
             series: BTreeSet::new(),
+            phases: 0,
             outputs: BTreeMap::new(),
             stopped: false,
         }
@@ -200,6 +203,21 @@ impl Host for State {
         Ok(WitOpenedModel { version: opened.version, variables, config: opened.config })
     }
 
+    fn phase(&mut self, name: String) -> Result<(), Fault> {
+        let train = self.train_role()?;
+        if !is_name(&name) || name.len() > NAME_BYTES_MAX {
+            let expected = "letters, digits, `.`, `_` and `-`, not beginning with `.`";
+            return Err(Fault::invalid_at(name, format!("a phase's name is {expected}")));
+        }
+        if train.phases >= PHASES_MAX {
+            return Err(Fault::out_of_memory(format!("a training begins at most {PHASES_MAX} phases")));
+        }
+        train.phases += 1;
+        train.context.phase(&name);
+        self.asked();
+        Ok(())
+    }
+
     fn write_output(&mut self, path: String, data: Vec<u8>) -> Result<(), Fault> {
         let train = self.train_role()?;
         check_output(&path, data.len())?;
@@ -221,12 +239,13 @@ impl Host for State {
     }
 }
 
+fn is_name(name: &str) -> bool {
+    let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+    letters && !name.is_empty() && !name.starts_with('.')
+}
+
 /// Refuses paths that could leave the job's directory, and files that are too large.
 fn check_output(path: &str, bytes: usize) -> Result<(), Fault> {
-    let is_name = |name: &str| {
-        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-        letters && !name.is_empty() && !name.starts_with('.')
-    };
     if path.len() > NAME_BYTES_MAX || !path.split('/').all(is_name) {
         let expected = "names of letters, digits, `.`, `_` and `-`, none beginning with `.`, joined by `/`";
         return Err(Fault::invalid_at(path, format!("an output's path is {expected}")));

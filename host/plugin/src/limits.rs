@@ -35,6 +35,8 @@ pub const STATE_BYTES_MAX: usize = 64 << 20;
 pub const CONFIG_BYTES_MAX: usize = 16 << 20;
 /// Distinct series of metrics that one training may write.
 pub const METRIC_SERIES_MAX: usize = 1_000;
+/// Phases that one training may begin.
+pub const PHASES_MAX: usize = 1_000;
 /// Files that one training may write.
 pub const OUTPUTS_MAX: usize = 10_000;
 /// Bytes of one such file, and of all of them together.

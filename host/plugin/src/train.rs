@@ -80,6 +80,9 @@ pub trait JobContext: Send {
     /// Whether the training should save its state and return. Called at every step boundary.
     fn stop_requested(&self) -> bool;
 
+    /// A phase of the job's work begins. The name was checked.
+    fn phase(&mut self, name: &str);
+
     /// Makes a model version of these variables, with this training's plugin as its code. The same again gives the same
     /// version. Returns its number.
     ///

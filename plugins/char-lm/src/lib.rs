@@ -1,28 +1,30 @@
 //! A small GPT that learns to continue a text, byte by byte.
 //!
-//! It trains on any dataset with a field `text` (`uint8[n]`): windows of a text, of which each byte but the first is
-//! predicted from those before it. It publishes a model that continues a prompt.
+//! It trains on any dataset of text files: it cuts the text into windows, of which each byte but the first is predicted
+//! from those before it. It publishes a model that continues a prompt.
 
 mod model;
+mod windows;
 mod write;
 
 use saggar_plugin::losses::CrossEntropy;
 use saggar_plugin::optimizers::{Adam, LearningRate, Muon, Optimizer};
-use saggar_plugin::{Dataset, Error, Feed, Fit, Graph, Inputs, Job, Objective, Result, info};
+use saggar_plugin::{Dataset, Feed, Fit, Graph, Inputs, Job, Objective, Result, info};
 
 pub use model::{Architecture, Gpt};
 pub use write::Writer;
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`), `accumulate` (batches for each step of
+/// Parameters: `context` (bytes that it looks back), `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`), `accumulate` (batches for each step of
 /// the optimiser), `average` (share of the old in a running mean of the weights; 0 for none), `half` (compute in
 /// `float16`), `layers`, `heads`, `width`, `dropout`, `model` (the name to publish under).
 ///
 /// # Errors
 /// A parameter, a field or a shape that does not fit; what the host refuses.
 pub fn train(job: &Job) -> Result<()> {
-    let data = Dataset::open("/data")?;
+    let architecture = architecture(job)?;
+    let data = windows::cut(&Dataset::open("/data")?, architecture.context)?;
     let feed = Feed::new(&data, &["text"], job.param("batch", 16)?)?;
     let epochs = job.param("epochs", 2)?;
     let accumulate: u32 = job.param("accumulate", 1)?;
@@ -30,7 +32,6 @@ pub fn train(job: &Job) -> Result<()> {
     let half = job.param("half", false)?;
     let name = job.param("model", "writer".to_owned())?;
     let optimizer = optimizer(job, feed.steps_per_epoch()? * epochs / u64::from(accumulate.max(1)))?;
-    let architecture = architecture(job, &data)?;
     info(&format!("{} bytes of context, {} parameters", architecture.context, architecture.parameters()));
 
     let variables = job.variables();
@@ -38,7 +39,7 @@ pub fn train(job: &Job) -> Result<()> {
     let gpt = Gpt::new(&variables, architecture)?;
     let objective = |_: &Graph, batch: &Inputs| {
         let text = batch.get("text")?;
-        let [size, length] = text.shape()[..] else { return Err(not_windows(text.shape())) };
+        let (size, length) = (text.shape()[0], text.shape()[1]);
         let (before, after) = (text.slice(&[0, 0], &[size, length - 1])?, text.slice(&[0, 1], &[size, length - 1])?);
         let logits = gpt.logits(&before)?;
         let cross_entropy = CrossEntropy::new();
@@ -65,23 +66,14 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     Ok(if kind == "muon" { Box::new(muon()) } else { Box::new(adamw) })
 }
 
-fn architecture(job: &Job, data: &Dataset) -> Result<Architecture> {
-    let shape = data.field("text")?.item.shape;
-    let [length] = shape[..] else { return Err(not_windows(shape)) };
-    if length < 2 {
-        return Err(not_windows(shape));
-    }
+fn architecture(job: &Job) -> Result<Architecture> {
     Ok(Architecture {
-        context: length - 1,
+        context: job.param("context", 64)?,
         layers: job.param("layers", 4)?,
         heads: job.param("heads", 4)?,
         width: job.param("width", 128)?,
         dropout: job.param("dropout", 0.0)?,
     })
-}
-
-fn not_windows(given: Vec<u32>) -> Error {
-    Error::Shape { what: "the field `text`".to_owned(), expected: "windows of at least 2 bytes, [n]", given }
 }
 
 saggar_plugin::export!(predictor: Writer);

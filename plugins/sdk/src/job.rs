@@ -74,6 +74,15 @@ impl Job {
         if raw::boundary(step, variables.raw(), &batches, state)? { Ok(()) } else { Err(Error::Stopped) }
     }
 
+    /// Begins a phase of the job's work, such as `post`; a job begins in `train`. What was published stays if a later phase
+    /// fails, and the job tells what became of each.
+    ///
+    /// # Errors
+    /// `Host` for a name that is not letters, digits, `.`, `_` and `-`.
+    pub fn phase(&self, name: &str) -> Result<()> {
+        Ok(raw::phase(name)?)
+    }
+
     /// Makes the parameters and statistics a new version of `model`, with this plugin as its code and `config` for its
     /// predictor. Returns the version.
     ///

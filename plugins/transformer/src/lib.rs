@@ -83,7 +83,8 @@ pub fn train(job: &Job) -> Result<()> {
     }
     fit.epochs_of(&feeds, epochs)?;
     job.publish(&name, &variables, &config)?;
-    Ok(())
+    job.phase("post")?;
+    job.write_output("subwords.txt", sentences.subwords().listing().as_bytes())
 }
 
 /// All of it but the vocabulary, which is not known yet.

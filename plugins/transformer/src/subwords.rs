@@ -93,6 +93,12 @@ impl Subwords {
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 
+    /// Every subword with its number, one a line. Bytes that are no characters are shown as U+FFFD.
+    pub fn listing(&self) -> String {
+        let numbers = FIRST_SUBWORD..self.count() as i32;
+        numbers.map(|number| format!("{number}\t{:?}\n", String::from_utf8_lossy(&self.bytes_of(number)))).collect()
+    }
+
     fn bytes_of(&self, number: i32) -> Vec<u8> {
         match usize::try_from(number - FIRST_MERGE) {
             Ok(merge) => self.bytes.get(merge).cloned().unwrap_or_default(),

@@ -94,6 +94,11 @@ pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<
     for (name, value) in job["metrics"].as_object().into_iter().flatten() {
         output.line(&format!("  {name:<24}{value}"));
     }
+    let phases: Vec<&Value> = job["phases"].as_array().into_iter().flatten().collect();
+    // A job of one phase has that phase's state.
+    for phase in phases.iter().filter(|_| phases.len() > 1) {
+        output.line(&format!("  phase {:<18}{}", text(phase, "name"), output.state(text(phase, "state"))));
+    }
     let attempts = job["attempts"].as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = attempts.map(|attempt| attempt_row(attempt, output)).collect();
     output.line("");

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Run, client: &Client, output: Output) -> Result<i32, Fa
         plugin: plugin["digest"].as_str().unwrap_or_default().to_owned(),
         parameters: parameters(&args.parameters)?,
         data: args.data.iter().map(|text| mount(text)).collect::<Result<_, _>>()?,
-        device: args.device.clone(),
+        device: if args.gpu { "gpu".to_owned() } else { args.device.clone() },
         seed: args.seed,
         checkpoint_every: args.checkpoint_every,
         retry: args.retry,

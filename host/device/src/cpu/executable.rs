@@ -1,6 +1,6 @@
-//! A loaded program: prepared kernels, and scratch memory for each dispatch that runs at the same time.
+//! A loaded program: prepared kernels, run in scratch memory of its owner.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use saggar_compile::program::Program;
@@ -8,22 +8,12 @@ use saggar_tensor::Port;
 
 use super::plan::Prepared;
 use super::region::Block;
+use super::scratch::Scratch;
 use super::storage::{Given, Guard, HostMemory, lock, memory, zeroed};
 use super::threads::Threads;
 use crate::backend::{Buffer, Executable};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
-
-/// Scratch memories kept for later dispatches; more than this run at once only in bursts.
-const IDLE_ARENAS_MAX: usize = 64;
-
-/// Scratch memory of one dispatch.
-#[derive(Debug)]
-struct Arena {
-    slabs: Vec<Vec<u64>>,
-    workspace: Vec<u64>,
-    _charge: Charge,
-}
 
 /// A program on the CPU.
 #[derive(Debug)]
@@ -35,12 +25,12 @@ pub(super) struct CpuExecutable {
     written: Vec<bool>,
     threads: Arc<Threads>,
     meter: Meter,
-    idle: Mutex<Vec<Arena>>,
+    scratch: Arc<Scratch>,
     _charge: Charge,
 }
 
 impl CpuExecutable {
-    /// Prepares every kernel, copies constants, and allocates scratch memory for one dispatch.
+    /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
     ///
     /// # Errors
     /// `OutOfMemory`; `Unsupported` where a kernel cannot be run.
@@ -48,6 +38,7 @@ impl CpuExecutable {
         program: Arc<Program>,
         threads: Arc<Threads>,
         meter: &Meter,
+        scratch: Arc<Scratch>,
     ) -> Result<CpuExecutable, DeviceError> {
         let mut kernels = Vec::with_capacity(program.kernels.len());
         for kernel in &program.kernels {
@@ -66,7 +57,9 @@ impl CpuExecutable {
         for &variable in &program.written_variables {
             written[variable as usize] = true;
         }
-        let executable = CpuExecutable {
+        // Memory that is missing is missed now and not in a dispatch.
+        scratch.put_back(scratch.take(&program, workspace_bytes)?);
+        Ok(CpuExecutable {
             program,
             kernels,
             constants,
@@ -74,32 +67,9 @@ impl CpuExecutable {
             written,
             threads,
             meter: meter.clone(),
-            idle: Mutex::new(Vec::new()),
-            _charge: charge,
-        };
-        let arena = executable.arena()?;
-        executable.put_back(arena);
-        Ok(executable)
-    }
-
-    fn arena(&self) -> Result<Arena, DeviceError> {
-        if let Some(arena) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(arena);
-        }
-        let slabs: usize = self.program.slabs.iter().map(|slab| slab.bytes).sum();
-        let charge = self.meter.charge((slabs + self.workspace_bytes) as u64)?;
-        Ok(Arena {
-            slabs: self.program.slabs.iter().map(|slab| zeroed(slab.bytes)).collect(),
-            workspace: zeroed(self.workspace_bytes),
+            scratch,
             _charge: charge,
         })
-    }
-
-    fn put_back(&self, arena: Arena) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_ARENAS_MAX {
-            idle.push(arena);
-        }
     }
 
     fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64]) {
@@ -126,7 +96,7 @@ impl Executable for CpuExecutable {
         for port in &program.outputs {
             charges.push(self.meter.charge(port.descriptor.bytes() as u64)?);
         }
-        let mut arena = self.arena()?;
+        let mut arena = self.scratch.take(program, self.workspace_bytes)?;
         let mut outputs: Vec<Vec<u64>> = program.outputs.iter().map(|port| zeroed(port.descriptor.bytes())).collect();
 
         let (mut guards, holder) = lock(&given)?;
@@ -134,15 +104,15 @@ impl Executable for CpuExecutable {
         let mut blocks = given_blocks(&mut guards, &holder);
         blocks.extend(self.constants.iter().map(|words| Block::Read(bytemuck::cast_slice(words))));
         blocks.extend(outputs.iter_mut().map(|words| writable(words)));
-        blocks.extend(arena.slabs.iter_mut().map(|words| writable(words)));
-        let workspace = &mut arena.workspace;
+        let (slabs, workspace) = arena.split(program);
+        blocks.extend(slabs.map(writable));
         self.threads.enter(|| self.run(&mut blocks, workspace));
         drop(blocks);
         drop(guards);
 
         self.meter.add_busy(started.elapsed());
         self.meter.add_work(self.kernels.len() as u64, 1);
-        self.put_back(arena);
+        self.scratch.put_back(arena);
         let buffer = |((port, words), charge): ((&Port, Vec<u64>), Charge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
             Buffer::new(port.descriptor.clone(), Arc::new(memory))

@@ -13,6 +13,7 @@ use wgpu::PollType;
 use super::clock::{Clock, Readings};
 use super::memory::Memory;
 use super::pipeline::Pipelines;
+use super::scratch::Scratches;
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
 
@@ -32,6 +33,7 @@ pub(super) struct Context {
     pub(super) info: DeviceInfo,
     pub(super) tuning: Tuning,
     pub(super) pipelines: Pipelines,
+    pub(super) scratches: Scratches,
     queue: wgpu::Queue,
     failure: Arc<OnceLock<String>>,
     line: Mutex<Line>,
@@ -87,6 +89,7 @@ impl Context {
         let clock = Clock::new(&device, &queue);
         Context {
             pipelines: Pipelines::default(),
+            scratches: Scratches::default(),
             line: Mutex::new(Line { in_flight: VecDeque::new(), unsubmitted_bytes: 0, clock }),
             pool: Mutex::default(),
             next_id: AtomicU64::new(0),

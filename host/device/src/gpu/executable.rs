@@ -1,4 +1,4 @@
-//! A program loaded on a device: pipelines, slabs and constants made once, bind groups kept while buffers recur.
+//! A program loaded on a device: pipelines and constants made once, bind groups kept while buffers recur.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +11,7 @@ use super::clock::Readings;
 use super::context::{Context, lock};
 use super::memory::{self, Memory};
 use super::pipeline::Pipeline;
+use super::scratch::Scratch;
 use crate::backend::{Buffer, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -23,11 +24,19 @@ struct Loaded {
     context: Arc<Context>,
     program: Arc<Program>,
     meter: Meter,
-    slabs: Vec<Memory>,
+    scratch: Arc<Scratch>,
     constants: Vec<Memory>,
     stages: Vec<Stage>,
-    /// For each stage, the bind groups made so far.
-    groups: Mutex<Vec<Groups>>,
+    groups: Mutex<Bound>,
+}
+
+/// The bind groups made so far.
+#[derive(Debug)]
+struct Bound {
+    /// The slabs in them. Once they are replaced, no group of theirs comes again.
+    slabs: Vec<Arc<Memory>>,
+    /// Of each stage.
+    stages: Vec<Groups>,
 }
 
 /// Bind groups of one kernel by the identities of the buffers in them.
@@ -43,6 +52,7 @@ struct Stage {
 
 /// The caller's tensors and the fresh ones of one dispatch.
 struct Tensors<'a> {
+    slabs: &'a [Arc<Memory>],
     inputs: Vec<&'a Memory>,
     variables: Vec<&'a Memory>,
     outputs: &'a [Memory],
@@ -56,15 +66,16 @@ pub(super) fn load(
     context.alive()?;
     let unsupported =
         |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
-    let mut slabs = Vec::with_capacity(program.slabs.len());
+    let mut sizes = Vec::with_capacity(program.slabs.len());
     for (number, slab) in program.slabs.iter().enumerate() {
-        let name = format!("slab {number}");
         if slab.class == Class::Bytes {
-            return Err(unsupported(name, "the program was compiled for a host".to_owned()));
+            return Err(unsupported(format!("slab {number}"), "the program was compiled for a host".to_owned()));
         }
         // A slab of empty values is bound all the same, and holds the largest element then.
-        slabs.push(memory::allocate(context, &name, slab.bytes.max(8) as u64, meter)?);
+        sizes.push(slab.bytes.max(8) as u64);
     }
+    let scratch = context.scratches.of(meter);
+    scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
         let constant = memory::tensor(context, &format!("constant {number}"), descriptor, meter)?;
@@ -86,9 +97,9 @@ pub(super) fn load(
         })?;
         stages.push(Stage { pipeline, bindings: shader.bindings, workgroups: shader.workgroups });
     }
-    let groups = Mutex::new(vec![Vec::new(); stages.len()]);
+    let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
     let (context, meter) = (Arc::clone(context), meter.clone());
-    Ok(Loaded { context, program, meter, slabs, constants, stages, groups })
+    Ok(Loaded { context, program, meter, scratch, constants, stages, groups })
 }
 
 impl Executable for Loaded {
@@ -103,9 +114,21 @@ impl Executable for Loaded {
         let ports = &self.program.outputs;
         let output = |port: &Port| memory::tensor(&self.context, &port.name, &port.descriptor, &self.meter);
         let outputs = ports.iter().map(output).collect::<Result<Vec<Memory>, _>>()?;
-        self.run(&Tensors { inputs, variables, outputs: &outputs })?;
+        let slabs = self.scratch.slabs();
+        self.run(&Tensors { slabs: &slabs, inputs, variables, outputs: &outputs })?;
         let buffer = |(memory, port): (Memory, &Port)| Buffer::new(port.descriptor.clone(), Arc::new(memory));
         Ok(outputs.into_iter().zip(ports).map(buffer).collect())
+    }
+}
+
+impl Bound {
+    /// Forgets groups that hold slabs which are no longer there.
+    fn begin(&mut self, slabs: &[Arc<Memory>]) {
+        let same = self.slabs.len() == slabs.len() && self.slabs.iter().zip(slabs).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            self.stages.iter_mut().for_each(Vec::clear);
+            self.slabs = slabs.to_vec();
+        }
     }
 }
 
@@ -135,8 +158,9 @@ impl Loaded {
         if self.stages.is_empty() {
             return Ok(());
         }
-        let mut groups = lock(&self.groups);
-        for (stage, groups) in self.stages.iter().zip(groups.iter_mut()) {
+        let mut bound = lock(&self.groups);
+        bound.begin(tensors.slabs);
+        for (stage, groups) in self.stages.iter().zip(&mut bound.stages) {
             self.bind(stage, groups, tensors);
         }
         let mut line = self.context.line();
@@ -147,7 +171,7 @@ impl Loaded {
         {
             let timestamp_writes = line.clock.pass(&self.meter);
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-            for (stage, groups) in self.stages.iter().zip(groups.iter()) {
+            for (stage, groups) in self.stages.iter().zip(&bound.stages) {
                 // `bind` has put this dispatch's group last.
                 if let Some((_, group)) = groups.last() {
                     let [x, y, z] = stage.workgroups;
@@ -182,7 +206,7 @@ impl Loaded {
             wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer: &memory.buffer,
                 offset: window.offset_bytes as u64,
-                size: window.bytes.and_then(|bytes| wgpu::BufferSize::new(bytes as u64)),
+                size: self.bytes(window).and_then(wgpu::BufferSize::new),
             })
         });
         let entries: Vec<_> =
@@ -201,7 +225,16 @@ impl Loaded {
             Binding::Variable(i) => tensors.variables[i as usize],
             Binding::Constant(i) => &self.constants[i as usize],
             Binding::Output(i) => &tensors.outputs[i as usize],
-            Binding::Slab(i) => &self.slabs[i as usize],
+            Binding::Slab(i) => &tensors.slabs[i as usize],
+        }
+    }
+
+    /// Bytes that a binding shows; none for all there are. A slab may be larger than this program knows.
+    fn bytes(&self, window: &Window) -> Option<u64> {
+        match (window.bytes, window.binding) {
+            (Some(bytes), _) => Some(bytes as u64),
+            (None, Binding::Slab(i)) => Some(self.program.slabs[i as usize].bytes.max(8) as u64),
+            (None, Binding::Input(_) | Binding::Variable(_) | Binding::Constant(_) | Binding::Output(_)) => None,
         }
     }
 }

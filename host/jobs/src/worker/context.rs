@@ -146,6 +146,10 @@ impl JobContext for Context {
         self.parts.control.stop.load(Ordering::Acquire)
     }
 
+    fn phase(&mut self, name: &str) {
+        self.parts.channel.send(&Event::Phase { name: name.to_owned() });
+    }
+
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
         let publication = Publication {
             model,

@@ -23,6 +23,7 @@ pub(crate) struct Kept {
     pub(crate) samples: u64,
     pub(crate) checkpoints: Vec<Checkpoint>,
     pub(crate) published: Vec<(String, Vec<SavedVariable>, String)>,
+    pub(crate) phases: Vec<String>,
     pub(crate) outputs: Vec<(String, Vec<u8>)>,
 }
 
@@ -112,6 +113,10 @@ impl JobContext for Recorder {
             }
             None => Err(PluginError::job(format!("no model is called `{model}`"))),
         })
+    }
+
+    fn phase(&mut self, name: &str) {
+        self.record.with(|kept| kept.phases.push(name.to_owned()));
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use saggar_jobs::{JobError, JobSpec, Mount};
+use saggar_jobs::{JobError, JobSpec, Mount, Phase};
 use saggar_store::error::DatasetError;
 use saggar_store::records::{Attempt, Event, Job, JobFilter, JobState, MetricPoint, Reason};
 use serde_json::{Map, Value, json};
@@ -95,6 +95,8 @@ pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Res
     let mut answer = full(&app, &job).await?;
     let attempts = app.jobs().attempts(&job.id).await?;
     answer["attempts"] = attempts.iter().map(attempt_json).collect();
+    let phases = app.jobs().phases(&job).await?;
+    answer["phases"] = phases.iter().map(phase_json).collect();
     let events = app.jobs().events(&job.id, 0).await?;
     answer["events"] = events.iter().map(event_json).collect();
     Ok(Json(answer))
@@ -223,6 +225,15 @@ fn attempt_json(attempt: &Attempt) -> Value {
         "gpu_seconds": attempt.usage.gpu_seconds,
         "peak_bytes": attempt.usage.peak_bytes,
         "samples": attempt.usage.samples,
+    })
+}
+
+fn phase_json(phase: &Phase) -> Value {
+    json!({
+        "name": phase.name,
+        "state": phase.state.name(),
+        "started_ms": phase.started_ms,
+        "ended_ms": phase.ended_ms,
     })
 }
 

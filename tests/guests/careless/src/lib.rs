@@ -3,7 +3,7 @@
 //! Its model is one number, `w`, that each of `steps` (default 100) steps brings nearer to 3.
 
 use saggar_plugin::bindings::variables::Initializer;
-use saggar_plugin::{DataType, Graph, Job, Params, Result};
+use saggar_plugin::{DataType, Error, Graph, Job, Params, Result};
 
 /// The whole training.
 ///
@@ -12,6 +12,8 @@ use saggar_plugin::{DataType, Graph, Job, Params, Result};
 pub fn train(job: &Job) -> Result<()> {
     let steps: u64 = job.param("steps", 100)?;
     let model = job.param("model", "careless".to_owned())?;
+    // A file that the work after the training reads, and that is not there.
+    let reads: Option<String> = job.params().optional("reads")?;
     job.params().check()?;
     let variables = job.variables();
     let w = variables.parameter("w", &[], &Initializer::Zeros)?;
@@ -32,7 +34,13 @@ pub fn train(job: &Job) -> Result<()> {
         job.progress(step, steps);
     }
     job.publish(&model, &variables, &Params::new())?;
-    Ok(())
+    match reads {
+        Some(name) => {
+            job.phase("post")?;
+            Err(Error::NoSuch { what: "file", name, known: Vec::new() })
+        }
+        None => Ok(()),
+    }
 }
 
 saggar_plugin::export!(train: train);

@@ -1,0 +1,129 @@
+//! The phases of a job: what became of each, apart from what became of the job.
+//!
+//! A job begins in the phase `train` and its plugin begins others. Which there were follows from the job's events, so a
+//! phase needs no record of its own.
+
+use saggar_store::Millis;
+use saggar_store::records::{Event, Job, JobState};
+
+/// The phase that a job begins in.
+const FIRST: &str = "train";
+/// The kind of the event that begins another; its text is the phase's name.
+pub(crate) const EVENT: &str = "PHASE";
+
+/// A part of a job's work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name: `train`, `post`.
+    pub name: String,
+    /// `Succeeded` where another began after it; else the job's.
+    pub state: JobState,
+    /// When it began; none while the job waits for its first attempt.
+    pub started_ms: Option<Millis>,
+    /// When it ended.
+    pub ended_ms: Option<Millis>,
+}
+
+/// The phases of `job`, first one first. `events` are all of its events, oldest first.
+///
+/// An attempt after an interruption goes through the phases again: a phase that begins once more takes its old place, and
+/// those after it are forgotten until they begin too.
+pub(crate) fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
+    let first = Phase { name: FIRST.to_owned(), state: job.state, started_ms: job.started_ms, ended_ms: None };
+    let mut phases = vec![first];
+    for event in events {
+        match event.kind.as_str() {
+            EVENT => begin(&mut phases, job, event),
+            // Another attempt begins where every attempt does.
+            "CLAIMED" => phases.truncate(1),
+            _ => {}
+        }
+    }
+    if let Some(last) = phases.last_mut() {
+        last.state = job.state;
+        last.ended_ms = job.finished_ms;
+    }
+    phases
+}
+
+fn begin(phases: &mut Vec<Phase>, job: &Job, event: &Event) {
+    if let Some(place) = phases.iter().position(|phase| phase.name == event.text) {
+        phases.truncate(place + 1);
+        return;
+    }
+    if let Some(before) = phases.last_mut() {
+        before.state = JobState::Succeeded;
+        before.ended_ms = Some(event.at_ms);
+    }
+    let (name, started_ms) = (event.text.clone(), Some(event.at_ms));
+    phases.push(Phase { name, state: job.state, started_ms, ended_ms: None });
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_store::records::Reason;
+
+    use super::*;
+
+    fn job(state: JobState) -> Job {
+        Job {
+            id: String::new(),
+            name: "a-1".to_owned(),
+            project: "a".to_owned(),
+            number: 1,
+            task: String::new(),
+            spec: String::new(),
+            priority: 0,
+            state,
+            reason: Reason::default(),
+            stop: None,
+            created_ms: 0,
+            started_ms: Some(1),
+            finished_ms: state.is_final().then_some(99),
+            not_before_ms: 0,
+            step: 0,
+            steps_target: 0,
+            epoch: 1,
+            attempts: 1,
+            cursor: 1,
+        }
+    }
+
+    fn check(state: JobState, events: &[(&str, &str)], expected: &str) {
+        let event = |(at, (kind, text)): (usize, &(&str, &str))| Event {
+            sequence: at as u64,
+            job: String::new(),
+            at_ms: 10 * (at as u64 + 1),
+            kind: (*kind).to_owned(),
+            text: (*text).to_owned(),
+        };
+        let events: Vec<Event> = events.iter().enumerate().map(event).collect();
+        let show = |phase: &Phase| {
+            let time = |time: Option<Millis>| time.map_or("-".to_owned(), |time| time.to_string());
+            format!("{} {} {}..{}", phase.name, phase.state, time(phase.started_ms), time(phase.ended_ms))
+        };
+        assert_eq!(of(&job(state), &events).iter().map(show).collect::<Vec<_>>().join(", "), expected);
+    }
+
+    #[test]
+    fn a_job_is_one_phase_until_it_begins_another() {
+        check(JobState::Running, &[("CLAIMED", "")], "train RUNNING 1..-");
+        check(JobState::Succeeded, &[("CLAIMED", ""), ("PUBLISHED", "m@1")], "train SUCCEEDED 1..99");
+        check(JobState::Failed, &[("CLAIMED", "")], "train FAILED 1..99");
+        check(JobState::Running, &[("CLAIMED", ""), ("PHASE", "post")], "train SUCCEEDED 1..20, post RUNNING 20..-");
+    }
+
+    #[test]
+    fn a_later_phase_fails_alone() {
+        let events = [("CLAIMED", ""), ("PUBLISHED", "m@1"), ("PHASE", "post")];
+        check(JobState::Failed, &events, "train SUCCEEDED 1..30, post FAILED 30..99");
+    }
+
+    #[test]
+    fn another_attempt_goes_through_them_again() {
+        let interrupted = [("CLAIMED", ""), ("PHASE", "post"), ("CLAIMED", "")];
+        check(JobState::Running, &interrupted, "train RUNNING 1..-");
+        let again = [("CLAIMED", ""), ("PHASE", "post"), ("CLAIMED", ""), ("PHASE", "post"), ("PHASE", "score")];
+        check(JobState::Succeeded, &again, "train SUCCEEDED 1..40, post SUCCEEDED 40..50, score SUCCEEDED 50..99");
+    }
+}
