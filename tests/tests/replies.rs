@@ -98,7 +98,7 @@ fn the_command_writes_a_text_as_it_comes() {
     let done = json!({ "done": { "said": "a", "lengths": [1.0, 1.0] } });
     assert_eq!(lines[1..], [json!({ "piece": { "said": "a" } }), done]);
     let printed = server.saggar_ok(&["predict", "teller", "-i", "prompt=\"7\""]);
-    assert_eq!(printed, "lengths  [1.0,1.0]\nsaid  \"7\"\n");
+    assert_eq!(printed, "said  \"7\"\nlengths  [1.0,1.0]\n");
     let number = server.saggar(&["predict", "teller", "-i", "prompt=7", "--stream"]);
     assert_eq!(number.status.code(), Some(7));
     assert!(String::from_utf8_lossy(&number.stderr).contains("put it in quotes"), "{number:?}");

@@ -17,12 +17,9 @@ pub(super) fn show(events: impl Read, output: Output) -> Result<(), Failure> {
     let mut shown = Shown { output, text: None, names: BTreeSet::new(), in_line: false };
     while let Some((name, data)) = next(&mut events)? {
         match name.as_str() {
-            "piece" => {
-                if !shown.piece(&data) {
-                    // Nobody reads on.
-                    return Ok(());
-                }
-            }
+            "piece" if shown.piece(&data) => {}
+            // Nobody reads what is written.
+            "piece" => return Ok(()),
             "done" => {
                 shown.done(data);
                 return Ok(());
@@ -95,7 +92,7 @@ impl Shown {
                 Some(text) => {
                     self.text = Some(name.clone());
                     self.in_line = !text.ends_with('\n');
-                    if self.output.raw(text).is_err() {
+                    if self.output.raw(&printable(text)).is_err() {
                         return false;
                     }
                 }
@@ -127,9 +124,20 @@ impl Shown {
     }
 }
 
+/// A text without what could steer a terminal: models may write anything.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(shown).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_does_not_steer_the_terminal() {
+        assert_eq!(printable("To\tbe,\n\x1b[2Jné\r"), "To\tbe,\n\u{fffd}[2Jné\u{fffd}");
+    }
 
     #[test]
     fn events_are_read_to_their_end() {
