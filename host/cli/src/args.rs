@@ -234,9 +234,12 @@ pub(crate) struct Import {
 pub(crate) struct Predict {
     /// The model, or a version of it: `digits`, `digits@3`. The server's default where it is left out.
     pub(crate) model: Option<String>,
-    /// An input: a JSON value, or `@` and a file. May be given several times.
+    /// An input: a JSON value, text, or `@` and a file. May be given several times.
     #[arg(short, long, required = true, value_name = "NAME=VALUE|NAME=@FILE")]
     pub(crate) input: Vec<String>,
+    /// Show what the model writes as it comes, not all of it at the end.
+    #[arg(long, conflicts_with_all = ["output", "top_k"])]
+    pub(crate) stream: bool,
     /// Show the K most probable classes.
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,

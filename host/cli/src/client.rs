@@ -42,7 +42,7 @@ impl Client {
     }
 
     pub(crate) fn post(&self, path: &str, payload: Payload<'_>) -> Result<Value, Failure> {
-        let answer = self.send(self.agent.post(self.url(path)), payload);
+        let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
         self.json(answer)
     }
 
@@ -63,11 +63,22 @@ impl Client {
         path: &str,
         payload: Payload<'_>,
     ) -> Result<(ureq::http::HeaderMap, String), Failure> {
-        let answer = self.send(self.agent.post(self.url(path)), payload);
+        let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
         let mut answer = self.checked(answer)?;
         let headers = answer.headers().clone();
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
         Ok((headers, text.map_err(|error| self.unreachable(&error))?))
+    }
+
+    /// An answer with its headers, as server-sent events that are read as they arrive.
+    pub(crate) fn post_for_events(
+        &self,
+        path: &str,
+        payload: Payload<'_>,
+    ) -> Result<(ureq::http::HeaderMap, impl Read + use<>), Failure> {
+        let answer = self.send(self.agent.post(self.url(path)), "text/event-stream", payload);
+        let answer = self.checked(answer)?;
+        Ok((answer.headers().clone(), answer.into_body().into_reader()))
     }
 
     fn url(&self, path: &str) -> String {
@@ -77,9 +88,10 @@ impl Client {
     fn send(
         &self,
         request: ureq::RequestBuilder<ureq::typestate::WithBody>,
+        accept: &str,
         payload: Payload<'_>,
     ) -> Result<Response<Body>, ureq::Error> {
-        let request = request.header("accept", "application/json");
+        let request = request.header("accept", accept);
         match payload {
             Payload::Nothing => request.send_empty(),
             Payload::Json(value) => request.send_json(value),

@@ -29,4 +29,4 @@ wasmtime::component::bindgen!({
 });
 
 pub(crate) use self::exports::saggar::plugin::{importer, predictor, trainer};
-pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, tensors, variables};
+pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, replies, tensors, variables};

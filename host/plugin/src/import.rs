@@ -40,7 +40,7 @@ pub fn import(
     limits: ModelLimits,
 ) -> Result<Imported, PluginError> {
     let importer = plugin.importer()?;
-    let role = Role::Predict { plugin: plugin.digest().hex()[..12].into() };
+    let role = Role::Predict { plugin: plugin.digest().hex()[..12].into(), reply: None };
     let mut store = State::new(device, meter, MEMORY_BYTES_MAX, role).into_store(host.engine());
     let clock = Clock::new(Some(limits.load_time), None);
     let instance = plugin.instantiate(&mut store, clock)?;

@@ -28,7 +28,7 @@ pub(crate) fn initial(
     match initializer {
         Initializer::Zeros => Ok(vec![0; descriptor.bytes()]),
         Initializer::Constant(value) => {
-            let element = element(descriptor.dtype, value)
+            let element = element(descriptor.dtype, value.into())
                 .ok_or_else(|| Fault::invalid_at(name, format!("{} does not hold {value}", descriptor.dtype)))?;
             Ok(element.repeat(elements))
         }
@@ -62,13 +62,12 @@ fn floats_only(name: &str, descriptor: &Descriptor) -> Result<(), Fault> {
     Err(Fault::invalid_at(name, format!("random initial values are float32, not {}", descriptor.dtype)))
 }
 
-/// One element of a type, unless it does not hold the value.
-fn element(dtype: DType, value: f32) -> Option<Vec<u8>> {
-    let wide = f64::from(value);
-    let whole = || (value.fract() == 0.0 && wide.abs() < 2f64.powi(80)).then_some(wide as i128);
+/// One element of a type, little-endian, unless it does not hold the value. Floats are rounded, and may become infinite.
+pub(crate) fn element(dtype: DType, value: f64) -> Option<Vec<u8>> {
+    let whole = || (value.fract() == 0.0 && value.abs() < 2f64.powi(80)).then_some(value as i128);
     Some(match dtype {
-        DType::F32 => value.to_le_bytes().to_vec(),
-        DType::F16 => float16::to_bits(wide).to_le_bytes().to_vec(),
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F16 => float16::to_bits(value).to_le_bytes().to_vec(),
         DType::I64 => i64::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
         DType::U64 => u64::try_from(whole()?).ok()?.to_le_bytes().to_vec(),
         DType::I32 => i32::try_from(whole()?).ok()?.to_le_bytes().to_vec(),

@@ -12,7 +12,7 @@ const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
 /// Interfaces that every plugin is given.
-const GIVEN: [&str; 4] = ["tensors", "variables", "graphs", "logging"];
+const GIVEN: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
 /// Interfaces that a plugin with a trainer is given besides.
 const GIVEN_TRAINER: [&str; 2] = ["datasets", "job"];
 

@@ -53,6 +53,10 @@ pub const SIGNATURE_PORTS_MAX: usize = 256;
 pub const CLASSES_MAX: usize = 100_000;
 /// Batch sizes of a signature.
 pub const BATCH_SIZES_MAX: usize = 32;
+/// Pieces of outputs that one call may send ahead of its answer. `wit/replies.wit` names it.
+pub const PIECES_MAX: usize = 1 << 16;
+/// Bytes of one such piece. `wit/replies.wit` names it.
+pub const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// How often the clock by which instances are interrupted moves on.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);

@@ -50,7 +50,7 @@ impl State {
     pub(crate) fn write_log(&mut self, level: LogLevel, line: &str) {
         match &mut self.role {
             Role::Train(train) => train.context.log(level, line),
-            Role::Predict { plugin } => match level {
+            Role::Predict { plugin, .. } => match level {
                 LogLevel::Debug => tracing::debug!(target: "saggar::model", %plugin, line),
                 LogLevel::Info => tracing::info!(target: "saggar::model", %plugin, line),
                 LogLevel::Warn => tracing::warn!(target: "saggar::model", %plugin, line),

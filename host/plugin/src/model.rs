@@ -18,6 +18,7 @@ use crate::engine::{Host, Plugin};
 use crate::error::PluginError;
 use crate::graphs::Executables;
 use crate::limits::{LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
+use crate::replies::{PieceSink, Reply};
 use crate::variables::Namespace;
 
 use instances::{Instances, Version};
@@ -106,6 +107,20 @@ impl LoadedModel {
     /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Trap` and the other failures of its code; `BadOutput`
     /// where it breaks its signature's promise; `Device`.
     pub fn predict(&self, inputs: Vec<NamedBytes>, deadline: Duration) -> Result<Vec<NamedBytes>, PluginError> {
+        self.predict_with(inputs, deadline, None)
+    }
+
+    /// Predicts, and gives `sink` what the plugin sends of each output before it is done. Parts of a split batch are
+    /// computed one after the other, so the pieces of one come after those of the other.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::predict`]; `Guest` with the code `cancelled` where the sink was gone and the plugin gave up.
+    pub fn predict_with(
+        &self,
+        inputs: Vec<NamedBytes>,
+        deadline: Duration,
+        sink: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Vec<NamedBytes>, PluginError> {
         let until = Instant::now() + deadline;
         let items = batch::items(&self.signature, &inputs)?;
         let mut lease = self.instances.take(deadline)?;
@@ -120,7 +135,9 @@ impl LoadedModel {
             if left.is_zero() {
                 return Err(PluginError::Deadline { during: "predict", limit_ms: deadline.as_millis() as u64 });
             }
-            let given = lease.instance().predict(padded, left, deadline);
+            let (signature, sink) = (Arc::clone(&self.signature), sink.clone());
+            let reply = Reply { signature, sink, start, size, count, until, limit: deadline, pieces: 0 };
+            let given = lease.instance().predict(padded, left, deadline, reply);
             let checked = given.and_then(|given| {
                 let given = if self.signature.batch_sizes.is_empty() { batch::wrap(given)? } else { given };
                 batch::check(&self.signature, given, size)
@@ -133,14 +150,14 @@ impl LoadedModel {
         Ok(outputs.finish())
     }
 
-    /// Predicts zeros in every batch size, so that no request is the first. Blocks.
+    /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first. Blocks.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
     pub fn warm(&self) -> Result<(), PluginError> {
         let sizes = &self.signature.batch_sizes;
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
-            self.predict(batch::zeros(&self.signature, size)?, self.load_time)?;
+            self.predict(batch::first(&self.signature, size)?, self.load_time)?;
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::limits::{
     CALL_BYTES_MAX, CORE_INSTANCES_MAX, HANDLES_MAX, HOST_BYTES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
 };
 use crate::logging::LogBudget;
+use crate::replies::Reply;
 
 /// What an instance may do, and for whom.
 pub(crate) enum Role {
@@ -28,6 +29,8 @@ pub(crate) enum Role {
     Predict {
         /// For the log.
         plugin: Arc<str>,
+        /// The prediction that is being computed; none while it loads, or imports.
+        reply: Option<Reply>,
     },
 }
 

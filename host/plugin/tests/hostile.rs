@@ -7,12 +7,17 @@ mod recorder;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use recorder::{Record, Recorder, cpu};
 use saggar_device::Meter;
-use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX};
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, Outcome, Plugin, PluginError, TrainLimits, train};
+use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
+use saggar_plugin::{
+    Host, HostConfig, LoadedModel, ModelLimits, Outcome, Piece, PieceSink, Plugin, PluginError, TrainLimits,
+    Undelivered, train,
+};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,6 +91,8 @@ fn trainings_fail_by_their_own_fault() {
     let refused = |behaviour| bench.train(behaviour, TrainLimits::default(), Recorder::default()).unwrap_err().reason();
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("huge-state"), "OUT_OF_MEMORY");
+    let error = bench.train("emit", TrainLimits::default(), Recorder::default()).unwrap_err().to_string();
+    assert!(error.contains("pieces are sent during `predict` alone"), "{error}");
     assert_eq!(bench.train("well", TrainLimits::default(), Recorder::default()).unwrap(), Outcome::Finished);
 }
 
@@ -128,6 +135,8 @@ fn models_that_do_not_load_are_told_apart() {
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("falling-batch-sizes"), "BAD_SIGNATURE");
     assert_eq!(refused("huge-signature"), "BAD_SIGNATURE");
+    let error = bench.load("emit", "well", limits).unwrap_err().to_string();
+    assert!(error.contains("pieces are sent during `predict` alone"), "{error}");
 }
 
 #[test]
@@ -175,4 +184,57 @@ fn answers_are_held_to_the_signature() {
     // Not a number is a number as far as a host is concerned.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
     assert!(model.predict(x(2), PATIENCE).is_ok());
+}
+
+/// Takes so many pieces, and then says why it takes no more.
+#[derive(Debug)]
+struct Listener {
+    taken: AtomicUsize,
+    takes: usize,
+    then: Undelivered,
+}
+
+impl PieceSink for Listener {
+    fn piece(&self, _: Piece, _: Instant) -> Result<(), Undelivered> {
+        if self.taken.fetch_add(1, Ordering::Relaxed) < self.takes { Ok(()) } else { Err(self.then) }
+    }
+}
+
+#[test]
+fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
+    let Some(bench) = Bench::new() else { return };
+    let send = |behaviour, takes, then| {
+        let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
+        let listener = Arc::new(Listener { taken: AtomicUsize::new(0), takes, then });
+        let sink: Arc<dyn PieceSink> = Arc::<Listener>::clone(&listener);
+        let error = model.predict_with(x(2), PATIENCE, Some(sink)).unwrap_err();
+        let without = model.predict(x(2), PATIENCE).unwrap_err();
+        let kept = model.instances();
+        assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance let go of it");
+        (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)
+    };
+    for (behaviour, says) in [
+        ("emit-unknown", "the model has no such output: there are y (invalid-argument, at x)"),
+        ("emit-type", "the output is float32, not int8 (invalid-argument, at y)"),
+        ("emit-half", "6 bytes are no whole number of float32"),
+        ("emit-item", "there is no item 2 in a batch of 2 (invalid-argument)"),
+        ("emit-large", "y: a piece has at most 16384 bytes, not 16388; send it in several (out-of-memory)"),
+    ] {
+        let (error, without, taken, kept) = send(behaviour, usize::MAX, Undelivered::Gone);
+        assert!(error.to_string().contains(says), "{behaviour}: {error}");
+        assert_eq!(
+            (error.to_string(), taken, kept),
+            (without, 0, 1),
+            "{behaviour}: refused with a listener or without"
+        );
+    }
+    let (error, without, taken, kept) = send("emit-million", usize::MAX, Undelivered::Gone);
+    assert!(error.to_string().contains("a prediction sends at most 65536 pieces"), "{error}");
+    assert_eq!((error.to_string(), taken, kept), (without, PIECES_MAX, 1));
+
+    let (error, _, taken, kept) = send("emit-million", 10, Undelivered::Gone);
+    assert!(matches!(error, PluginError::Guest { code: "cancelled", .. }), "{error}");
+    assert_eq!((taken, kept), (11, 1), "told once, it gave up, and its instance is as good as before");
+    let (error, _, taken, _) = send("emit-million", 10, Undelivered::Late);
+    assert_eq!((error.reason(), taken), ("DEADLINE", 11));
 }

@@ -204,7 +204,22 @@ pub(crate) struct ErrorBody {
     pub(crate) hint: String,
 }
 
+impl ErrorBody {
+    /// The body, for the request of this identifier.
+    pub(crate) fn json(&self, request_id: &str) -> String {
+        let ErrorBody { error, code, hint } = self;
+        serde_json::json!({ "error": error, "code": code, "hint": hint, "request_id": request_id }).to_string()
+    }
+}
+
 impl ApiError {
+    /// The body of an answer whose head is out already, and a line in the log where the fault is ours.
+    pub(crate) fn body(&self) -> ErrorBody {
+        self.log();
+        let Meaning { code, hint, .. } = self.meaning();
+        ErrorBody { error: self.public(), code, hint }
+    }
+
     /// The answer's status.
     pub fn status(&self) -> StatusCode {
         self.meaning().status
@@ -272,9 +287,16 @@ impl ApiError {
         }
     }
 
-    /// Whether the cause is worth a line in the log: the client did nothing wrong.
-    fn is_ours(&self) -> bool {
-        self.status() == StatusCode::INTERNAL_SERVER_ERROR
+    /// Says the cause in the log where it is worth a line: the client did nothing wrong.
+    fn log(&self) {
+        let Meaning { status, code, .. } = self.meaning();
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            let cause = match self {
+                ApiError::Internal { cause } => cause.clone(),
+                error => error.to_string(),
+            };
+            tracing::error!(code, %cause, "request failed");
+        }
     }
 }
 
@@ -368,19 +390,12 @@ pub(crate) fn not_ready(body: serde_json::Value) -> Response {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Meaning { status, code, hint } = self.meaning();
-        if self.is_ours() {
-            let cause = match &self {
-                ApiError::Internal { cause } => cause.clone(),
-                error => error.to_string(),
-            };
-            tracing::error!(code, %cause, "request failed");
-        }
+        let status = self.status();
         let mut response = status.into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        response.extensions_mut().insert(ErrorBody { error: self.public(), code, hint });
+        response.extensions_mut().insert(self.body());
         response
     }
 }

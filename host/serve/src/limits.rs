@@ -47,6 +47,8 @@ pub const COMPUTING_MAX: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The most time a client can give a prediction.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(600);
+/// Pieces of an answer that wait for its client to read; past it the plugin waits.
+pub const PIECES_WAITING_MAX: usize = 32;
 /// Compiled plugins kept at hand for new weights.
 pub const COMPILED_MAX: usize = 8;
 /// Versions of one model whose series stay in `/metrics` after they were unloaded.

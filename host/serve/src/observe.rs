@@ -21,9 +21,14 @@ use crate::limits::REQUEST_ID_BYTES_MAX;
 /// The header that identifies a request.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
+/// A request's identifier, for handlers that write it themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestId(pub(crate) String);
+
 /// Answers the request and observes it. A request whose client goes away before the answer counts with code 499.
-pub(crate) async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe(State(metrics): State<Arc<Metrics>>, mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
+    request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let method = method(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
@@ -96,9 +101,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 fn finish(mut response: Response, id: &str) -> Response {
-    if let Some(ErrorBody { error, code, hint }) = response.extensions_mut().remove::<ErrorBody>() {
-        let body = serde_json::json!({ "error": error, "code": code, "hint": hint, "request_id": id });
-        *response.body_mut() = Body::from(body.to_string());
+    if let Some(body) = response.extensions_mut().remove::<ErrorBody>() {
+        *response.body_mut() = Body::from(body.json(id));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response.headers_mut().remove(header::CONTENT_LENGTH);

@@ -5,4 +5,6 @@ mod fixture;
 mod management;
 mod observing;
 mod predictions;
+mod replies;
+mod speaker;
 mod versions;

@@ -1,8 +1,8 @@
 //! The predictor: it continues a prompt, byte by byte.
 
 use saggar_plugin::{
-    DataType, Executable, Graph, NamedTensor, Operand, Params, Port, Predictor, Result, Signature, Tensor, Variables,
-    descriptor, named,
+    DataType, Error, Executable, Graph, NamedTensor, Operand, Params, Port, Predictor, Result, Signature, Tensor,
+    Variables, descriptor, emit, named,
 };
 
 use crate::model::{Architecture, Gpt, LETTERS};
@@ -13,8 +13,9 @@ const CONTINUATION: u32 = 256;
 
 /// A model that continues prompts.
 ///
-/// Input `prompt` `uint8[256]`, a text with zeros after it; `temperature` `float32`: 0 always takes the likeliest byte, 1
-/// draws bytes as often as they come; `seed` `uint32`: what is drawn follows from it. Output `text` `uint8[256]`.
+/// Input `prompt`, a text of up to 256 bytes; `temperature` `float32`, 0.8 where it is left out: 0 always takes the
+/// likeliest byte, 1 draws bytes as often as they come; `seed` `uint32`, 0: what is drawn follows from it; `length`
+/// `uint32`, 256: the bytes to write, at most so many. Output `text`, of up to 256 bytes, each sent as it is written.
 #[derive(Debug)]
 pub struct Writer {
     /// From a context to the byte after it.
@@ -48,24 +49,32 @@ impl Predictor for Writer {
     fn signature(&self) -> Signature {
         Signature {
             inputs: vec![
-                Port::new("prompt", DataType::Uint8, [PROMPT]).semantics("text"),
-                Port::new("temperature", DataType::Float32, []),
-                Port::new("seed", DataType::Uint32, []),
+                Port::text("prompt", PROMPT),
+                Port::new("temperature", DataType::Float32, []).default_value(0.8),
+                Port::new("seed", DataType::Uint32, []).default_value(0.0),
+                Port::new("length", DataType::Uint32, []).default_value(CONTINUATION.into()),
             ],
-            outputs: vec![Port::new("text", DataType::Uint8, [CONTINUATION]).semantics("text")],
+            outputs: vec![Port::text("text", CONTINUATION)],
             batch_sizes: vec![1],
         }
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
-        let seed = named(&inputs, "seed")?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let seed = number(&inputs, "seed")?;
+        let length = number(&inputs, "length")?;
+        if length > CONTINUATION {
+            let (name, expected) = ("length".to_owned(), format!("at most {CONTINUATION}"));
+            return Err(Error::Parameter { name, expected, given: length.to_string() });
+        }
         let temperature = Tensor::from_f32(&[], &named(&inputs, "temperature")?.read_f32()?)?;
         let mut text = prompt(named(&inputs, "prompt")?.read()?);
         let begin = text.len();
-        while text.len() < begin + CONTINUATION as usize {
-            let step = (text.len() - begin) as u32;
-            text.push(self.after(&text, &temperature, [seed, 0, step, 0])?);
+        for step in 0..length {
+            let byte = self.after(&text, &temperature, [seed, 0, step, 0])?;
+            emit("text", 0, &[byte])?;
+            text.push(byte);
         }
+        text.resize(begin + CONTINUATION as usize, 0);
         let written = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, CONTINUATION]), &text[begin..])?;
         Ok(vec![NamedTensor { name: "text".to_owned(), tensor: written }])
     }
@@ -87,6 +96,11 @@ impl Writer {
         let byte = outputs.first().map(|output| output.tensor.read()).transpose()?;
         Ok(byte.and_then(|byte| byte.first().copied()).unwrap_or_default())
     }
+}
+
+/// The `uint32` of that name, one to a batch.
+fn number(inputs: &[NamedTensor], name: &str) -> Result<u32> {
+    Ok(named(inputs, name)?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes))
 }
 
 /// A class drawn as often as the logits say at that temperature. Shape: `[1, classes]` -> `int32[1]`.

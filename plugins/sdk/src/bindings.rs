@@ -62,6 +62,6 @@ pub mod import {
 
 pub use import::exports::saggar::plugin::importer;
 pub use predict::exports::saggar::plugin::predictor;
-pub use predict::saggar::plugin::{graphs, logging, tensors, variables};
+pub use predict::saggar::plugin::{graphs, logging, replies, tensors, variables};
 pub use train::exports::saggar::plugin::trainer;
 pub use train::saggar::plugin::{datasets, job};

@@ -25,6 +25,7 @@ pub mod optimizers;
 mod params;
 pub mod png;
 mod predict;
+mod replies;
 mod tensor;
 mod variables;
 
@@ -50,5 +51,6 @@ pub use losses::{CrossEntropy, accuracy};
 pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
+pub use replies::{emit, emit_tensor};
 pub use tensor::{NamedTensor, Tensor, descriptor, named};
 pub use variables::{Variable, Variables};

@@ -21,18 +21,33 @@ pub struct Port {
     item: Descriptor,
     semantics: Option<String>,
     classes: Vec<String>,
+    default: Option<f64>,
 }
 
 impl Port {
     /// A port whose items, without the batch, have that data type and shape.
     pub fn new(name: &str, data_type: DataType, item: impl Into<Vec<u32>>) -> Self {
-        Self { name: name.to_owned(), item: descriptor(data_type, item), semantics: None, classes: Vec::new() }
+        let (name, item) = (name.to_owned(), descriptor(data_type, item));
+        Self { name, item, semantics: None, classes: Vec::new(), default: None }
     }
 
-    /// The port, known to be more than numbers: `image`, `class` or `probabilities`.
+    /// A port of texts: `uint8[bytes]`, UTF-8 with zeros after it. Clients send and get strings.
+    pub fn text(name: &str, bytes: u32) -> Self {
+        Self::new(name, DataType::Uint8, [bytes]).semantics("text")
+    }
+
+    /// The port, known to be more than numbers: `image`, `class`, `probabilities` or `text`.
     #[must_use]
     pub fn semantics(mut self, semantics: &str) -> Self {
         self.semantics = Some(semantics.to_owned());
+        self
+    }
+
+    /// The input, which a request may leave out: every element then has this value, rounded to the data type. The version
+    /// is refused if the type does not hold it.
+    #[must_use]
+    pub fn default_value(mut self, value: f64) -> Self {
+        self.default = Some(value);
         self
     }
 
@@ -57,7 +72,8 @@ pub struct Signature {
 
 impl From<Port> for raw::Port {
     fn from(port: Port) -> Self {
-        Self { name: port.name, item: port.item, semantics: port.semantics, classes: port.classes }
+        let Port { name, item, semantics, classes, default } = port;
+        Self { name, item, semantics, classes, default }
     }
 }
 
@@ -106,7 +122,8 @@ pub trait Predictor: Sized + 'static {
     /// What it takes and gives.
     fn signature(&self) -> Signature;
 
-    /// One batch: each tensor is `[batch, item...]`, batch one of the signature's.
+    /// One batch: each tensor is `[batch, item...]`, batch one of the signature's. What is known early may go ahead through
+    /// [`emit`](crate::emit).
     ///
     /// # Errors
     /// Any; the batch's requests then fail.

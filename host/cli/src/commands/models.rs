@@ -65,8 +65,9 @@ fn show(name: &str, client: &Client, output: Output) -> Result<(), Failure> {
     for (title, key) in [("inputs", "inputs"), ("outputs", "outputs")] {
         for port in model["signature"][key].as_array().into_iter().flatten() {
             let semantics = text(port, "semantics");
+            let default = port["default"].as_f64().map(|value| format!("  default {value}")).unwrap_or_default();
             output.line(&format!(
-                "  {title:<8} {}  {}{}  {semantics}",
+                "  {title:<8} {}  {}{}  {semantics}{default}",
                 text(port, "name"),
                 text(port, "dtype"),
                 port["shape"]

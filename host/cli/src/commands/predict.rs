@@ -1,5 +1,7 @@
 //! `saggar predict`: one request, from values or files.
 
+mod stream;
+
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -33,14 +35,19 @@ pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result
             format!("/models/{safe}/predict")
         }
     };
-    let (headers, answer) = send(client, &path, &inputs)?;
+    let request = Request::of(&inputs)?;
+    if args.stream {
+        let (headers, events) = client.post_for_events(&path, request.payload())?;
+        whence(&headers, output);
+        return stream::show(events, output);
+    }
+    let (headers, answer) = client.post_for_text(&path, request.payload())?;
     if let Some(file) = &args.output {
         std::fs::write(file, &answer)
             .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display())))?;
         return Ok(());
     }
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
-    output.note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
+    whence(&headers, output);
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(exit::UNEXPECTED, "bad_answer", format!("the answer is no JSON: {error}")))?;
     if output.json {
@@ -51,26 +58,46 @@ pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result
     Ok(())
 }
 
-fn send(client: &Client, path: &str, inputs: &[(String, Part)]) -> Result<(ureq::http::HeaderMap, String), Failure> {
-    if inputs.iter().any(|(_, part)| matches!(part, Part::File { .. })) {
-        let body = multipart(inputs)?;
-        let content_type = format!("multipart/form-data; boundary={BOUNDARY}");
-        return client.post_for_text(path, Payload::Bytes { content_type: &content_type, bytes: &body });
+/// Says which version answered, and where.
+fn whence(headers: &ureq::http::HeaderMap, output: Output) {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
+    output.note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
+}
+
+/// A request's body: JSON, or a form where there are files.
+enum Request {
+    Json(Value),
+    Form { content_type: String, bytes: Vec<u8> },
+}
+
+impl Request {
+    fn of(inputs: &[(String, Part)]) -> Result<Request, Failure> {
+        if inputs.iter().any(|(_, part)| matches!(part, Part::File { .. })) {
+            let content_type = format!("multipart/form-data; boundary={BOUNDARY}");
+            return Ok(Request::Form { content_type, bytes: multipart(inputs)? });
+        }
+        let mut object = Map::new();
+        for (name, part) in inputs {
+            if let Part::Json(value) = part {
+                object.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(Request::Json(Value::Object(object)))
     }
-    let mut object = Map::new();
-    for (name, part) in inputs {
-        if let Part::Json(value) = part {
-            object.insert(name.clone(), value.clone());
+
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Request::Json(value) => Payload::Json(value),
+            Request::Form { content_type, bytes } => Payload::Bytes { content_type, bytes },
         }
     }
-    client.post_for_text(path, Payload::Json(&Value::Object(object)))
 }
 
 /// Reads `name=value` and `name=@file`.
 fn input(text: &str) -> Result<(String, Part), Failure> {
     let wrong = || {
         Failure::invalid(format!("-i {text:?} is no input"))
-            .hint("expected name=value or name=@file, such as image=@7.png")
+            .hint("expected name=value or name=@file, such as image=@7.png or prompt=\"To be\"")
     };
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {

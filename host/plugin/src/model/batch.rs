@@ -97,14 +97,14 @@ pub(super) fn wrap(outputs: Vec<NamedBytes>) -> Result<Vec<NamedBytes>, PluginEr
     outputs.into_iter().map(wrap).collect()
 }
 
-/// A batch of zeros.
-pub(super) fn zeros(signature: &Signature, size: usize) -> Result<Vec<NamedBytes>, PluginError> {
-    let zeros = |port: &ModelPort| {
+/// A batch of which every input is its default, or zeros where it has none.
+pub(super) fn first(signature: &Signature, size: usize) -> Result<Vec<NamedBytes>, PluginError> {
+    let first = |port: &ModelPort| {
         let descriptor = port.batch(size)?;
-        let bytes = vec![0; descriptor.bytes()];
+        let bytes = port.default_item().map_or_else(|| vec![0; descriptor.bytes()], |item| item.repeat(size));
         Ok((port.name.clone(), descriptor, bytes))
     };
-    signature.inputs.iter().map(zeros).collect()
+    signature.inputs.iter().map(first).collect()
 }
 
 /// The outputs of one part, in the signature's order, if they are what it promises for `size` items.

@@ -15,6 +15,7 @@ use crate::error::PluginError;
 use crate::fault::Fault;
 use crate::graphs::Executables;
 use crate::limits::MEMORY_BYTES_MAX;
+use crate::replies::Reply;
 use crate::state::{Clock, Role, State};
 use crate::tensors::Tensor;
 use crate::variables::Namespace;
@@ -47,7 +48,7 @@ impl Version {
     pub(super) fn instance(&self) -> Result<Instance, PluginError> {
         let span = tracing::debug_span!("load", plugin = %self.name);
         let _entered = span.enter();
-        let role = Role::Predict { plugin: Arc::clone(&self.name) };
+        let role = Role::Predict { plugin: Arc::clone(&self.name), reply: None };
         let memory_bytes_max = self.limits.memory_bytes.min(MEMORY_BYTES_MAX);
         let mut state = State::new(Arc::clone(&self.backend), self.meter.clone(), memory_bytes_max, role);
         state.executables = Some(Arc::clone(&self.executables));
@@ -79,18 +80,23 @@ impl Instance {
         Signature::new(signature.map_err(|error| self.store.data_mut().trap("signature", &error))?)
     }
 
-    /// One batch, of a size that the plugin has a graph for. `left` is what remains of `limit`, which errors name.
+    /// One batch, of a size that the plugin has a graph for. `left` is what remains of `limit`, which errors name. Pieces
+    /// go ahead through `reply`.
     pub(super) fn predict(
         &mut self,
         inputs: Vec<NamedBytes>,
         left: Duration,
         limit: Duration,
+        reply: Reply,
     ) -> Result<Vec<NamedBytes>, PluginError> {
         let span = tracing::debug_span!("predict");
         let _entered = span.enter();
         self.store.data_mut().begin_call(Clock::new(Some(left), None));
         let inputs = self.upload(inputs).map_err(|fault| fault_error(&mut self.store, fault))?;
+        self.store.data_mut().set_reply(Some(reply));
         let answer = self.guest.model().call_predict(&mut self.store, self.model, &inputs);
+        // Nobody is kept waiting for pieces of a call that is over.
+        self.store.data_mut().set_reply(None);
         let answer = answer.map_err(|error| match self.store.data_mut().trap("predict", &error) {
             // The caller knows its whole deadline, not what other parts of the batch left of it.
             PluginError::Deadline { during, .. } => {

@@ -2,28 +2,48 @@
 
 use std::collections::BTreeSet;
 
+use saggar_tensor::interp::float16;
 use saggar_tensor::limits::NAME_BYTES_MAX;
-use saggar_tensor::{Descriptor, Shape};
+use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::predictor;
 use crate::convert;
 use crate::error::PluginError;
+use crate::initial::element;
 use crate::limits::{BATCH_ITEMS_MAX, BATCH_SIZES_MAX, CLASSES_MAX, SIGNATURE_PORTS_MAX};
 
 /// A named input or output of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelPort {
     /// Its name, unique among the inputs or the outputs.
     pub name: String,
     /// Data type and shape of one item, without the batch.
     pub item: Descriptor,
-    /// What it is, so that clients may send and get better forms than numbers: `image`, `class`, `probabilities`.
+    /// What it is, so that clients may send and get better forms than numbers: `image`, `class`, `probabilities`,
+    /// `text`.
     pub semantics: Option<String>,
     /// Names of the classes, or empty.
     pub classes: Vec<String>,
+    /// What every element is where a request leaves the input out: a value that the data type holds. None where the input
+    /// must be given, and for outputs.
+    pub default: Option<f64>,
 }
 
 impl ModelPort {
+    /// The most bytes that a text of this port has; none where it is no text.
+    pub fn text_bytes(&self) -> Option<usize> {
+        match (self.semantics.as_deref(), self.item.dtype, self.item.shape.dims()) {
+            (Some("text"), DType::U8, &[bytes]) if bytes > 0 => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// One item of the default, dense and little-endian; none where the input must be given.
+    pub fn default_item(&self) -> Option<Vec<u8>> {
+        let element = held(self.item.dtype, self.default?)?;
+        Some(element.repeat(self.item.shape.elements()))
+    }
+
     /// Data type and shape of a batch: `[items, item...]`.
     ///
     /// # Errors
@@ -41,8 +61,18 @@ impl ModelPort {
     }
 }
 
+/// An element of a type that is a number and in range, or none where the type has none for the value.
+fn held(dtype: DType, value: f64) -> Option<Vec<u8>> {
+    let is_number = match dtype {
+        DType::F32 => (value as f32).is_finite(),
+        DType::F16 => float16::from_bits(float16::to_bits(value)).is_finite(),
+        DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => value.is_finite(),
+    };
+    is_number.then(|| element(dtype, value)).flatten()
+}
+
 /// What a model takes and gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
     /// At least one.
     pub inputs: Vec<ModelPort>,
@@ -53,6 +83,15 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// The input that a request means which names none: the only one, or the only one without a default.
+    pub fn only_input(&self) -> Option<&ModelPort> {
+        if let [port] = self.inputs.as_slice() {
+            return Some(port);
+        }
+        let mut needed = self.inputs.iter().filter(|port| port.default.is_none());
+        needed.next().filter(|_| needed.next().is_none())
+    }
+
     /// # Errors
     /// `BadSignature`.
     pub(super) fn new(given: predictor::Signature) -> Result<Signature, PluginError> {
@@ -66,6 +105,10 @@ impl Signature {
         }
         let inputs = ports("input", given.inputs, largest)?;
         let outputs = ports("output", given.outputs, largest)?;
+        if let Some(port) = outputs.iter().find(|port| port.default.is_some()) {
+            let name = &port.name;
+            return Err(PluginError::signature(format!("output {name} has a default, which only inputs have")));
+        }
         Ok(Signature { inputs, outputs, batch_sizes })
     }
 }
@@ -77,7 +120,7 @@ fn ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Result<Vec<
     }
     let mut names = BTreeSet::new();
     let mut ports = Vec::with_capacity(given.len());
-    for predictor::Port { name, item, semantics, classes } in given {
+    for predictor::Port { name, item, semantics, classes, default } in given {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !names.insert(name.clone()) {
             return Err(PluginError::signature(format!("the {kind} name {name:?} is empty, too long or used twice")));
         }
@@ -88,9 +131,29 @@ fn ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Result<Vec<
         let dims = convert::sizes(&item.shape);
         let shape = Shape::new(dims).map_err(|error| PluginError::signature(format!("{kind} {name}: {error}")))?;
         let item = Descriptor::new(convert::dtype(item.data_type), shape);
-        let port = ModelPort { name, item, semantics, classes };
+        let port = ModelPort { name, item, semantics, classes, default };
         port.batch(largest).map_err(|error| PluginError::signature(error.to_string()))?;
+        forms(kind, &port)?;
         ports.push(port);
     }
     Ok(ports)
 }
+
+/// Checks that a port can have the form and the default that it says it has.
+fn forms(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
+    let ModelPort { name, item, .. } = port;
+    if port.semantics.as_deref() == Some("text") && port.text_bytes().is_none() {
+        let reason = format!("{kind} {name} is {item}, and a text is uint8 of one dimension, which is not 0");
+        return Err(PluginError::signature(reason));
+    }
+    match port.default {
+        Some(default) if held(item.dtype, default).is_none() => {
+            let reason = format!("{kind} {name} has the default {default}, which {} does not hold", item.dtype);
+            Err(PluginError::signature(reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

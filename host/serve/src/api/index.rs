@@ -34,6 +34,7 @@ fn page(models: &[ModelStatus]) -> String {
             || "-H 'content-type: application/json' -d @input.json".to_owned(),
             |port| match port.semantics.as_deref() {
                 Some("image") => format!("-F {}=@picture.png", escape(&port.name)),
+                Some("text") => format!("-F {}='To be'", escape(&port.name)),
                 _ => "-H 'content-type: application/json' -d @input.json".to_owned(),
             },
         );

@@ -61,5 +61,6 @@ fn port(port: &ModelPort) -> Value {
         "shape": port.item.shape.dims(),
         "semantics": port.semantics,
         "classes": port.classes,
+        "default": port.default,
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use saggar_device::Meter;
 use saggar_metrics::Metrics;
-use saggar_plugin::{PluginError, Signature};
+use saggar_plugin::{PieceSink, PluginError, Signature};
 
 use super::predictor::{Loaded, Predictor};
 use crate::predict::decode::Tensor;
@@ -70,9 +70,14 @@ impl Predictor for Metered {
         &self.signature
     }
 
-    fn predict(&self, inputs: Vec<Tensor>, limit: Duration) -> Result<Vec<Tensor>, PluginError> {
+    fn predict(
+        &self,
+        inputs: Vec<Tensor>,
+        limit: Duration,
+        pieces: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Vec<Tensor>, PluginError> {
         let predictor = self.predictor.as_ref().expect("it is taken when this is dropped, which nobody calls after");
-        let outputs = predictor.predict(inputs, limit);
+        let outputs = predictor.predict(inputs, limit, pieces);
         self.tell();
         outputs
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, Meter};
-use saggar_plugin::{Host, LoadedModel, ModelLimits, NamedBytes, Plugin, PluginError, Signature};
+use saggar_plugin::{Host, LoadedModel, ModelLimits, NamedBytes, PieceSink, Plugin, PluginError, Signature};
 use saggar_store::models::VersionFiles;
 
 use super::predictor::{LoadError, Loaded, ModelHost, Phase, Predictor};
@@ -76,9 +76,14 @@ impl Predictor for LoadedModel {
         LoadedModel::signature(self)
     }
 
-    fn predict(&self, inputs: Vec<Tensor>, limit: Duration) -> Result<Vec<Tensor>, PluginError> {
+    fn predict(
+        &self,
+        inputs: Vec<Tensor>,
+        limit: Duration,
+        pieces: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Vec<Tensor>, PluginError> {
         let inputs = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
-        let outputs = LoadedModel::predict(self, inputs, limit)?;
+        let outputs = self.predict_with(inputs, limit, pieces)?;
         let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };
         Ok(outputs.into_iter().map(tensor).collect())
     }

@@ -1,16 +1,16 @@
 //! What the server needs of a model version and of whoever brings one up. Tests put models of their own here.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_device::Meter;
-use saggar_plugin::PluginError;
+use saggar_plugin::{PieceSink, PluginError, Signature};
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
 
 use crate::predict::decode::Tensor;
-use saggar_plugin::Signature;
 
 /// A model version that is up. Shared by every thread that predicts; dropping it frees all that it holds.
 pub trait Predictor: Debug + Send + Sync {
@@ -18,11 +18,16 @@ pub trait Predictor: Debug + Send + Sync {
     fn signature(&self) -> &Signature;
 
     /// Predicts one batch of any size. Called from threads that may block, several at once, at most
-    /// `limits::COMPUTING_MAX`.
+    /// `limits::COMPUTING_MAX`. What is known of the outputs early goes to `pieces`, which is let go before it returns.
     ///
     /// # Errors
     /// `Deadline` where it takes longer than `limit`; whatever else a plugin can do wrong.
-    fn predict(&self, inputs: Vec<Tensor>, limit: Duration) -> Result<Vec<Tensor>, PluginError>;
+    fn predict(
+        &self,
+        inputs: Vec<Tensor>,
+        limit: Duration,
+        pieces: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Vec<Tensor>, PluginError>;
 }
 
 /// A part of bringing a version up.

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use saggar_plugin::{ModelPort, Signature};
 
-use super::decode::{self, Input, Inputs};
+use super::decode::{self, DecodeError, Input, Inputs};
 use super::image;
 use crate::body::Whole;
 use crate::error::ApiError;
@@ -51,12 +51,12 @@ fn from_body(signature: &Signature, declared: &str, bytes: &[u8]) -> Result<Inpu
         "image/png" => picture(signature, bytes),
         "application/octet-stream" => {
             let port = only(signature)?;
-            let raw = if takes_pictures(port) && image::is_png(bytes) {
+            let input = if takes_pictures(port) && image::is_png(bytes) {
                 Input::raw(port, image::decode(port, bytes)?)?
             } else {
-                Input::raw(port, bytes.to_vec())?
+                raw(port, bytes)?
             };
-            Ok(Inputs::new(signature, vec![raw])?)
+            Ok(Inputs::new(signature, vec![input])?)
         }
         other if other.ends_with("+json") => Ok(decode::json(signature, bytes)?),
         _ => Err(refuse()),
@@ -65,7 +65,7 @@ fn from_body(signature: &Signature, declared: &str, bytes: &[u8]) -> Result<Inpu
 
 fn looks_like_json(bytes: &[u8]) -> bool {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    first.is_some_and(|first| b"{[-0123456789".contains(first))
+    first.is_some_and(|first| b"{[\"-0123456789".contains(first))
 }
 
 fn picture(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
@@ -78,16 +78,21 @@ fn takes_pictures(port: &ModelPort) -> bool {
     image::geometry(port).is_some()
 }
 
-/// The only input of the model.
-fn only(signature: &Signature) -> Result<&ModelPort, ApiError> {
-    match signature.inputs.as_slice() {
-        [port] => Ok(port),
-        ports => {
-            let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-            let reason = format!("the model has several inputs: send JSON or a form with {}", names.join(", "));
-            Err(ApiError::Form { reason })
-        }
+/// An item's bytes; of a text, as many as it has.
+fn raw(port: &ModelPort, bytes: &[u8]) -> Result<Input, DecodeError> {
+    match port.text_bytes() {
+        Some(bytes_max) if bytes.len() != bytes_max => Input::text(port, bytes_max, bytes),
+        _ => Input::raw(port, bytes.to_vec()),
     }
+}
+
+/// The input that is meant where none is named.
+fn only(signature: &Signature) -> Result<&ModelPort, ApiError> {
+    signature.only_input().ok_or_else(|| {
+        let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        let reason = format!("the model has several inputs: send JSON or a form with {}", names.join(", "));
+        ApiError::Form { reason }
+    })
 }
 
 /// A field of a form.
@@ -125,15 +130,21 @@ fn from_form(signature: &Signature, fields: &[Field]) -> Result<Inputs, ApiError
     }
     let mut inputs = Vec::with_capacity(fields.len());
     for field in fields {
-        let port = match (decode::port(signature, &field.name), signature.inputs.as_slice()) {
+        let port = match (decode::port(signature, &field.name), signature.only_input()) {
             (Ok(port), _) => port,
-            // A file of any name is meant for the only input there is.
-            (Err(_), [port]) if field.is_file => port,
+            // A file of any name is meant for the only input that is needed.
+            (Err(_), Some(port)) if field.is_file => port,
             (Err(error), _) => return Err(error.into()),
         };
         inputs.push(from_field(port, field)?);
     }
     Ok(Inputs::new(signature, inputs)?)
+}
+
+/// Whether this is a JSON string or array, and nothing else.
+fn is_json(bytes: &[u8]) -> bool {
+    let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"[\"".contains(byte));
+    begins && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
 fn from_field(port: &ModelPort, field: &Field) -> Result<Input, ApiError> {
@@ -142,6 +153,15 @@ fn from_field(port: &ModelPort, field: &Field) -> Result<Input, ApiError> {
         return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
     }
     let is_raw = field.media_type == "application/octet-stream";
+    if let Some(bytes_max) = port.text_bytes() {
+        return Ok(match field.media_type.as_str() {
+            "application/octet-stream" => raw(port, &field.bytes)?,
+            "application/json" => Input::json(port, &field.bytes)?,
+            // Of a field that does not say what it is, whole JSON that could be the input is taken for that.
+            "" if is_json(&field.bytes) => Input::json(port, &field.bytes)?,
+            _ => Input::text(port, bytes_max, &field.bytes)?,
+        });
+    }
     if is_raw && field.bytes.len() == port.item.bytes() {
         return Ok(Input::raw(port, field.bytes.to_vec())?);
     }

@@ -1,6 +1,7 @@
-//! From a request's JSON to inputs of a model: an object keyed by input, or a bare value where there is one input.
+//! From a request's JSON to inputs of a model: an object keyed by input, or a bare value where one input is needed.
 //!
-//! A value of the item's shape is one item; with one dimension more it is a batch, and then every input is one.
+//! A value of the item's shape is one item; with one dimension more it is a batch, and then every input is one. A string
+//! stands for a text's bytes. Inputs that are left out have their default, where they have one.
 
 use std::fmt;
 
@@ -9,6 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use thiserror::Error;
 
 use super::dense::{Dense, Node};
+use super::text;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::{ModelPort as Port, Signature};
 
@@ -135,6 +137,18 @@ pub enum DecodeError {
         /// The input.
         name: String,
     },
+    /// A text that its input cannot hold.
+    #[error("{place}: the text of {bytes} bytes {reason}; at most {bytes_max} bytes of UTF-8 are taken")]
+    Text {
+        /// `prompt`, or `prompt[3]` in a batch.
+        place: String,
+        /// What is wrong with it.
+        reason: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is taken.
+        bytes_max: usize,
+    },
     /// Raw bytes of the wrong length.
     #[error("{name}: expected {expected} bytes ({item}), got {got}")]
     Bytes {
@@ -199,6 +213,18 @@ impl Input {
         Input::new(port, port.item.shape.dims(), bytes)
     }
 
+    /// One item given as a text, for a port whose texts have at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// `Text`; `Unexpected` where it is not UTF-8.
+    pub fn text(port: &Port, bytes_max: usize, bytes: &[u8]) -> Result<Input, DecodeError> {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            let (place, got) = (port.name.clone(), format!("{} bytes that are not", bytes.len()));
+            return Err(DecodeError::Unexpected { place, expected: "a text in UTF-8".to_owned(), got });
+        };
+        Input::new(port, port.item.shape.dims(), text::item(&port.name, bytes_max, text)?)
+    }
+
     /// One input's value as JSON text.
     ///
     /// # Errors
@@ -216,32 +242,46 @@ impl Input {
 }
 
 impl Inputs {
-    /// The inputs of a request, in any order.
+    /// The inputs of a request, in any order. Those that are left out have their default in every item.
     ///
     /// # Errors
-    /// `Missing`; `Twice`; `Batch`.
+    /// `Missing`; `Twice`; `Batch`; `TooLarge`.
     pub fn new(signature: &Signature, inputs: Vec<Input>) -> Result<Inputs, DecodeError> {
         let mut inputs: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
-        let mut ordered: Vec<Input> = Vec::with_capacity(inputs.len());
+        let mut ordered: Vec<Option<Input>> = Vec::with_capacity(inputs.len());
         for port in &signature.inputs {
             let named = |input: &&mut Option<Input>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
             let input = inputs.iter_mut().find(named).and_then(Option::take);
-            ordered.push(input.ok_or_else(|| missing(port))?);
+            if input.is_none() && port.default.is_none() {
+                return Err(DecodeError::Missing { name: port.name.clone(), item: port.item.clone() });
+            }
+            ordered.push(input);
         }
         if let Some(input) = inputs.into_iter().flatten().next() {
             return Err(DecodeError::Twice { name: input.tensor.name });
         }
-        let items = ordered.first().and_then(|input| input.items);
-        if let Some(odd) = ordered.iter().find(|input| input.items != items) {
-            let (name, other) = (odd.tensor.name.clone(), ordered[0].tensor.name.clone());
+        let given = || ordered.iter().flatten();
+        let items = given().next().and_then(|input| input.items);
+        if let (Some(first), Some(odd)) = (given().next(), given().find(|input| input.items != items)) {
+            let (name, other) = (odd.tensor.name.clone(), first.tensor.name.clone());
             return Err(DecodeError::Batch { name, other, expected: items, got: odd.items });
         }
-        Ok(Inputs { tensors: ordered.into_iter().map(|input| input.tensor).collect(), items })
+        let ports = signature.inputs.iter().zip(ordered);
+        let input = |(port, input): (&Port, Option<Input>)| input.map_or_else(|| by_default(port, items), Ok);
+        let tensors = ports.map(|both| Ok(input(both)?.tensor)).collect::<Result<_, DecodeError>>()?;
+        Ok(Inputs { tensors, items })
     }
 }
 
-fn missing(port: &Port) -> DecodeError {
-    DecodeError::Missing { name: port.name.clone(), item: port.item.clone() }
+/// The default of `port` for each item, or for one without a batch.
+fn by_default(port: &Port, items: Option<usize>) -> Result<Input, DecodeError> {
+    let item = port.default_item().unwrap_or_default();
+    let count = items.unwrap_or(1);
+    if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
+        return Err(DecodeError::TooLarge { name: port.name.clone() });
+    }
+    let dims = [items.as_slice(), port.item.shape.dims()].concat();
+    Input::new(port, &dims, item.repeat(count))
 }
 
 /// The input of this name.
@@ -307,11 +347,11 @@ impl<'s> Reading<'s> {
         Ok(())
     }
 
-    /// The only input, for a bare value.
+    /// The input that is meant by a bare value.
     fn only<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
-        match self.signature.inputs.as_slice() {
-            [port] => Ok(port),
-            _ => Err(self.unexpected(got)),
+        match self.signature.only_input() {
+            Some(port) => Ok(port),
+            None => Err(self.unexpected(got)),
         }
     }
 }
@@ -360,8 +400,11 @@ impl<'de> Visitor<'de> for Body<'_, '_> {
         Err(self.0.unexpected("a truth value"))
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
-        Err(self.0.unexpected("a string"))
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.0.signature.only_input().filter(|port| port.text_bytes().is_some()) {
+            Some(port) => self.0.input(port, |node| node.visit_str(text)),
+            None => Err(self.0.unexpected("a string")),
+        }
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {

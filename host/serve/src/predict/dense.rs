@@ -1,9 +1,10 @@
-//! Nested JSON arrays of numbers as dense bytes, read in one pass without a tree in between.
+//! Nested JSON arrays of numbers, or texts, as dense bytes, read in one pass without a tree in between.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::decode::{DecodeError, Input};
 use super::number::{Number, range};
+use super::text;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::ModelPort as Port;
 
@@ -49,7 +50,15 @@ impl<'p> Dense<'p> {
     /// The input, where the value has the item's shape, or is a batch of such.
     pub(super) fn finish(self) -> Result<Input, DecodeError> {
         let rank = self.set.iter().take_while(|&&set| set).count();
-        Input::new(self.port, &self.dims[..rank], self.bytes)
+        match (Input::new(self.port, &self.dims[..rank], self.bytes), self.port.text_bytes()) {
+            (Err(DecodeError::Shape { name, got, .. }), Some(bytes_max)) => {
+                let expected = format!("a string of at most {bytes_max} bytes, or an array of strings for a batch");
+                let got =
+                    if got.is_empty() { "a number; put it in quotes".to_owned() } else { format!("shape {got:?}") };
+                Err(DecodeError::Unexpected { place: name, expected, got })
+            }
+            (input, _) => input,
+        }
     }
 
     fn refuse(&mut self, error: DecodeError) -> bool {
@@ -74,6 +83,28 @@ impl<'p> Dense<'p> {
         }
         number.push(self.port.item.dtype, &mut self.bytes)
             || self.unexpected(range(self.port.item.dtype), got.to_string())
+    }
+
+    /// A string as the innermost array of a port whose texts have at most `bytes_max` bytes.
+    fn text(&mut self, bytes_max: usize, text: &str) -> bool {
+        if self.depth.is_some_and(|numbers| numbers == self.path.len()) {
+            return self.unexpected("a number, as beside it", "a string");
+        }
+        if self.bytes.len() + bytes_max > INPUT_BYTES_MAX {
+            let name = self.port.name.clone();
+            return self.refuse(DecodeError::TooLarge { name });
+        }
+        match text::item(&self.place(), bytes_max, text) {
+            Ok(item) if self.open() => {
+                self.depth = Some(self.path.len());
+                self.path.pop();
+                self.path.push(bytes_max);
+                self.bytes.extend(item);
+                self.close()
+            }
+            Ok(_) => false,
+            Err(error) => self.refuse(error),
+        }
     }
 
     fn open(&mut self) -> bool {
@@ -154,6 +185,9 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        if let Some(bytes_max) = self.0.port.text_bytes() {
+            return Self::check(self.0.text(bytes_max, text));
+        }
         let class = |class: &String| class == text;
         if let Some(index) = self.0.port.classes.iter().position(class).filter(|_| is_class(self.0.port)) {
             return Self::check(self.0.number(Number::Whole(index as i128), text));

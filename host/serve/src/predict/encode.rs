@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use saggar_tensor::interp::float16;
-use saggar_tensor::{DType, Descriptor};
+use saggar_tensor::{DType, Descriptor, Shape};
 use thiserror::Error;
 
 use super::decode::Tensor;
+use super::text;
 use saggar_plugin::{ModelPort as Port, Signature};
 
 /// A model answered something that its signature does not promise.
@@ -24,7 +25,7 @@ pub struct EncodeError {
 /// The outputs as a JSON object. `items` is the batch that was asked for, or none for one item.
 ///
 /// Floats are printed with as many digits as bring the same float back; what JSON has no word for is `null`. A `class`
-/// output whose classes have names of their own gets a second entry, `<name>_name`.
+/// output whose classes have names of their own gets a second entry, `<name>_name`. A `text` output is a string.
 ///
 /// # Errors
 /// Where outputs are missing or of another type or shape than the signature promises.
@@ -41,6 +42,13 @@ pub fn json(signature: &Signature, outputs: &[Tensor], items: Option<usize>) -> 
         text.push(':');
         // Without a batch around the item the leading dimension, which is 1, is left out.
         let dims = &output.descriptor.shape.dims()[usize::from(items.is_none())..];
+        if let Some(bytes_max) = port.text_bytes() {
+            let item = |at: usize| &output.bytes[at * bytes_max..][..bytes_max];
+            push_nested(&mut text, &dims[..dims.len() - 1], &mut 0, &mut |text, at| {
+                push_string(text, &text::of(item(at)));
+            });
+            continue;
+        }
         let elements = Elements { dtype: port.item.dtype, bytes: &output.bytes };
         push_nested(&mut text, dims, &mut 0, &mut |text, at| elements.push(text, at));
         if has_names(port) {
@@ -55,6 +63,32 @@ pub fn json(signature: &Signature, outputs: &[Tensor], items: Option<usize>) -> 
     }
     text.push('}');
     Ok(text)
+}
+
+/// A piece of an output as a JSON object: its name and its elements, and the item's number where a batch was asked for.
+///
+/// Numbers have the shape that the plugin gave them.
+pub(super) fn piece(port: &Port, item: Option<usize>, shape: &Shape, bytes: &[u8]) -> String {
+    let elements = Elements { dtype: port.item.dtype, bytes };
+    let push = |json: &mut String| push_nested(json, shape.dims(), &mut 0, &mut |json, at| elements.push(json, at));
+    piece_of(port, item, push)
+}
+
+/// A piece of a text, as [`piece`].
+pub(super) fn text_piece(port: &Port, item: Option<usize>, text: &str) -> String {
+    piece_of(port, item, |json| push_string(json, text))
+}
+
+fn piece_of(port: &Port, item: Option<usize>, push: impl FnOnce(&mut String)) -> String {
+    let mut json = String::from("{");
+    if let Some(item) = item {
+        write!(json, "\"item\":{item},").expect("a string takes whatever is written");
+    }
+    push_string(&mut json, &port.name);
+    json.push(':');
+    push(&mut json);
+    json.push('}');
+    json
 }
 
 fn checked<'o>(port: &Port, output: Option<&'o Tensor>, items: usize) -> Result<&'o Tensor, EncodeError> {

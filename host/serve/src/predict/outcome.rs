@@ -1,5 +1,6 @@
 //! How predictions end, and how long their parts take, in metrics.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_metrics::Metrics;
@@ -61,8 +62,8 @@ impl Outcome {
 
 /// Counts one prediction when it is dropped: as cancelled, unless it was told another end.
 #[derive(Debug)]
-pub(crate) struct Record<'m> {
-    metrics: &'m Metrics,
+pub(crate) struct Record {
+    metrics: Arc<Metrics>,
     model: String,
     version: String,
     began: Instant,
@@ -70,8 +71,8 @@ pub(crate) struct Record<'m> {
     outcome: Outcome,
 }
 
-impl<'m> Record<'m> {
-    pub(crate) fn begin(metrics: &'m Metrics, serving: &Serving) -> Record<'m> {
+impl Record {
+    pub(crate) fn begin(metrics: Arc<Metrics>, serving: &Serving) -> Record {
         let (model, version) = (serving.model.clone(), serving.version.to_string());
         // Enough of the digest to tell plugins apart, short enough for a label.
         let plugin = serving.origin.plugin.hex()[..12].to_owned();
@@ -108,7 +109,7 @@ impl<'m> Record<'m> {
     }
 }
 
-impl Drop for Record<'_> {
+impl Drop for Record {
     fn drop(&mut self) {
         let families = &self.metrics.families;
         let labels = [self.model.as_str(), &self.version];

@@ -288,7 +288,9 @@ async fn devices_are_named() {
 async fn a_model_tells_what_it_takes() {
     let fixture = Fixture::serving().await;
     let model = fixture.get("/api/v1/models/digits").await.json();
-    let image = json!({ "name": "image", "dtype": "uint8", "shape": [2, 2], "semantics": "image", "classes": [] });
+    let image = json!({
+        "name": "image", "dtype": "uint8", "shape": [2, 2], "semantics": "image", "classes": [], "default": null,
+    });
     assert_eq!(model["signature"]["inputs"], json!([image]));
     assert_eq!((&model["signature"]["batch_sizes"], &model["device"]), (&json!([1, 8]), &json!("cpu")));
     assert_eq!((&model["serving"], &model["versions"][0]["source_job"]), (&json!(1), &json!("job")));

@@ -1,16 +1,33 @@
 //! A predictor that answers `y` = `x`, or does not.
 
-use saggar_plugin::{DataType, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables, descriptor};
+use saggar_plugin::{
+    DataType, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables, descriptor, emit, emit_tensor,
+};
 
 use crate::damage;
 
-/// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, or give a
-/// signature that is none.
-pub const LOADS: [&str; 5] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, or give something else than the
-/// signature says.
-pub const PREDICTIONS: [&str; 8] =
-    ["well", "error", "wrong-shape", "wrong-type", "wrong-batch", "missing", "twice", "nan"];
+/// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
+/// signature that is none, or send a piece of an answer.
+pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
+/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, give something else than the
+/// signature says, or send pieces ahead that it must not: of an output that there is not, of another type, of half a
+/// number, for an item that there is not, too large, and a million of them.
+pub const PREDICTIONS: [&str; 14] = [
+    "well",
+    "error",
+    "wrong-shape",
+    "wrong-type",
+    "wrong-batch",
+    "missing",
+    "twice",
+    "nan",
+    "emit-unknown",
+    "emit-type",
+    "emit-half",
+    "emit-item",
+    "emit-large",
+    "emit-million",
+];
 
 const SIZE: u32 = 4;
 
@@ -28,6 +45,9 @@ impl Predictor for Hostile {
         if load == "error" {
             // No such parameter: an error as a plugin would answer it.
             config.require::<String>("something that is not there")?;
+        }
+        if load == "emit" {
+            emit("y", 0, &[0; 4])?;
         }
         if !LOADS.contains(&load.as_str()) {
             damage::run(&load)?;
@@ -73,9 +93,24 @@ impl Predictor for Hostile {
             }
             "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])?),
             other => {
-                damage::run(other)?;
+                match other.strip_prefix("emit-") {
+                    Some(piece) => send(piece, batch)?,
+                    None => damage::run(other)?,
+                }
                 Ok(inputs)
             }
         }
+    }
+}
+
+/// Sends a piece that must be refused.
+fn send(piece: &str, batch: u32) -> Result<()> {
+    match piece {
+        "unknown" => emit("x", 0, &[0; 4]),
+        "type" => emit_tensor("y", 0, &Tensor::from_bytes(&descriptor(DataType::Int8, [4]), &[0; 4])?),
+        "half" => emit("y", 0, &[0; 6]),
+        "item" => emit("y", batch, &[0; 4]),
+        "large" => emit("y", 0, &[0; (16 << 10) + 4]),
+        _ => (0..1_000_000).try_for_each(|_| emit("y", 0, &[0; 4])),
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 fn port_of(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
-    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new() }
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
 }
 
 fn of(inputs: Vec<Port>) -> Signature {
@@ -109,6 +109,68 @@ fn class_names_stand_for_their_numbers() {
     let signature = of(vec![port]);
     assert_eq!(json(&signature, br#"["dog","cat"]"#).unwrap().tensors[0].bytes, [1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(refused(&signature, r#"["cow"]"#), "kind[0]: expected a number, got the string \"cow\"");
+}
+
+fn prompt() -> Port {
+    Port { semantics: Some("text".to_owned()), ..port_of("prompt", DType::U8, &[6]) }
+}
+
+#[test]
+fn a_string_stands_for_a_text() {
+    let signature = of(vec![prompt()]);
+    for body in [r#"{"prompt": "né"}"#, r#""né""#, r#""n\u00e9""#, r#"{"prompt": [110, 195, 169, 0, 0, 0]}"#] {
+        let inputs = json(&signature, body.as_bytes()).unwrap();
+        assert_eq!((inputs.items, &*inputs.tensors[0].bytes), (None, &b"n\xc3\xa9\0\0\0"[..]), "{body}");
+    }
+    for body in [r#"["abcdef", ""]"#, r#"{"prompt": ["abcdef", [0,0,0,0,0,0]]}"#] {
+        let inputs = json(&signature, body.as_bytes()).unwrap();
+        assert_eq!((inputs.items, &*inputs.tensors[0].bytes), (Some(2), &b"abcdef\0\0\0\0\0\0"[..]), "{body}");
+    }
+    let form = "a string of at most 6 bytes, or an array of strings for a batch";
+    let cases = [
+        (r#""abcdefg""#, "prompt: the text of 7 bytes is too long; at most 6 bytes of UTF-8 are taken".to_owned()),
+        (
+            r#"["", "ab\u0000"]"#,
+            "prompt[1]: the text of 3 bytes has a zero byte (U+0000), which would end it; at most 6 \
+            bytes of UTF-8 are taken"
+                .to_owned(),
+        ),
+        (r#"{"prompt": 7}"#, format!("prompt: expected {form}, got a number; put it in quotes")),
+        (r#"{"prompt": [[["a"]]]}"#, format!("prompt: expected {form}, got shape [1, 1, 1, 6]")),
+        (r#"{"prompt": [1, 2]}"#, format!("prompt: expected {form}, got shape [2]")),
+        (r#"[[1,2,3,4,5,"a"]]"#, "prompt[0][5]: expected a number, as beside it, got a string".to_owned()),
+        (r#"["a", 1]"#, "prompt[1]: expected an array, as beside it, got 1".to_owned()),
+        (r#"["a", [1, 2]]"#, "prompt[1]: expected 6 values, as in the array before it, got 2".to_owned()),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(refused(&signature, body), expected, "{body}");
+    }
+    let deep = format!("{}\"a\"{}", "[".repeat(JSON_DEPTH_MAX), "]".repeat(JSON_DEPTH_MAX));
+    assert!(refused(&signature, deep).ends_with("arrays are nested deeper than 9"));
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let scale = Port { default: Some(0.5), ..port_of("scale", DType::F32, &[2]) };
+    let signature = of(vec![scale.clone(), prompt()]);
+    let half = 0.5f32.to_le_bytes();
+    for body in [r#"{"prompt": "a"}"#, r#""a""#] {
+        let inputs = json(&signature, body.as_bytes()).unwrap();
+        assert_eq!((inputs.items, &inputs.tensors[0].bytes), (None, &half.repeat(2)), "{body}");
+    }
+    let inputs = json(&signature, br#"{"prompt": ["a", "b", "c"]}"#).unwrap();
+    assert_eq!((inputs.items, &inputs.tensors[0].bytes), (Some(3), &half.repeat(6)));
+    assert_eq!(inputs.tensors[0].descriptor.to_string(), "float32[3, 2]");
+    let inputs = json(&signature, br#"{"prompt": "a", "scale": [1, 2]}"#).unwrap();
+    assert_eq!(inputs.tensors[0].bytes, [1f32.to_le_bytes(), 2f32.to_le_bytes()].concat());
+    assert_eq!(refused(&signature, r#"{"scale": [1, 2]}"#), "prompt: missing; expected uint8[6]");
+    let uneven = refused(&signature, r#"{"scale": [1, 2], "prompt": ["a"]}"#);
+    assert_eq!(uneven, "prompt: expected one item without a batch, as in scale, got a batch of 1");
+    let inputs = json(&of(vec![scale.clone()]), b"{}").unwrap();
+    assert_eq!((inputs.items, &inputs.tensors[0].bytes), (None, &half.repeat(2)));
+    let wide = Port { default: Some(1.0), ..port_of("wide", DType::F32, &[1 << 20]) };
+    let many = format!("[{}\"\"]", "\"\",".repeat(1000));
+    assert_eq!(refused(&of(vec![wide, prompt()]), many), "wide: more than 41943040 bytes of elements");
 }
 
 #[test]

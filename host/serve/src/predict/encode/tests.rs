@@ -1,10 +1,8 @@
-use saggar_tensor::Shape;
-
 use super::*;
 
 fn port(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
-    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new() }
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
 }
 
 fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Tensor {
@@ -68,6 +66,27 @@ fn class_names_stand_beside_their_numbers() {
     class.classes = (0..10).map(|digit| digit.to_string()).collect();
     let text = json(&of(vec![class]), &[tensor("class", DType::I32, &[1], vec![3, 0, 0, 0])], None).unwrap();
     assert_eq!(text, r#"{"class":3}"#);
+}
+
+#[test]
+fn a_text_is_a_string() {
+    let port = Port { semantics: Some("text".to_owned()), ..port("text", DType::U8, &[5]) };
+    let signature = of(vec![port.clone()]);
+    let text = |items, bytes: &[u8]| {
+        let tensor = tensor("text", DType::U8, &[bytes.len() / 5, 5], bytes.to_vec());
+        json(&signature, &[tensor], items).unwrap()
+    };
+    assert_eq!(text(None, b"n\xc3\xa9\"\0"), r#"{"text":"né\""}"#);
+    assert_eq!(text(Some(2), b"a\xff\0b\0\0\0\0\0\0"), "{\"text\":[\"a\u{fffd}\\u0000b\",\"\"]}");
+    assert_eq!(text_piece(&port, None, "a\n"), r#"{"text":"a\n"}"#);
+    assert_eq!(text_piece(&port, Some(3), "a"), r#"{"item":3,"text":"a"}"#);
+}
+
+#[test]
+fn pieces_have_the_shape_that_the_plugin_gives_them() {
+    let port = port("p", DType::F32, &[9]);
+    assert_eq!(piece(&port, None, &Shape::new([2, 1]).unwrap(), &floats(&[0.5, f32::NAN])), r#"{"p":[[0.5],[null]]}"#);
+    assert_eq!(piece(&port, Some(1), &Shape::scalar(), &floats(&[2.0])), r#"{"item":1,"p":2.0}"#);
 }
 
 #[test]

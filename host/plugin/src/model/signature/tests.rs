@@ -1,0 +1,77 @@
+use super::*;
+use crate::bindings::tensors::{DataType, Descriptor as WitDescriptor};
+
+fn port(name: &str, data_type: DataType, shape: &[u32]) -> predictor::Port {
+    let item = WitDescriptor { data_type, shape: shape.to_vec() };
+    predictor::Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
+}
+
+fn text(data_type: DataType, shape: &[u32]) -> predictor::Port {
+    predictor::Port { semantics: Some("text".to_owned()), ..port("prompt", data_type, shape) }
+}
+
+fn number(data_type: DataType, default: f64) -> predictor::Port {
+    predictor::Port { default: Some(default), ..port("scale", data_type, &[2]) }
+}
+
+fn taken(inputs: Vec<predictor::Port>, output: predictor::Port) -> Result<Signature, String> {
+    let signature = predictor::Signature { inputs, outputs: vec![output], batch_sizes: vec![1, 4] };
+    Signature::new(signature).map_err(|error| error.to_string())
+}
+
+fn of(input: predictor::Port) -> Result<Signature, String> {
+    taken(vec![input], port("y", DataType::Float32, &[]))
+}
+
+#[test]
+fn texts_are_bytes_of_one_dimension() {
+    assert_eq!(of(text(DataType::Uint8, &[256])).unwrap().inputs[0].text_bytes(), Some(256));
+    assert_eq!(of(port("x", DataType::Uint8, &[256])).unwrap().inputs[0].text_bytes(), None);
+    for (data_type, shape) in
+        [(DataType::Int8, &[4][..]), (DataType::Float32, &[4]), (DataType::Uint8, &[]), (DataType::Uint8, &[4, 4])]
+    {
+        let error = of(text(data_type, shape)).unwrap_err();
+        assert!(error.contains("input prompt is") && error.contains("uint8 of one dimension"), "{error}");
+    }
+    assert!(taken(vec![number(DataType::Float32, 1.0)], text(DataType::Int32, &[4])).is_err(), "outputs too");
+}
+
+#[test]
+fn a_default_is_rounded_to_its_type_and_repeated() {
+    let item = |data_type, default| of(number(data_type, default)).unwrap().inputs[0].default_item().unwrap();
+    assert_eq!(item(DataType::Float32, 0.8), [0.8f32.to_le_bytes(); 2].concat());
+    assert_eq!(item(DataType::Float16, 1.5), [0x3e00u16.to_le_bytes(); 2].concat());
+    assert_eq!(item(DataType::Int8, -128.0), [0x80, 0x80]);
+    assert_eq!(item(DataType::Uint64, 7.0), [7u64.to_le_bytes(); 2].concat());
+    assert_eq!(of(port("x", DataType::Float32, &[])).unwrap().inputs[0].default_item(), None);
+}
+
+#[test]
+fn a_default_that_its_type_does_not_hold_is_refused() {
+    let cases = [
+        (DataType::Float32, 1e39),
+        (DataType::Float32, f64::NAN),
+        (DataType::Float16, 65520.0),
+        (DataType::Uint8, 256.0),
+        (DataType::Uint8, -1.0),
+        (DataType::Int32, 0.5),
+        (DataType::Int64, f64::INFINITY),
+        (DataType::Uint64, 2f64.powi(64)),
+    ];
+    for (data_type, default) in cases {
+        let error = of(number(data_type, default)).unwrap_err();
+        assert!(error.contains("input scale has the default") && error.contains("does not hold"), "{error}");
+    }
+    let error = taken(vec![port("x", DataType::Float32, &[])], number(DataType::Float32, 1.0)).unwrap_err();
+    assert!(error.contains("output scale has a default"), "{error}");
+}
+
+#[test]
+fn an_input_without_a_name_is_the_only_one_needed() {
+    let only = |inputs| taken(inputs, port("y", DataType::Float32, &[])).unwrap().only_input().map(|p| p.name.clone());
+    let other = || predictor::Port { name: "other".to_owned(), ..number(DataType::Float32, 1.0) };
+    assert_eq!(only(vec![number(DataType::Float32, 1.0)]).as_deref(), Some("scale"));
+    assert_eq!(only(vec![number(DataType::Float32, 1.0), text(DataType::Uint8, &[4])]).as_deref(), Some("prompt"));
+    assert_eq!(only(vec![number(DataType::Float32, 1.0), other()]), None);
+    assert_eq!(only(vec![port("x", DataType::Float32, &[]), text(DataType::Uint8, &[4])]), None);
+}

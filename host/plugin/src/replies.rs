@@ -1,0 +1,161 @@
+//! Pieces of an answer that go ahead of it: checked against the signature, counted, and handed to whoever listens.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_tensor::Shape;
+
+use crate::bindings::replies::{Host, Piece as WitPiece};
+use crate::bindings::tensors::ErrorCode;
+use crate::fault::Fault;
+use crate::limits::{PIECE_BYTES_MAX, PIECES_MAX};
+use crate::model::{ModelPort, Signature};
+use crate::state::{Interrupted, Role, State};
+
+/// Elements of an output that are known before the rest of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which of the signature's outputs, from 0.
+    pub output: usize,
+    /// Which item of the request's batch, from 0.
+    pub item: usize,
+    /// As the plugin gave it; one dimension where it gave bytes.
+    pub shape: Shape,
+    /// Dense little-endian elements of the output's data type.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a piece was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// Nobody waits for the answer any more.
+    Gone,
+    /// There was no room for it in time.
+    Late,
+}
+
+/// Where the pieces of one prediction go.
+pub trait PieceSink: Debug + Send + Sync {
+    /// Takes the next piece. Called from the thread that predicts, in the order in which the plugin sends; may block, but
+    /// not past `until`.
+    ///
+    /// # Errors
+    /// `Gone`, after which the plugin is told to give up; `Late`.
+    fn piece(&self, piece: Piece, until: Instant) -> Result<(), Undelivered>;
+}
+
+/// The prediction that an instance computes, as far as its pieces are concerned.
+pub(crate) struct Reply {
+    pub(crate) signature: Arc<Signature>,
+    /// None where nobody wants pieces: they are checked all the same, so that a plugin behaves alike.
+    pub(crate) sink: Option<Arc<dyn PieceSink>>,
+    /// The request's item that is the first of this call's batch.
+    pub(crate) start: usize,
+    /// Items of the batch, and those among them that are no padding.
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+    /// When the call must be over, and how long it was given.
+    pub(crate) until: Instant,
+    pub(crate) limit: Duration,
+    /// Pieces sent so far.
+    pub(crate) pieces: usize,
+}
+
+impl Reply {
+    /// The output of that name.
+    fn output(&self, name: &str) -> Result<(usize, &ModelPort), Fault> {
+        let outputs = &self.signature.outputs;
+        let found = outputs.iter().enumerate().find(|(_, port)| port.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = outputs.iter().map(|port| port.name.as_str()).collect();
+            let name: String = name.chars().take(80).collect();
+            Fault::invalid_at(name, format!("the model has no such output: there are {}", known.join(", ")))
+        })
+    }
+
+    /// Counts a piece, and refuses one too many or for an item that the batch does not have.
+    fn count(&mut self, item: u32) -> Result<usize, Fault> {
+        let item = item as usize;
+        if item >= self.size {
+            return Err(Fault::invalid(format!("there is no item {item} in a batch of {}", self.size)));
+        }
+        if self.pieces >= PIECES_MAX {
+            let message = format!("a prediction sends at most {PIECES_MAX} pieces; put more into each");
+            return Err(Fault::out_of_memory(message));
+        }
+        self.pieces += 1;
+        Ok(item)
+    }
+}
+
+/// Refuses a piece that is too large.
+fn check_bytes(name: &str, bytes: usize) -> Result<(), Fault> {
+    if bytes <= PIECE_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("{name}: a piece has at most {PIECE_BYTES_MAX} bytes, not {bytes}; send it in several");
+    Err(Fault::out_of_memory(message))
+}
+
+fn no_prediction() -> Fault {
+    Fault::unsupported("pieces are sent during `predict` alone: there is no prediction to answer here")
+}
+
+impl State {
+    /// Says which prediction pieces belong to, or that there is none.
+    pub(crate) fn set_reply(&mut self, next: Option<Reply>) {
+        if let Role::Predict { reply, .. } = &mut self.role {
+            *reply = next;
+        }
+    }
+
+    fn reply(&mut self) -> Result<&mut Reply, Fault> {
+        match &mut self.role {
+            Role::Predict { reply: Some(reply), .. } => Ok(reply),
+            Role::Predict { reply: None, .. } | Role::Train(_) => Err(no_prediction()),
+        }
+    }
+}
+
+impl Host for State {
+    fn emit(&mut self, name: String, item: u32, piece: WitPiece) -> Result<(), Fault> {
+        self.asked();
+        let reply = self.reply()?;
+        let item = reply.count(item)?;
+        let (output, port) = reply.output(&name)?;
+        let dtype = port.item.dtype;
+        let sink = reply.sink.clone().filter(|_| item < reply.count);
+        let (place, until, limit) = (reply.start + item, reply.until, reply.limit);
+        let (shape, bytes) = match piece {
+            WitPiece::Tensor(tensor) => {
+                let buffer = &self.table.get(&tensor)?.buffer;
+                let given = buffer.descriptor();
+                if given.dtype != dtype {
+                    return Err(Fault::invalid_at(name, format!("the output is {dtype}, not {}", given.dtype)));
+                }
+                check_bytes(&name, given.bytes())?;
+                // Nobody waits for the device where nobody looks.
+                let bytes = if sink.is_some() { self.backend.read(buffer)? } else { Vec::new() };
+                (given.shape.clone(), bytes)
+            }
+            WitPiece::Bytes(bytes) => {
+                check_bytes(&name, bytes.len())?;
+                let (size, length) = (dtype.bytes(), bytes.len());
+                if !length.is_multiple_of(size) {
+                    let message = format!("{length} bytes are no whole number of {dtype}, which has {size} bytes");
+                    return Err(Fault::invalid_at(name, message));
+                }
+                (Shape::new([length / size])?, bytes)
+            }
+        };
+        let Some(sink) = sink else { return Ok(()) };
+        match sink.piece(Piece { output, item: place, shape, bytes }, until) {
+            Ok(()) => Ok(()),
+            Err(Undelivered::Gone) => {
+                Err(Fault::new(ErrorCode::Cancelled, "nobody waits for this prediction any more"))
+            }
+            Err(Undelivered::Late) => Err(Fault::Trap(Interrupted::Deadline { limit }.into())),
+        }
+    }
+}

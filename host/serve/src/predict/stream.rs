@@ -1,0 +1,176 @@
+//! Answers that go out in pieces, as server-sent events: `piece` for what a plugin sends ahead, then `done` with the whole
+//! answer, or `error`.
+//!
+//! The head goes out with the first piece, so a prediction that fails before it is answered with its status like any
+//! other. Events wait in a bounded queue: while it is full the plugin waits, until its deadline. Once the client is gone
+//! the plugin is told so. Source of the form: WHATWG HTML, server-sent events.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use futures::StreamExt;
+use futures::stream;
+use saggar_plugin::{Piece, PieceSink, Undelivered};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::task::JoinHandle;
+
+use super::outcome::Record;
+use super::text::Pieces;
+use super::{About, Done, Turn, encode};
+use crate::error::ApiError;
+use crate::limits::PIECES_WAITING_MAX;
+use crate::models::Lease;
+use crate::observe::RequestId;
+
+const EVENTS: &str = "text/event-stream";
+
+/// Whether the client asks for pieces.
+pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let kind = |range: &str| range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENTS);
+    accept.split(',').any(kind)
+}
+
+/// Computes, and answers with events once there is a first one.
+///
+/// # Errors
+/// Whatever goes wrong before it.
+pub(super) async fn answer(turn: Turn, record: Record, about: About, id: RequestId) -> Result<Response, ApiError> {
+    let (queue, mut pieces) = mpsc::channel(PIECES_WAITING_MAX);
+    let sink = Arc::new(Sink {
+        lease: Arc::clone(&turn.lease),
+        items: turn.inputs.items,
+        until: Instant::now() + turn.left,
+        texts: Mutex::default(),
+        queue,
+        runtime: Handle::current(),
+    });
+    let work = tokio::task::spawn_blocking(move || work(turn, record, sink));
+    // There are pieces until the work lets go of their queue.
+    let body = match pieces.recv().await {
+        Some(first) => events(first, pieces, work, id),
+        None => Body::from(event("done", &ended(work).await?.json)),
+    };
+    let mut response = about.headed(EVENTS, None, body);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+type Work = JoinHandle<Result<Done, ApiError>>;
+
+async fn ended(work: Work) -> Result<Done, ApiError> {
+    work.await.map_err(|error| ApiError::Internal { cause: format!("predicting: {error}") })?
+}
+
+/// Every piece as it comes, and the end. Dropping it, as when the client is gone, tells the plugin to give up.
+fn events(first: String, mut pieces: mpsc::Receiver<String>, work: Work, id: RequestId) -> Body {
+    let later = stream::poll_fn(move |context| pieces.poll_recv(context));
+    let pieces = stream::iter([first]).chain(later).map(|json| event("piece", &json));
+    let end = stream::once(async move {
+        match ended(work).await {
+            Ok(done) => event("done", &done.json),
+            // The head is out already, so the status has nowhere to go.
+            Err(error) => event("error", &error.body().json(&id.0)),
+        }
+    });
+    Body::from_stream(pieces.chain(end).map(Ok::<String, Infallible>))
+}
+
+/// JSON has no line breaks outside of its strings, and escapes those inside.
+fn event(name: &str, json: &str) -> String {
+    format!("event: {name}\ndata: {json}\n\n")
+}
+
+/// Computes on this thread. What it takes goes in the order of the metrics: the record before the version's lease.
+fn work(mut turn: Turn, mut record: Record, sink: Arc<Sink>) -> Result<Done, ApiError> {
+    let pieces: Arc<dyn PieceSink> = Arc::<Sink>::clone(&sink);
+    let result = turn.run(Some(pieces));
+    if let Ok(done) = &result {
+        sink.finish();
+        done.record(&record);
+    }
+    // One that nobody waits for any more counts as cancelled, however it ended.
+    if !sink.queue.is_closed() {
+        record.end(&result);
+    }
+    drop((record, sink, turn));
+    result
+}
+
+/// Makes events of pieces, on the thread that predicts.
+#[derive(Debug)]
+struct Sink {
+    lease: Arc<Lease>,
+    /// The batch that was asked for, or none for one item.
+    items: Option<usize>,
+    /// When the answer must be whole.
+    until: Instant,
+    /// Characters that have not come to their end, by output and item.
+    texts: Mutex<BTreeMap<(usize, usize), Pieces>>,
+    queue: mpsc::Sender<String>,
+    runtime: Handle,
+}
+
+impl Sink {
+    /// The number of an item as clients see it: none where there is no batch.
+    fn item(&self, item: usize) -> Option<usize> {
+        self.items.map(|_| item)
+    }
+
+    /// Queues an event, and waits for room until then.
+    fn send(&self, json: String, until: Instant) -> Result<(), Undelivered> {
+        match self.queue.try_send(json) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(Undelivered::Gone),
+            Err(TrySendError::Full(json)) => {
+                let left = until.saturating_duration_since(Instant::now());
+                match self.runtime.block_on(self.queue.send_timeout(json, left)) {
+                    Ok(()) => Ok(()),
+                    Err(SendTimeoutError::Closed(_)) => Err(Undelivered::Gone),
+                    Err(SendTimeoutError::Timeout(_)) => Err(Undelivered::Late),
+                }
+            }
+        }
+    }
+
+    /// Sends what is left of texts that ended within a character.
+    fn finish(&self) {
+        let texts = std::mem::take(&mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner));
+        let outputs = &self.lease.serving().predictor().signature().outputs;
+        for ((output, item), mut pieces) in texts {
+            let rest = pieces.rest();
+            let Some(port) = outputs.get(output).filter(|_| !rest.is_empty()) else { continue };
+            if self.send(encode::text_piece(port, self.item(item), &rest), self.until).is_err() {
+                // The whole answer has it too.
+                return;
+            }
+        }
+    }
+}
+
+impl PieceSink for Sink {
+    fn piece(&self, piece: Piece, until: Instant) -> Result<(), Undelivered> {
+        if self.queue.is_closed() {
+            return Err(Undelivered::Gone);
+        }
+        let Piece { output, item, shape, bytes } = piece;
+        let Some(port) = self.lease.serving().predictor().signature().outputs.get(output) else { return Ok(()) };
+        if port.text_bytes().is_none() {
+            return self.send(encode::piece(port, self.item(item), &shape, &bytes), until);
+        }
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts.entry((output, item)).or_default().next(&bytes);
+        drop(texts);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.send(encode::text_piece(port, self.item(item), &text), until)
+    }
+}

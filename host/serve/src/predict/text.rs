@@ -1,0 +1,103 @@
+//! Texts as inputs and outputs: UTF-8 in the elements of a `text` port, with zeros after it.
+
+use super::decode::DecodeError;
+
+/// An item of `bytes_max` bytes that holds `text`, for the value at `place`.
+///
+/// # Errors
+/// `Text` where it is longer, or has a zero byte: nobody could tell where it ends.
+pub(super) fn item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>, DecodeError> {
+    let (place, bytes) = (place.to_owned(), text.len());
+    if bytes > bytes_max {
+        return Err(DecodeError::Text { place, reason: "is too long", bytes, bytes_max });
+    }
+    if text.contains('\0') {
+        let reason = "has a zero byte (U+0000), which would end it";
+        return Err(DecodeError::Text { place, reason, bytes, bytes_max });
+    }
+    let mut item = text.as_bytes().to_vec();
+    item.resize(bytes_max, 0);
+    Ok(item)
+}
+
+/// The text in an item: what stands before the zeros at its end. What is no UTF-8 becomes U+FFFD.
+pub(super) fn of(item: &[u8]) -> String {
+    let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    String::from_utf8_lossy(&item[..length]).into_owned()
+}
+
+/// A text that comes in pieces, cut anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// The beginning of a character whose end has not come yet: at most 3 bytes.
+    held: Vec<u8>,
+}
+
+impl Pieces {
+    /// The whole characters up to the end of this piece. What is no UTF-8 becomes U+FFFD.
+    pub(super) fn next(&mut self, piece: &[u8]) -> String {
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(piece);
+        let whole = bytes.len() - unfinished(&bytes);
+        self.held = bytes.split_off(whole);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What is left when nothing more comes.
+    pub(super) fn rest(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
+    }
+}
+
+/// How many bytes at the end begin a character that further bytes could complete.
+fn unfinished(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last();
+    let invalid = last.map_or(&[][..], |chunk| chunk.invalid());
+    let could_go_on = std::str::from_utf8(invalid).err().is_some_and(|error| error.error_len().is_none());
+    if could_go_on { invalid.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_zeros_after_it() {
+        assert_eq!(item("x", 6, "né").unwrap(), *b"n\xc3\xa9\0\0\0");
+        assert_eq!(item("x", 3, "abc").unwrap(), *b"abc");
+        assert_eq!(item("x", 2, "").unwrap(), [0, 0]);
+        let long = "prompt: the text of 3 bytes is too long; at most 2 bytes of UTF-8 are taken";
+        assert_eq!(item("prompt", 2, "né").unwrap_err().to_string(), long);
+        let zero = item("x[1]", 8, "a\0b").unwrap_err().to_string();
+        assert!(zero.starts_with("x[1]: the text of 3 bytes has a zero byte (U+0000), which would end it"), "{zero}");
+    }
+
+    #[test]
+    fn a_text_ends_before_its_zeros() {
+        let check = |item: &[u8], expected: &str| assert_eq!(of(item), expected);
+        check(b"To be\0\0", "To be");
+        check(b"a\0b\0", "a\0b");
+        check(&[0; 4], "");
+        check(b"a\xffb\xc3\0", "a\u{fffd}b\u{fffd}");
+    }
+
+    /// However a text is cut, its pieces make up what the whole is.
+    #[test]
+    fn pieces_are_cut_between_characters() {
+        for text in
+            [&b"plain"[..], "né – 😀!".as_bytes(), b"\xff\xc3(\xe2\x82", b"\xf0\x9f\xf0\x9f\x98\x80", b"\xed\xa0\x80"]
+        {
+            for cut in 0..=text.len() {
+                for second in cut..=text.len() {
+                    let mut pieces = Pieces::default();
+                    let parts = [&text[..cut], &text[cut..second], &text[second..]];
+                    let mut whole: String = parts.map(|part| pieces.next(part)).concat();
+                    whole.push_str(&pieces.rest());
+                    assert_eq!(whole, String::from_utf8_lossy(text), "{text:x?} cut at {cut} and {second}");
+                }
+            }
+        }
+        let mut pieces = Pieces::default();
+        assert_eq!([pieces.next(b"a\xe2\x82"), pieces.next(b"\xac"), pieces.rest()], ["a", "€", ""]);
+    }
+}
