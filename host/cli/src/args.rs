@@ -191,7 +191,7 @@ pub(crate) enum Data {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPush {
-    /// The directory: IDX files, or CSV with a dataset.json.
+    /// The directory: MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json.
     pub(crate) dir: PathBuf,
     /// The dataset's name; the directory's by default.
     #[arg(long)]

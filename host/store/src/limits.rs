@@ -38,6 +38,9 @@ pub const DATASET_BYTES_MAX: u64 = 16 << 30;
 /// Bytes of one line of a CSV file.
 pub const CSV_LINE_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of a file that names the classes.
+pub const CLASS_NAMES_BYTES_MAX: u64 = 64 << 10;
+
 /// Fields of a dataset, splits of a dataset, and classes of a field.
 pub const DATASET_NAMES_MAX: usize = 65_536;
 

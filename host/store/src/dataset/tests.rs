@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod cifar;
 mod uploading;
 
 fn gz(bytes: &[u8]) -> Vec<u8> {
@@ -200,7 +201,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.txt", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, or the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-"
+            "FOLDER: no dataset found; expected dataset.json, or the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -255,7 +256,7 @@ fn descriptions_that_make_no_sense_are_refused() {
     check_json("{", expect!["dataset.json: EOF while parsing an object at line 1 column 1"]);
     check_json(
         r#"{"format":"parquet"}"#,
-        expect!["dataset.json: unknown variant `parquet`, expected `csv` or `idx` at line 1 column 19"],
+        expect!["dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `cifar10` at line 1 column 19"],
     );
     check_json(
         r#"{"format":"csv","file":"../x","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#,
