@@ -47,6 +47,9 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Have a job save its state and end.
     Stop(JobName),
+    /// Files that a job wrote.
+    #[command(name = "output", subcommand)]
+    Outputs(Outputs),
     /// Datasets.
     #[command(subcommand)]
     Data(Data),
@@ -176,6 +179,25 @@ pub(crate) struct Logs {
     /// With the time of each line.
     #[arg(long)]
     pub(crate) timestamps: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Outputs {
+    /// List them.
+    Ls(JobName),
+    /// Fetch one, or all of them.
+    Get(OutputGet),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputGet {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// The file's path, as `output ls` shows it; all files where it is left out.
+    pub(crate) path: Option<String>,
+    /// Put files there; a file of the same name is replaced.
+    #[arg(short, long, default_value = ".", value_name = "DIR")]
+    pub(crate) output: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

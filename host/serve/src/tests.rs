@@ -4,5 +4,6 @@ mod connections;
 mod fixture;
 mod management;
 mod observing;
+mod outputs;
 mod predictions;
 mod versions;
