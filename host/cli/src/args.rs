@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use saggar_jobs::CheckpointEvery;
 
+use crate::commands::init::templates;
 use crate::units;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
@@ -289,7 +290,7 @@ pub(crate) struct Init {
     /// The plugin's name, and the directory that is made.
     pub(crate) name: String,
     /// What to start from.
-    #[arg(long, default_value = "classifier", value_parser = ["classifier"])]
+    #[arg(long, default_value = "classifier", value_parser = clap::builder::PossibleValuesParser::new(templates::names()))]
     pub(crate) template: String,
 }
 
