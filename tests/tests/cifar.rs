@@ -59,7 +59,7 @@ fn pictures_in_colour_are_learnt_and_the_confusion_is_told() {
     let plugin = lenet();
     let run =
         ["run", plugin.to_str().unwrap(), "--project", "cifar", "--data", "cifar", "--seed", "1", "--wait", "--json"];
-    let parameters = ["--", "epochs=4", "optimizer=adam", "channels=4", "hidden=32", "model=cifar"];
+    let parameters = ["--", "epochs=12", "batch=16", "optimizer=adam", "channels=4", "hidden=32", "model=cifar"];
     let printed = server.saggar_ok(&[&run[..], &parameters].concat());
     let job: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     let accuracy = job["metrics"]["validation/accuracy"].as_f64().unwrap();

@@ -1,10 +1,10 @@
 //! What `saggar init` writes: every template builds and runs as it lies there.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{Server, binary};
+use saggar_tests::{Server, binary, root};
 
 /// Every template, and the parameters of a short run on digits.
 const TEMPLATES: [(&str, &[&str]); 5] = [
@@ -19,20 +19,29 @@ fn init(place: &Path, arguments: &[&str]) -> std::process::Output {
     Command::new(binary()).arg("init").args(arguments).current_dir(place).output().unwrap()
 }
 
+/// An empty folder whose plugins build beside the reference plugins, with whose dependencies they have most in common.
+fn place() -> PathBuf {
+    let target = root().join("plugins/target");
+    let place = target.join("templates");
+    if place.exists() {
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+    std::fs::create_dir_all(place.join(".cargo")).unwrap();
+    std::fs::write(place.join(".cargo/config.toml"), format!("[build]\ntarget-dir = {target:?}\n")).unwrap();
+    place
+}
+
 #[test]
 fn every_template_builds_and_runs() {
-    let (home, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // One folder of dependencies for all of them.
-    std::fs::create_dir(place.path().join(".cargo")).unwrap();
-    let target = format!("[build]\ntarget-dir = {:?}\n", place.path().join("target"));
-    std::fs::write(place.path().join(".cargo/config.toml"), target).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let place = place();
     let server = Server::start(home.path());
     server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
     for (template, parameters) in TEMPLATES {
         let name = format!("my-{template}");
-        let written = init(place.path(), &[&name, "--template", template]);
+        let written = init(&place, &[&name, "--template", template]);
         assert!(written.status.success(), "{template}: {}", String::from_utf8_lossy(&written.stderr));
-        let plugin = place.path().join(&name);
+        let plugin = place.join(&name);
         let readme = std::fs::read_to_string(plugin.join("README.md")).unwrap();
         assert!(readme.contains(&format!("saggar run {name}")) && !readme.contains("NAME"), "{readme}");
         let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--"];
