@@ -1,7 +1,7 @@
 //! The main job, as a user does it: push, run, swap, predict; on digits, and on MNIST where it is here.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{Payload, Server, binary, lenet, shared};
+use saggar_tests::{Payload, Server, lenet, shared};
 use serde_json::{Value, json};
 
 fn train(server: &Server, arguments: &[&str]) -> Value {
@@ -116,29 +116,6 @@ fn a_job_that_is_stopped_saves_its_state_and_is_cancelled() {
     let job = server.wait_for_job(name);
     assert_eq!(job["state"], "CANCELLED", "{job}");
     assert!(server.saggar_ok(&["logs", name]).contains("checkpoint @"));
-}
-
-#[test]
-fn a_new_plugin_is_initialised_built_and_trained() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
-    let place = tempfile::tempdir().unwrap();
-    let init = std::process::Command::new(binary()).args(["init", "mine"]).current_dir(place.path()).output().unwrap();
-    assert!(init.status.success(), "{}", String::from_utf8_lossy(&init.stderr));
-    let plugin = place.path().join("mine");
-    let job = server.saggar_ok(&[
-        "run",
-        plugin.to_str().unwrap(),
-        "--data",
-        "digits",
-        "--wait",
-        "--",
-        "epochs=1",
-        "model=mine",
-    ]);
-    assert!(job.contains("mine-1 SUCCEEDED"), "{job}");
-    server.wait_for_version("mine", 1);
 }
 
 #[test]

@@ -27,8 +27,13 @@ fn run(server: &Server, seed: &str, parameters: &[&str]) -> Value {
     server.wait_for_job(&job)
 }
 
-fn output(home: &Path, job: &Value) -> PathBuf {
-    home.join("jobs").join(job["id"].as_str().unwrap()).join("output/target-003.png")
+/// The picture that the job wrote, fetched into a folder of the home directory.
+fn output(server: &Server, home: &Path, job: &Value, file: &str) -> PathBuf {
+    let job = job["name"].as_str().unwrap();
+    let folder = home.join("fetched").join(job);
+    let printed = server.saggar_ok(&["output", "get", job, "-o", folder.to_str().unwrap()]);
+    assert_eq!(printed.trim(), folder.join(file).to_str().unwrap());
+    folder.join(file)
 }
 
 /// What the classifier makes of the file: the label and its probability.
@@ -51,18 +56,18 @@ fn a_classifier_is_sure_of_noise_and_of_a_changed_picture() {
     let steps: Vec<(f64, f64)> = log.lines().filter_map(step).collect();
     assert_eq!(steps.len(), STEPS, "{log}");
     assert!(steps.iter().all(|(loss, p)| (loss + p.ln()).abs() < 1e-4 * loss.exp()), "{log}");
-    let (label, probability) = answer(&server, &output(home.path(), &noise));
+    let (label, probability) = answer(&server, &output(&server, home.path(), &noise, "target-003.png"));
     assert!(label == 3 && probability > 0.99, "{label} {probability}\n{log}");
 
     // The same seed gives the same file, another one another.
-    let file = |job: &Value| std::fs::read(output(home.path(), job)).unwrap();
+    let file = |job: &Value| std::fs::read(output(&server, home.path(), job, "target-003.png")).unwrap();
     assert_eq!(file(&run(&server, "1", &[])), file(&noise));
     assert_ne!(file(&run(&server, "2", &[])), file(&noise));
 
     let changed = run(&server, "1", &["item=0", "version=1"]);
     let log = server.saggar_ok(&["logs", changed["name"].as_str().unwrap()]);
     assert!(log.contains("mean change of a pixel: 0."), "{log}");
-    let (label, probability) = answer(&server, &output(home.path(), &changed));
+    let (label, probability) = answer(&server, &output(&server, home.path(), &changed, "target-003.png"));
     assert!(label == 3 && probability > 0.99, "{label} {probability}\n{log}");
 
     assert_eq!(std::fs::read(home.path().join("models/digits/1/weights.safetensors")).unwrap(), weights);
@@ -87,4 +92,120 @@ fn a_model_that_is_not_there_is_named() {
         assert_eq!(job["state"], "FAILED", "{log}");
         assert!(job["message"].as_str().unwrap().contains(expected), "{}", job["message"]);
     }
+}
+
+/// Classes of the faces; the target is one with two digits.
+const FACES: usize = 12;
+const SIDE: usize = 96;
+
+/// Numbers that look random and are the same every time (Knuth's MMIX constants).
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// A dataset of RGB pictures of 96 x 96: on a grainy ground a patch whose place and colour say who it is.
+fn write_faces(folder: &Path) {
+    let mut noise = Noise(1);
+    let mut lines = String::new();
+    for item in 0..FACES * 6 {
+        let class = item % FACES;
+        let (top, left) = (class / 4 * 32 + noise.below(6), class % 4 * 24 + noise.below(4));
+        for at in 0..SIDE * SIDE * 3 {
+            let (row, column, color) = (at / (3 * SIDE), at / 3 % SIDE, at % 3);
+            let inside = (top..top + 24).contains(&row) && (left..left + 18).contains(&column);
+            let light = if inside && color == class % 3 { 200 } else { 60 };
+            lines += &format!("{},", light + noise.below(50));
+        }
+        lines += &format!("{class}\n");
+    }
+    let pixels = SIDE * SIDE * 3;
+    let fields = serde_json::json!([
+        { "name": "image", "columns": [0, pixels], "shape": [SIDE, SIDE, 3], "dtype": "uint8" },
+        { "name": "label", "columns": [pixels, pixels + 1], "dtype": "uint8",
+          "classes": (0..FACES).map(|face| format!("face {face}")).collect::<Vec<_>>() },
+    ]);
+    let description = serde_json::json!({ "format": "csv", "file": "faces.csv", "fields": fields });
+    std::fs::write(folder.join("dataset.json"), description.to_string()).unwrap();
+    std::fs::write(folder.join("faces.csv"), lines).unwrap();
+}
+
+/// A server with a classifier of faces that knows all of them.
+fn with_faces(home: &Path) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    write_faces(folder.path());
+    let server = Server::start(home);
+    server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "faces"]);
+    let lenet = lenet();
+    let run = ["run", lenet.to_str().unwrap(), "--data", "faces", "--seed", "3", "--wait", "--json", "--"];
+    let parameters = ["epochs=10", "batch=12", "optimizer=adam", "channels=4", "hidden=32", "model=faces"];
+    let job = server.saggar_ok(&[&run[..], &parameters].concat());
+    let job: Value = serde_json::from_str(job.lines().last().unwrap()).unwrap();
+    assert!(job["metrics"]["epoch/accuracy"].as_f64().unwrap() > 0.95, "{}", job["metrics"]);
+    server.wait_for_version("faces", 1);
+    server
+}
+
+fn find_face(server: &Server, parameters: &[&str]) -> Value {
+    let component = plugin("input-opt");
+    let run = ["run", component.to_str().unwrap(), "--data", "faces", "--seed", "1", "--wait", "--json", "--"];
+    let steps = format!("steps={STEPS}");
+    let job = server.saggar_ok(&[&run[..], &["classifier=faces", "target=10", &steps], parameters].concat());
+    serde_json::from_str(job.lines().last().unwrap()).unwrap()
+}
+
+/// The values of a series of a job, step after step.
+fn series(server: &Server, job: &Value, name: &str) -> Vec<f64> {
+    let path = format!("/api/v1/jobs/{}/metrics?series={name}", job["name"].as_str().unwrap());
+    let points = server.get(&path)["series"][0]["points"].clone();
+    points.as_array().unwrap().iter().map(|point| point[1].as_f64().unwrap()).collect()
+}
+
+/// The classifier's three likeliest classes for a file, and the probability of the first.
+fn top_three(server: &Server, file: &Path) -> (Vec<usize>, f64) {
+    let input = format!("image=@{}", file.display());
+    let printed = server.saggar_ok(&["predict", "faces", "-i", &input, "--top-k", "3"]);
+    let ranked = printed.lines().filter_map(|line| line.strip_prefix("probabilities[")?.split_once("]  "));
+    let ranked: Vec<(usize, f64)> = ranked.map(|(class, p)| (class.parse().unwrap(), p.parse().unwrap())).collect();
+    assert_eq!(ranked.len(), 3, "{printed}");
+    (ranked.iter().map(|(class, _)| *class).collect(), ranked[0].1)
+}
+
+#[test]
+fn a_face_of_96_by_96_in_colour_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let server = with_faces(home.path());
+    let noise = find_face(&server, &[]);
+    let log = server.saggar_ok(&["logs", noise["name"].as_str().unwrap()]);
+    assert_eq!(noise["state"], "SUCCEEDED", "{log}");
+    assert!(log.lines().any(|line| line.starts_with("0001 - loss: ")), "{log}");
+    // What is printed is rounded; the series are not.
+    let (losses, probabilities) = (series(&server, &noise, "loss"), series(&server, &noise, "probability"));
+    assert_eq!((losses.len(), probabilities.len()), (STEPS, STEPS));
+    for (loss, p) in losses.iter().zip(&probabilities) {
+        assert!((loss + p.ln()).abs() < 1e-5, "loss {loss}, probability {p}");
+    }
+    assert!(probabilities[STEPS - 1] >= 0.999 && probabilities[0] < 0.9, "{log}");
+    let (_, range) = log.split_once("pixels from ").unwrap();
+    let (low, high) = range.lines().next().unwrap().split_once(" to ").unwrap();
+    assert!(low.parse::<f64>().unwrap() >= 0.0 && high.parse::<f64>().unwrap() <= 1.0, "{range}");
+
+    let file = output(&server, home.path(), &noise, "target-010.png");
+    let png = std::fs::read(&file).unwrap();
+    // Width, height, 8 bits a channel, RGB.
+    assert_eq!(png[16..26], [0, 0, 0, 96, 0, 0, 0, 96, 8, 2]);
+    let (classes, p) = top_three(&server, &file);
+    assert!(classes[0] == 10 && p >= 0.99, "{classes:?} {p}");
+    let again = find_face(&server, &[]);
+    assert!(std::fs::read(output(&server, home.path(), &again, "target-010.png")).unwrap() == png, "another picture");
+
+    let changed = find_face(&server, &["item=0"]);
+    let log = server.saggar_ok(&["logs", changed["name"].as_str().unwrap()]);
+    assert!(log.contains("mean change of a pixel: 0."), "{log}");
+    let (classes, p) = top_three(&server, &output(&server, home.path(), &changed, "target-010.png"));
+    assert!(classes[0] == 10 && p >= 0.99, "{classes:?} {p}\n{log}");
 }

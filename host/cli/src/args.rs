@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use saggar_jobs::CheckpointEvery;
 
+use crate::commands::init::templates;
 use crate::units;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Have a job save its state and end.
     Stop(JobName),
+    /// Files that a job wrote.
+    #[command(name = "output", subcommand)]
+    Outputs(Outputs),
     /// Datasets.
     #[command(subcommand)]
     Data(Data),
@@ -182,6 +186,25 @@ pub(crate) struct Logs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum Outputs {
+    /// List them.
+    Ls(JobName),
+    /// Fetch one, or all of them.
+    Get(OutputGet),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputGet {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// The file's path, as `output ls` shows it; all files where it is left out.
+    pub(crate) path: Option<String>,
+    /// Put files there; a file of the same name is replaced.
+    #[arg(short, long, default_value = ".", value_name = "DIR")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Data {
     /// Store a directory as a version of a dataset.
     Push(DataPush),
@@ -194,7 +217,7 @@ pub(crate) enum Data {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPush {
-    /// The directory: IDX files, or CSV with a dataset.json.
+    /// The directory: MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json.
     pub(crate) dir: PathBuf,
     /// The dataset's name; the directory's by default.
     #[arg(long)]
@@ -273,7 +296,7 @@ pub(crate) struct Init {
     /// The plugin's name, and the directory that is made.
     pub(crate) name: String,
     /// What to start from.
-    #[arg(long, default_value = "classifier", value_parser = ["classifier"])]
+    #[arg(long, default_value = "classifier", value_parser = clap::builder::PossibleValuesParser::new(templates::names()))]
     pub(crate) template: String,
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod jobs;
 pub(crate) mod models;
+pub(crate) mod outputs;
 pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -52,6 +52,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Status(args) => commands::jobs::status(&args, &client, output).map(|()| 0),
         Command::Logs(args) => commands::jobs::logs(&args, &client, output).map(|()| 0),
         Command::Stop(args) => commands::jobs::stop(&args, &client, output).map(|()| 0),
+        Command::Outputs(args) => commands::outputs::outputs(&args, &client, output).map(|()| 0),
         Command::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),
         Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         Command::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),

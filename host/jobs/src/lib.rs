@@ -9,6 +9,7 @@ pub mod error;
 pub mod launcher;
 pub mod limits;
 pub mod logs;
+mod outputs;
 pub mod phases;
 pub mod protocol;
 mod recorder;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use saggar_store::checkpoint::{Checkpoint, VariableKind};
 use saggar_store::dataset::Dataset;
+use saggar_store::is_output_path;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
@@ -246,7 +247,7 @@ fn is_name(name: &str) -> bool {
 
 /// Refuses paths that could leave the job's directory, and files that are too large.
 fn check_output(path: &str, bytes: usize) -> Result<(), Fault> {
-    if path.len() > NAME_BYTES_MAX || !path.split('/').all(is_name) {
+    if !is_output_path(path) {
         let expected = "names of letters, digits, `.`, `_` and `-`, none beginning with `.`, joined by `/`";
         return Err(Fault::invalid_at(path, format!("an output's path is {expected}")));
     }
@@ -263,10 +264,8 @@ mod tests {
 
     #[test]
     fn outputs_stay_in_their_directory() {
-        for path in ["target-010.png", "a/b_c/d.txt", "x"] {
-            assert!(check_output(path, 1).is_ok(), "{path}");
-        }
-        for path in ["", "/a", "a/", "../a", "a/../b", "a//b", ".hidden", "a/.b", "a b", "a\\b", "ä"] {
+        assert!(check_output("a/b_c/target-010.png", 1).is_ok());
+        for path in ["", "/a", "a/", "../a", "a/../b", ".hidden", "a b"] {
             assert!(check_output(path, 1).is_err(), "{path}");
         }
         assert!(check_output("large", OUTPUT_BYTES_MAX + 1).is_err());

@@ -38,7 +38,7 @@ pub const METRIC_SERIES_MAX: usize = 1_000;
 /// Phases that one training may begin.
 pub const PHASES_MAX: usize = 1_000;
 /// Files that one training may write.
-pub const OUTPUTS_MAX: usize = 10_000;
+pub const OUTPUTS_MAX: usize = saggar_store::limits::OUTPUTS_LISTED_MAX;
 /// Bytes of one such file, and of all of them together.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 30;
 /// Variables in one namespace.

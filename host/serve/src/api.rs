@@ -10,4 +10,5 @@ pub(crate) mod index;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod models;
+pub(crate) mod outputs;
 mod query;

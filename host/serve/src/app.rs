@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::api::devices::Device;
 use crate::api::plugins::PluginInspector;
-use crate::api::{datasets, devices, health, import, index, jobs, logs, models, plugins};
+use crate::api::{datasets, devices, health, import, index, jobs, logs, models, outputs, plugins};
 use crate::body::Bodies;
 use crate::error::ApiError;
 use crate::models::{ModelImporter, ModelRouter};
@@ -144,6 +144,8 @@ impl App {
             ("/api/v1/jobs/{job}/attempts", get(jobs::attempts)),
             ("/api/v1/jobs/{job}/events", get(jobs::events)),
             ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints)),
+            ("/api/v1/jobs/{job}/output", get(outputs::list)),
+            ("/api/v1/jobs/{job}/output/{*path}", get(outputs::one)),
             ("/api/v1/datasets", get(datasets::list).post(datasets::begin)),
             ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
             ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),

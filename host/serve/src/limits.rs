@@ -62,6 +62,10 @@ pub const JOBS_LISTED_DEFAULT: u32 = 100;
 pub const LOG_PIECE_BYTES: u64 = 256 << 10;
 /// Lines of a log's end that can be asked for.
 pub const LOG_TAIL_MAX: usize = 10_000;
+/// Bytes of a piece of a job's output.
+pub const OUTPUT_PIECE_BYTES: u64 = 256 << 10;
+/// Outputs that an answer names where one was asked for that is not there.
+pub const OUTPUTS_NAMED_MAX: usize = 10;
 /// Bytes of a request's identifier that are taken over from the client.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 

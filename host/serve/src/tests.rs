@@ -4,6 +4,7 @@ mod connections;
 mod fixture;
 mod management;
 mod observing;
+mod outputs;
 mod predictions;
 mod replies;
 mod speaker;

@@ -20,6 +20,7 @@ use crate::durable;
 use crate::error::{DatasetError, Problem, StoreError};
 use crate::versions::{self, Versions};
 
+mod cifar;
 mod csv;
 mod describe;
 mod idx;

@@ -91,18 +91,6 @@ impl Home {
         self.jobs().join(id)
     }
 
-    /// Keeps a file that a job wrote, in the place of one that has that path, durably. `path` is relative and was checked
-    /// to stay in its directory.
-    ///
-    /// # Errors
-    /// `Io` where it cannot be written.
-    pub fn write_output(&self, job: &str, path: &str, data: &[u8]) -> Result<(), StoreError> {
-        let path = self.job(job).join("output").join(path);
-        let directory = path.parent().unwrap_or(&path);
-        durable::create_directories(directory).map_err(StoreError::io(directory))?;
-        durable::replace(&path, data).map_err(StoreError::io(&path))
-    }
-
     /// What can be made again: compiled components, pipelines.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
@@ -133,16 +121,6 @@ pub struct HomeLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_output_replaces_the_one_before() {
-        let directory = tempfile::tempdir().unwrap();
-        let home = Home::open(directory.path()).unwrap();
-        home.write_output("j", "a/b.txt", b"one").unwrap();
-        home.write_output("j", "a/b.txt", b"two").unwrap();
-        assert_eq!(std::fs::read(home.job("j").join("output/a/b.txt")).unwrap(), b"two");
-        assert_eq!(std::fs::read_dir(home.job("j").join("output/a")).unwrap().count(), 1);
-    }
 
     #[test]
     fn a_second_server_is_refused_and_a_worker_is_not() {

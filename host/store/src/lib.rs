@@ -16,6 +16,7 @@ pub mod home;
 pub mod limits;
 pub mod models;
 pub mod objects;
+pub mod outputs;
 pub mod records;
 
 mod durable;
@@ -34,5 +35,6 @@ pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreErr
 pub use home::{Home, HomeLock};
 pub use models::{Found, FoundState, Models, Publication, Published, VersionFiles};
 pub use objects::Objects;
+pub use outputs::{OutputFile, is_output_path};
 pub use records::sqlite::SqliteRecords;
 pub use records::{Job, JobState, Lease, Records};

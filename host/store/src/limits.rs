@@ -41,8 +41,14 @@ pub const CSV_LINE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one line of a text file that is a dataset.
 pub const TEXT_LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a file that names the classes.
+pub const CLASS_NAMES_BYTES_MAX: u64 = 64 << 10;
+
 /// Fields of a dataset, splits of a dataset, and classes of a field.
 pub const DATASET_NAMES_MAX: usize = 65_536;
+
+/// Files in one listing of what a job wrote.
+pub const OUTPUTS_LISTED_MAX: usize = 10_000;
 
 /// Milliseconds that a write to the records waits for another process's write.
 pub const RECORDS_BUSY_MS: u32 = 30_000;

@@ -1,14 +1,14 @@
 //! How the network is trained.
 
 use saggar_plugin::optimizers::{Adam, LearningRate, Optimizer, Sgd};
-use saggar_plugin::{Classes, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
+use saggar_plugin::{Classes, Confusion, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
 
 use crate::model::{Architecture, Lenet};
 
 /// Classes of a dataset that does not name them.
 const CLASSES: u32 = 10;
 
-/// Trains on the dataset at `/data` and publishes the result.
+/// Trains on the dataset at `/data`, reports which held-out classes are taken for which, and publishes the result.
 ///
 /// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes` (how
 /// many, where the dataset does not name them), `model` (the name to publish under). The learning rate falls along a
@@ -34,6 +34,12 @@ pub fn train(job: &Job) -> Result<()> {
     })
     .epochs(&feed, epochs)?;
 
+    let answers = Confusion::of_held_out(&feed, &lenet.architecture().classes, &|_, batch| {
+        Ok((lenet.logits(batch.get("image")?)?, batch.get("label")?.clone()))
+    })?;
+    if let Some(confusion) = answers {
+        confusion.report(job)?;
+    }
     job.publish(&name, &variables, &config)?;
     Ok(())
 }

@@ -3,7 +3,11 @@
 use crate::bindings::tensors::DataType;
 use crate::dataset::Field;
 use crate::error::Result;
+use crate::fit::Objective;
+use crate::json::Json;
+use crate::losses::accuracy;
 use crate::operand::Operand;
+use crate::params::FromJson;
 use crate::predict::Port;
 
 /// The names of a classifier's classes.
@@ -54,5 +58,31 @@ impl Classes {
             ("probability", probabilities.reduce_max(&[1], false)?),
             ("probabilities", probabilities),
         ])
+    }
+}
+
+impl Objective {
+    /// What most classifiers minimise: the cross-entropy of class numbers. Reports the `accuracy` too.
+    ///
+    /// Shape: `logits` `[batch, classes]`, `labels` `[batch]` of an integer type.
+    ///
+    /// # Errors
+    /// `Host` if the shapes do not go together; `Built`.
+    pub fn classification(logits: &Operand, labels: &Operand) -> Result<Self> {
+        Ok(Self::new(logits.softmax_cross_entropy(labels)?).metric("accuracy", accuracy(logits, labels)?))
+    }
+}
+
+impl From<&Classes> for Json {
+    fn from(classes: &Classes) -> Self {
+        classes.0.clone().into()
+    }
+}
+
+impl FromJson for Classes {
+    const EXPECTED: &'static str = "an array of the classes' names";
+
+    fn from_json(value: &Json) -> Option<Self> {
+        Vec::from_json(value).map(Self)
     }
 }

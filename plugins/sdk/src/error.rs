@@ -30,6 +30,14 @@ pub enum Error {
         /// The loss.
         loss: f64,
     },
+    /// A label that is not the number of a class.
+    #[error("label {given} is no class: there are {classes}, from 0")]
+    Label {
+        /// The label.
+        given: i32,
+        /// The number of classes.
+        classes: usize,
+    },
     /// A parameter that the plugin does not take.
     #[error("unknown parameter `{name}`: this plugin takes {}", list(.known))]
     UnknownParameter {
@@ -139,6 +147,7 @@ impl From<Error> for tensors::Error {
                 Self { code: ErrorCode::InvalidArgument, message, place: Some(name) }
             }
             Error::Diverged { .. }
+            | Error::Label { .. }
             | Error::Json { .. }
             | Error::NotAnObject { .. }
             | Error::Shape { .. }

@@ -1,6 +1,7 @@
 //! The training loop.
 
 mod average;
+mod confusion;
 mod feed;
 mod means;
 mod objective;

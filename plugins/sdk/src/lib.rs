@@ -9,6 +9,7 @@
 
 pub mod bindings;
 mod classes;
+mod confusion;
 mod dataset;
 mod error;
 mod export;
@@ -38,6 +39,7 @@ pub use bindings::graphs::{
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
+pub use confusion::Confusion;
 pub use dataset::{BatchOptions, Batches, Column, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_import, run_training};

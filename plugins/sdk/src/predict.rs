@@ -1,5 +1,7 @@
 //! Predictors: models that answer requests.
 
+mod port;
+
 use std::collections::BTreeMap;
 
 use crate::bindings::predictor as raw;

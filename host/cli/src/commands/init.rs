@@ -1,6 +1,8 @@
 //! `saggar init`: a plugin of one's own, which builds without anything else: the guest library and the interface files
 //! that this host speaks are laid beside it.
 
+pub(crate) mod templates;
+
 use std::path::Path;
 
 use include_dir::{Dir, include_dir};
@@ -9,10 +11,10 @@ use serde_json::json;
 use crate::args::Init;
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use templates::Template;
 
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
 static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
-static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/lenet/src");
 const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
 const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
 
@@ -29,25 +31,33 @@ pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
             Failure::new(exit::CONFLICT, "exists", format!("{name} is there already")).hint("choose another name")
         );
     }
-    write_all(root, name).map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
+    let template = templates::find(&args.template)
+        .ok_or_else(|| Failure::invalid(format!("no template is called {:?}", args.template)))?;
+    write_all(root, name, template)
+        .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
     if output.json {
         output.json(&json!({ "plugin": name, "template": args.template }));
     } else {
         output.line(name);
-        output.note(&format!("Next: saggar serve, and in another terminal: saggar run {name} --data DATASET -f"));
+        let run = template.run.replace("NAME", name);
+        output.note(&format!("Next: saggar serve, and in another terminal: {run}"));
     }
     Ok(())
 }
 
-fn write_all(root: &Path, name: &str) -> std::io::Result<()> {
+fn write_all(root: &Path, name: &str, template: &Template) -> std::io::Result<()> {
     let vendor = root.join("vendor");
     copy(&SDK, &vendor.join("plugins/sdk/src"))?;
     copy(&WIT, &vendor.join("wit"))?;
-    copy(&CLASSIFIER, &root.join("src"))?;
+    let source = root.join("src");
+    std::fs::create_dir_all(&source)?;
+    for (path, contents) in template.files() {
+        std::fs::write(source.join(path), contents)?;
+    }
     std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
     std::fs::write(root.join("Cargo.toml"), manifest(name))?;
     std::fs::write(root.join(".gitignore"), "/target\n")?;
-    std::fs::write(root.join("README.md"), readme(name))
+    std::fs::write(root.join("README.md"), readme(name, template))
 }
 
 fn copy(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
@@ -76,13 +86,14 @@ fn manifest(name: &str) -> String {
     )
 }
 
-fn readme(name: &str) -> String {
-    format!(
-        "# {name}\n\nA saggar plugin that classifies small grey images: the network is in `src/model.rs`, its training in\n\
-         `src/train.rs`. `vendor/` holds the guest library and the interface files of the host that made this.\n\n\
-         ```\nsaggar serve                               # in another terminal\n\
-         saggar run {name} --data DATASET -f     # from the folder above: builds, trains, publishes\n```\n"
-    )
+fn readme(name: &str, template: &Template) -> String {
+    let text = format!(
+        "# NAME\n\n{}\n\n`vendor/` holds the guest library and the interface files of the host that made this.\n\n\
+         ```\nsaggar serve                            # in another terminal\n\
+         {}   # from the folder above: builds it and runs it\n```\n",
+        template.readme, template.run
+    );
+    text.replace("NAME", name)
 }
 
 #[cfg(test)]
@@ -100,7 +111,7 @@ mod tests {
     #[test]
     fn everything_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        write_all(dir.path(), "mine").unwrap();
+        write_all(dir.path(), "mine", &templates::TEMPLATES[0]).unwrap();
         for file in [
             "Cargo.toml",
             "src/lib.rs",

@@ -202,7 +202,7 @@ pub(crate) fn detach_on_interrupt(job: String) {
     let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
 
-fn job_path(name: &str) -> String {
+pub(super) fn job_path(name: &str) -> String {
     // A name with any other character is no job's; the server answers that it does not know it.
     let safe: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect();
     format!("/api/v1/jobs/{safe}")

@@ -149,13 +149,19 @@ fn print(answer: &Value, top_k: Option<usize>, output: Output) {
         let numbers: Option<Vec<f64>> = value.as_array().map(|list| list.iter().filter_map(Value::as_f64).collect());
         match (numbers, top_k) {
             (Some(numbers), Some(k)) if numbers.len() == value.as_array().map_or(0, Vec::len) => {
-                let mut ranked: Vec<(usize, f64)> = numbers.into_iter().enumerate().collect();
-                ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-                ranked.iter().take(k).for_each(|(class, value)| output.line(&format!("{name}[{class}]  {value:.4}")));
+                let largest = largest(numbers).take(k);
+                largest.for_each(|(class, value)| output.line(&format!("{name}[{class}]  {value:.4}")));
             }
             _ => output.line(&format!("{name}  {value}")),
         }
     }
+}
+
+/// Classes with their numbers, the largest first; of equals the first class.
+fn largest(numbers: Vec<f64>) -> impl Iterator<Item = (usize, f64)> {
+    let mut ranked: Vec<(usize, f64)> = numbers.into_iter().enumerate().collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    ranked.into_iter()
 }
 
 #[cfg(test)]
@@ -170,6 +176,12 @@ mod tests {
         for bad in ["image", "=1", "a b=1"] {
             assert_eq!(input(bad).err().unwrap().exit, exit::INVALID, "{bad}");
         }
+    }
+
+    #[test]
+    fn the_largest_come_first_and_equals_in_order() {
+        let top: Vec<(usize, f64)> = largest(vec![0.1, 0.35, 0.2, 0.35]).take(3).collect();
+        assert_eq!(top, [(1, 0.35), (3, 0.35), (2, 0.2)]);
     }
 
     #[test]

@@ -17,14 +17,15 @@ use crate::limits::DATASET_NAMES_MAX;
 #[serde(tag = "format", rename_all = "lowercase")]
 pub(super) enum Description {
     Csv(CsvText),
-    Idx(IdxText),
+    Idx(NamedFiles),
+    Cifar10(NamedFiles),
     Text(TextFiles),
 }
 
-/// A folder of IDX files; the names of the files say the rest.
+/// A folder of files whose names say the rest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct IdxText {
+pub(super) struct NamedFiles {
     #[serde(default)]
     pub(super) description: String,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::ingest::{Draft, DraftColumn, check_size};
-use super::source::Source;
+use super::source::{Source, find};
 use crate::error::DatasetError;
 
 /// Unsigned bytes in three dimensions.
@@ -26,12 +26,6 @@ const PARTS: [(&str, &str, &str); 2] = [
 /// Whether the folder has one of the files.
 pub(super) fn is_there(folder: &Path) -> bool {
     PARTS.iter().any(|(_, images, labels)| find(folder, images).is_some() || find(folder, labels).is_some())
-}
-
-/// The file of this name, plain or compressed.
-fn find(folder: &Path, name: &str) -> Option<PathBuf> {
-    let candidates = [folder.join(name), folder.join(format!("{name}.gz"))];
-    candidates.into_iter().find(|path| path.is_file())
 }
 
 /// Reads the four files: fields `image` and `label`, parts `train` and `test`.

@@ -6,7 +6,7 @@ use saggar_tensor::Descriptor;
 
 use super::describe::Description;
 use super::manifest::{Column, FORMAT, Manifest, Range, file_name};
-use super::{csv, describe, idx, text};
+use super::{cifar, csv, describe, idx, text};
 use crate::clock::Millis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
@@ -55,8 +55,10 @@ pub(super) fn read_folder(folder: &Path) -> Result<Draft, DatasetError> {
     match describe::read(folder)? {
         Some(Description::Csv(description)) => csv::read(folder, &description),
         Some(Description::Idx(description)) => idx::read(folder, description.description),
+        Some(Description::Cifar10(description)) => cifar::read(folder, description.description),
         Some(Description::Text(description)) => text::read_described(folder, &description),
         None if idx::is_there(folder) => idx::read(folder, String::new()),
+        None if cifar::is_there(folder) => cifar::read(folder, String::new()),
         None if text::is_there(folder) => text::read(folder),
         None => {
             let folder = folder.file_name().unwrap_or(folder.as_os_str());

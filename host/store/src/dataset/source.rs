@@ -2,11 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{DatasetError, StoreError};
+
+/// The file of this name, plain or compressed.
+pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let candidates = [folder.join(name), folder.join(format!("{name}.gz"))];
+    candidates.into_iter().find(|path| path.is_file())
+}
 
 /// An open file: decompressed, and with the number of bytes read so far.
 pub(super) struct Source {

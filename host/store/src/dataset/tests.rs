@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod cifar;
 mod texts;
 mod uploading;
 
@@ -201,7 +202,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.md", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, text files NAME.txt[.gz], or the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-"
+            "FOLDER: no dataset found; expected dataset.json, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -256,7 +257,7 @@ fn descriptions_that_make_no_sense_are_refused() {
     check_json("{", expect!["dataset.json: EOF while parsing an object at line 1 column 1"]);
     check_json(
         r#"{"format":"parquet"}"#,
-        expect!["dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `text` at line 1 column 19"],
+        expect!["dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `cifar10`, `text` at line 1 column 19"],
     );
     check_json(
         r#"{"format":"csv","file":"../x","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#,

@@ -42,8 +42,9 @@ pub enum DatasetError {
     },
     /// A folder in which no known format is found.
     #[error(
-        "{folder}: no dataset found; expected dataset.json, text files NAME.txt[.gz], or the MNIST files \
-         train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-"
+        "{folder}: no dataset found; expected dataset.json, text files NAME.txt[.gz], the MNIST files \
+         train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files \
+         data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
     )]
     UnknownFormat {
         /// The folder.
@@ -138,6 +139,38 @@ pub enum DatasetError {
         label: u64,
         /// The number of classes.
         classes: usize,
+    },
+    /// A file of records that ends within one.
+    #[error("{file}: {found} bytes (decompressed), which are no whole number of records of {record} bytes")]
+    BadRecords {
+        /// The file.
+        file: String,
+        /// Its bytes.
+        found: u64,
+        /// Bytes of a record.
+        record: usize,
+    },
+    /// A record whose class number has no class.
+    #[error("{file}: record {record}: label {label}, and there are {classes} classes")]
+    RecordLabel {
+        /// The file.
+        file: String,
+        /// The record, from 1.
+        record: u64,
+        /// The label.
+        label: u8,
+        /// The number of classes.
+        classes: usize,
+    },
+    /// A file of class names that are not as many as the format has classes.
+    #[error("{file}: {found} class names, expected {expected}, one a line")]
+    ClassNames {
+        /// The file.
+        file: String,
+        /// Names found.
+        found: usize,
+        /// Names expected.
+        expected: usize,
     },
     /// A value of a CSV file that cannot be an element.
     #[error("{file}:{line}:{column}: `{value}` is not {expected}")]

@@ -1,0 +1,133 @@
+//! What a plugin of one's own can start from: sources that are compiled into the program.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValue;
+use include_dir::{Dir, include_dir};
+
+static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/classifier/src");
+static TRAINER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/trainer/src");
+static ECHO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/echo/src");
+static INPUT_OPT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/input-opt/src");
+static LENET: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/lenet/src");
+/// The network that `input-opt` takes from its neighbour.
+const LENET_MODEL: &str = include_str!("../../../../../plugins/lenet/src/model.rs");
+const LENET_MODEL_PATH: &str = "#[path = \"../../lenet/src/model.rs\"]\n";
+
+/// A plugin to start from.
+pub(crate) struct Template {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    /// What it is, for a list.
+    pub(super) about: &'static str,
+    /// What it is and how it is run, for its README; `NAME` stands for the plugin's name.
+    pub(super) readme: &'static str,
+    /// The command that shows that it works, with `NAME` as in `readme`.
+    pub(super) run: &'static str,
+    source: &'static Dir<'static>,
+}
+
+/// Every template, the default first.
+pub(crate) static TEMPLATES: [Template; 5] = [
+    Template {
+        name: "classifier",
+        about: "trains on any dataset of pictures or features, and predicts",
+        readme: "A saggar plugin that classifies pictures or features, in one file: the network, what it takes and gives, and\n\
+                 its training. Parameters: `input` (the field that it learns from, `image` by default), `units`, `classes`\n\
+                 (how many, where the dataset does not name them), `batch`, `epochs`, `lr`, `model` (the name to publish\n\
+                 under, NAME by default).",
+        run: "saggar run NAME --data DATASET -f",
+        source: &CLASSIFIER,
+    },
+    Template {
+        name: "trainer",
+        about: "a training loop of one's own, whose result is a file",
+        readme: "A saggar plugin that only trains, with a loop of its own: steps, checkpoints and resuming are written out in\n\
+                 `src/lib.rs`. What it learns becomes the file `weights.csv`, which `saggar output get JOB` fetches.\n\
+                 Parameters: `steps`, `batch`, `lr`, `input` (the field that it learns from, `image` by default), `classes`\n\
+                 (how many, where the dataset does not name them).",
+        run: "saggar run NAME --data DATASET -f -- steps=200",
+        source: &TRAINER,
+    },
+    Template {
+        name: "input-opt",
+        about: "a picture that a trained classifier is sure of",
+        readme: "A saggar plugin that trains a picture instead of a network: a published version of `lenet` stays as it is, and\n\
+                 the picture moves until the classifier is sure that it shows the class `target`. Parameters: `target`,\n\
+                 `classifier` and `version` (the model), `steps`, `lr`, `item` (begin with that item of a dataset). The\n\
+                 picture becomes the file `target-NNN.png`, which `saggar output get JOB` fetches.",
+        run: "saggar run NAME -f -- target=3",
+        source: &INPUT_OPT,
+    },
+    Template {
+        name: "lenet-mnist",
+        about: "two convolutions that learn MNIST and other small pictures",
+        readme: "A saggar plugin that classifies small pictures, grey or RGB: the network is in `src/model.rs`, its training in\n\
+                 `src/train.rs`. Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`,\n\
+                 `hidden`, `classes`, `model` (the name to publish under).",
+        run: "saggar run NAME --data mnist -f -- epochs=3 model=mnist",
+        source: &LENET,
+    },
+    Template {
+        name: "echo",
+        about: "a model that answers what it was asked",
+        readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training publishes it and is over.\n\
+                 Parameters: `size` (how many numbers), `model` (the name to publish under, NAME by default).",
+        run: "saggar run NAME -f && saggar predict NAME -i 'x=[1,2,3,4]'",
+        source: &ECHO,
+    },
+];
+
+/// The names of all templates, with what they are, as the command line takes them.
+pub(crate) fn names() -> impl Iterator<Item = PossibleValue> {
+    TEMPLATES.iter().map(|template| PossibleValue::new(template.name).help(template.about))
+}
+
+/// The template of this name.
+pub(super) fn find(name: &str) -> Option<&'static Template> {
+    TEMPLATES.iter().find(|template| template.name == name)
+}
+
+impl Template {
+    /// The files of the plugin's `src`, by their paths in it.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Cow<'static, [u8]>)> {
+        let files = self.source.files();
+        let mut files: Vec<_> = files.map(|file| (file.path().to_owned(), Cow::Borrowed(file.contents()))).collect();
+        if self.name == "input-opt" {
+            for (_, contents) in &mut files {
+                let text = String::from_utf8_lossy(contents).replace(LENET_MODEL_PATH, "");
+                *contents = Cow::Owned(text.into_bytes());
+            }
+            files.push((PathBuf::from("network.rs"), Cow::Borrowed(LENET_MODEL.as_bytes())));
+        }
+        files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newcomers_plugin_is_short() {
+        let default = &TEMPLATES[0];
+        assert_eq!(default.name, "classifier");
+        let files = default.files();
+        assert_eq!(files.len(), 1);
+        let lines = String::from_utf8(files[0].1.to_vec()).unwrap().lines().count();
+        assert!(lines <= 60, "{lines} lines");
+    }
+
+    #[test]
+    fn no_template_needs_a_neighbour() {
+        for template in &TEMPLATES {
+            let files = template.files();
+            assert!(files.iter().any(|(path, _)| path.as_os_str() == "lib.rs"), "{}", template.name);
+            for (path, contents) in files {
+                let text = String::from_utf8(contents.to_vec()).unwrap();
+                assert!(!text.contains("#[path"), "{}: {}", template.name, path.display());
+            }
+        }
+    }
+}

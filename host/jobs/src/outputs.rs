@@ -1,0 +1,31 @@
+//! The files that jobs wrote, read for whoever asks.
+
+use std::fs::File;
+use std::io;
+
+use saggar_store::outputs::{self, OutputFile};
+
+use crate::{JobError, Jobs};
+
+impl Jobs {
+    /// The files that a job wrote so far, by path.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn outputs(&self, id: &str) -> Result<Vec<OutputFile>, JobError> {
+        let job_dir = self.shared.jobs_dir.join(id);
+        let listed = tokio::task::spawn_blocking(move || outputs::list(&job_dir)).await;
+        Ok(listed.map_err(io::Error::other)??)
+    }
+
+    /// A file that a job wrote, to be read from its beginning, and its size in bytes; none where there is none of that
+    /// path.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn output(&self, id: &str, path: &str) -> Result<Option<(File, u64)>, JobError> {
+        let (job_dir, path) = (self.shared.jobs_dir.join(id), path.to_owned());
+        let opened = tokio::task::spawn_blocking(move || outputs::open(&job_dir, &path)).await;
+        Ok(opened.map_err(io::Error::other)??)
+    }
+}

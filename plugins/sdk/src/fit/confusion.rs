@@ -1,0 +1,60 @@
+//! Counting which class is taken for which over the part that is held out.
+
+use super::Feed;
+use crate::bindings::tensors::DataType;
+use crate::classes::Classes;
+use crate::confusion::Confusion;
+use crate::error::Result;
+use crate::graph::{Executable, Graph, Inputs};
+use crate::operand::Operand;
+use crate::tensor::{NamedTensor, named};
+
+/// Logits `[batch, classes]` and labels `[batch]` of a batch.
+type Answers<'a> = &'a dyn Fn(&Graph, &Inputs) -> Result<(Operand, Operand)>;
+
+impl Confusion {
+    /// The classes that the held-out items are taken for, each item once; none where nothing is held out.
+    ///
+    /// `answers` builds logits (`[batch, classes]`) and labels (`[batch]`, of an integer type) from a batch; it is called
+    /// for each batch size that is needed. Of equal logits the first counts.
+    ///
+    /// # Errors
+    /// `Label` for a label that is no class; `Host`.
+    pub fn of_held_out(feed: &Feed<'_>, classes: &Classes, answers: Answers<'_>) -> Result<Option<Self>> {
+        let Some(split) = &feed.held_out else { return Ok(None) };
+        let items = feed.dataset.count(Some(split))?;
+        let batches = feed.batches(Some(split), None)?;
+        let mut confusion = Self::new(classes);
+        let mut graph = None;
+        let mut left = items;
+        while left > 0 {
+            let Some(batch) = batches.next_batch()? else { break };
+            // The last batch may be smaller, and a graph has one size.
+            let size = u32::try_from(left).map_or(feed.batch, |left| left.min(feed.batch));
+            let built = match graph.take() {
+                Some((built, of)) if of == size => built,
+                _ => build(feed, size, answers)?,
+            };
+            let outputs = built.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
+            for (truth, predicted) in read(&outputs, "truth")?.into_iter().zip(read(&outputs, "predicted")?) {
+                confusion.add(truth, predicted)?;
+            }
+            graph = Some((built, size));
+            left -= u64::from(size);
+        }
+        Ok(Some(confusion))
+    }
+}
+
+fn build(feed: &Feed<'_>, size: u32, answers: Answers<'_>) -> Result<Executable> {
+    let graph = Graph::new();
+    let (logits, labels) = answers(&graph, &feed.inputs(&graph, size)?)?;
+    let (truth, predicted) = (labels.cast(DataType::Int32)?, logits.arg_max(1, false)?);
+    graph.build([("truth", &truth), ("predicted", &predicted)])
+}
+
+/// The class numbers in an `int32` output.
+fn read(outputs: &[NamedTensor], name: &str) -> Result<Vec<i32>> {
+    let bytes = named(outputs, name)?.read()?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|class| i32::from_le_bytes(*class)).collect())
+}

@@ -1,0 +1,107 @@
+//! Ports as part of a configuration, and ports that take what a dataset has.
+
+use super::Port;
+use crate::bindings::tensors::{DataType, Descriptor};
+use crate::dataset::Field;
+use crate::json::Json;
+use crate::params::FromJson;
+use crate::tensor::descriptor;
+
+/// Every data type and its name, as WebNN spells it.
+const NAMES: [(DataType, &str); 8] = [
+    (DataType::Float32, "float32"),
+    (DataType::Float16, "float16"),
+    (DataType::Int64, "int64"),
+    (DataType::Uint64, "uint64"),
+    (DataType::Int32, "int32"),
+    (DataType::Uint32, "uint32"),
+    (DataType::Int8, "int8"),
+    (DataType::Uint8, "uint8"),
+];
+
+impl Port {
+    /// A port that takes the items of a dataset's field. Bytes of the shape `[height, width]` or `[height, width, 3]` are
+    /// a picture.
+    pub fn of(field: &Field) -> Self {
+        let Descriptor { data_type, shape } = &field.item;
+        let port = Self::new(&field.name, *data_type, shape.as_slice()).classes(&field.classes);
+        match (data_type, shape.as_slice()) {
+            (DataType::Uint8, [_, _] | [_, _, 1 | 3]) => port.semantics("image"),
+            _ => port,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Data type and shape of an item.
+    pub fn item(&self) -> &Descriptor {
+        &self.item
+    }
+}
+
+impl From<&Port> for Json {
+    fn from(port: &Port) -> Self {
+        let name = NAMES.iter().find(|(data_type, _)| *data_type == port.item.data_type).map_or("", |(_, name)| name);
+        let member = |name: &str, value: Json| (name.to_owned(), value);
+        Self::Object(vec![
+            member("name", port.name.as_str().into()),
+            member("data-type", name.into()),
+            member("shape", port.item.shape.clone().into()),
+            member("semantics", port.semantics.as_deref().map_or(Self::Null, Self::from)),
+            member("classes", port.classes.clone().into()),
+        ])
+    }
+}
+
+impl FromJson for Port {
+    const EXPECTED: &'static str = "a port: name, data-type, shape, semantics, classes";
+
+    fn from_json(value: &Json) -> Option<Self> {
+        let Json::Object(members) = value else { return None };
+        let member = |name: &str| members.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+        let text = |name: &str| member(name).and_then(String::from_json);
+        let data_type = text("data-type")?;
+        let (data_type, _) = NAMES.iter().find(|(_, name)| *name == data_type)?;
+        Some(Self {
+            name: text("name")?,
+            item: descriptor(*data_type, Vec::from_json(member("shape")?)?),
+            semantics: text("semantics"),
+            classes: Vec::from_json(member("classes")?)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Params;
+
+    fn of(data_type: DataType, shape: &[u32]) -> Port {
+        Port::of(&Field { name: "x".to_owned(), item: descriptor(data_type, shape), classes: Vec::new() })
+    }
+
+    #[test]
+    fn bytes_in_the_shape_of_a_picture_are_one() {
+        for shape in [[8, 8].as_slice(), &[32, 32, 3], &[8, 8, 1]] {
+            assert_eq!(of(DataType::Uint8, shape).semantics.as_deref(), Some("image"), "{shape:?}");
+        }
+        assert_eq!(of(DataType::Uint8, &[8, 8, 4]).semantics, None);
+        assert_eq!(of(DataType::Float32, &[8, 8]).semantics, None);
+    }
+
+    #[test]
+    fn a_configuration_keeps_a_port() {
+        for port in [of(DataType::Uint8, &[32, 32, 3]), of(DataType::Int64, &[]).classes(&["a".to_owned()])] {
+            let config = Params::parse(&Params::new().with("input", &port).to_string()).unwrap();
+            let read: Port = config.require("input").unwrap();
+            assert_eq!((read.name(), format!("{:?}", read.item())), (port.name(), format!("{:?}", port.item())));
+            assert_eq!((read.semantics, read.classes), (port.semantics, port.classes));
+        }
+        let wrong = Params::parse(r#"{"input": {"name": "x", "data-type": "float64", "shape": [], "classes": []}}"#);
+        let refused = wrong.unwrap().require::<Port>("input").unwrap_err().to_string();
+        assert!(refused.starts_with("parameter `input` must be a port: name,"), "{refused}");
+    }
+}

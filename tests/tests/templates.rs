@@ -1,0 +1,82 @@
+//! What `saggar init` writes: every template builds and runs as it lies there.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use saggar_tests::{Server, binary, root};
+
+/// Every template, and the parameters of a short run on digits.
+const TEMPLATES: [(&str, &[&str]); 5] = [
+    ("classifier", &["epochs=3"]),
+    ("trainer", &["steps=50"]),
+    ("lenet-mnist", &["epochs=1"]),
+    ("input-opt", &["target=3", "steps=20"]),
+    ("echo", &["size=3"]),
+];
+
+fn init(place: &Path, arguments: &[&str]) -> std::process::Output {
+    Command::new(binary()).arg("init").args(arguments).current_dir(place).output().unwrap()
+}
+
+/// An empty folder whose plugins build beside the reference plugins, with whose dependencies they have most in common.
+fn place() -> PathBuf {
+    let target = root().join("plugins/target");
+    let place = target.join("templates");
+    if place.exists() {
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+    std::fs::create_dir_all(place.join(".cargo")).unwrap();
+    std::fs::write(place.join(".cargo/config.toml"), format!("[build]\ntarget-dir = {target:?}\n")).unwrap();
+    place
+}
+
+#[test]
+fn every_template_builds_and_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let place = place();
+    let server = Server::start(home.path());
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    for (template, parameters) in TEMPLATES {
+        let name = format!("my-{template}");
+        let written = init(&place, &[&name, "--template", template]);
+        assert!(written.status.success(), "{template}: {}", String::from_utf8_lossy(&written.stderr));
+        let plugin = place.join(&name);
+        let readme = std::fs::read_to_string(plugin.join("README.md")).unwrap();
+        assert!(readme.contains(&format!("saggar run {name}")) && !readme.contains("NAME"), "{readme}");
+        let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--"];
+        let ran = server.saggar_ok(&[&run[..], parameters].concat());
+        assert!(ran.contains(&format!("{name}-1 SUCCEEDED")), "{template}: {ran}");
+        if template == "lenet-mnist" {
+            server.wait_for_version("digits", 1);
+        }
+    }
+    check_results(&server);
+}
+
+/// What each of them leaves behind.
+fn check_results(server: &Server) {
+    let files = |job: &str| server.saggar_ok(&["output", "ls", job, "-q"]).trim().to_owned();
+    assert_eq!(files("my-trainer-1"), "weights.csv");
+    assert_eq!(files("my-input-opt-1"), "target-003.png");
+    let job = server.get("/api/v1/jobs/my-classifier-1");
+    let accuracy = job["metrics"]["validation/accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.8, "{accuracy}");
+    server.wait_for_version("my-classifier", 1);
+    let predict = ["predict", "my-classifier", "-i", "image=@examples/digits/held-out/7.png", "--json"];
+    assert!(server.saggar_ok(&predict).contains("\"label\": "));
+    server.wait_for_version("my-echo", 1);
+    let echo = server.saggar_ok(&["predict", "my-echo", "-i", "x=[1,2,3]", "--json"]);
+    let echo: serde_json::Value = serde_json::from_str(&echo).unwrap();
+    assert_eq!(echo["y"], serde_json::json!([1.0, 2.0, 3.0]));
+}
+
+#[test]
+fn a_template_that_is_not_there_lists_those_that_are() {
+    let place = tempfile::tempdir().unwrap();
+    let refused = init(place.path(), &["mine", "--template", "pipeline"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(TEMPLATES.iter().all(|(template, _)| said.contains(template)), "{said}");
+    assert!(!place.path().join("mine").exists());
+}
