@@ -9,10 +9,10 @@ KEEP ?= 0
 SECONDS_EACH ?= 600
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx fuzz
+.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
 
 help: ## list what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
 
 setup: ## install or find what building needs
 	@.ci/setup build
@@ -52,7 +52,13 @@ conformance-webnn: ## run WebNN's cases on interpreter, CPU and GPU (WEBNN_CASES
 	@.ci/setup test
 	@cargo run --quiet --locked --workspace --bin conformance-webnn -- "$${WEBNN_CASES:?name the folder of cases: WEBNN_CASES=DIR}"
 
-conformance-onnx: ## run the ONNX project's own cases (ONNX_CASES=DIR, else the Python package brings them)
+conformance-onnx: ## run the ONNX project's own cases on CPU and GPU (ONNX_CASES=DIR, else the Python package brings them)
+	@.ci/setup test
+	@cargo build --quiet --locked --workspace --all-targets
+	@target/debug/saggar build plugins/onnx
+	@target/debug/conformance-onnx "$${ONNX_CASES:-$$(.ci/onnx-cases)}"
+
+conformance-onnx-rules: ## run them on the plugin's rules alone, over the interpreter
 	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
 	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
 

@@ -3,6 +3,7 @@
 
 mod guests;
 mod http;
+pub mod onnx;
 mod process;
 mod server;
 pub mod webnn;

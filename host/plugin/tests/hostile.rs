@@ -96,6 +96,20 @@ fn trainings_fail_by_their_own_fault() {
     assert_eq!(bench.train("well", TrainLimits::default(), Recorder::default()).unwrap(), Outcome::Finished);
 }
 
+/// A gradient that cannot be had is refused when it is asked for, with the operator's name and the plugin's label.
+#[test]
+fn an_operator_without_a_gradient_is_named_to_the_plugin() {
+    let Some(bench) = Bench::new() else { return };
+    match bench.train("choice", TrainLimits::default(), Recorder::default()).unwrap_err() {
+        PluginError::Guest { code, message, place, .. } => {
+            assert_eq!(code, "invalid-argument");
+            assert!(message.starts_with("arg-max: has no gradient, and input scores reaches the loss"), "{message}");
+            assert_eq!(place.as_deref(), Some("node 1, before guess"));
+        }
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn floods_are_counted_and_cut() {
     let Some(bench) = Bench::new() else { return };

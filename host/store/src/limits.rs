@@ -12,6 +12,9 @@ pub const SHARED_PART_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a manifest, of any kind. 100,000 variables take about 25 MB.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
+/// Bytes of a safetensors file's header: the format's own limit.
+pub const WEIGHTS_HEADER_BYTES_MAX: u64 = 100_000_000;
+
 /// Bytes of a model version's or a dataset's name.
 pub const NAME_BYTES_MAX: usize = 63;
 

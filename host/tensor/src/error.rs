@@ -444,6 +444,14 @@ pub enum GraphError {
         /// The operator.
         op: &'static str,
     },
+    /// The loss depends on a wanted node, but only through an operator that leaves the floats.
+    #[error("{op}: has no gradient, and {wrt} reaches the loss through it alone; a stop-gradient there asks for zeros")]
+    GradientCut {
+        /// The operator.
+        op: &'static str,
+        /// The wanted node's label, or what it is.
+        wrt: String,
+    },
     /// Any of the others, with the place: labels of operands, or a node of the graph.
     #[error("{error} (at {place})")]
     At {

@@ -2,8 +2,8 @@
 //! verified like any other nodes.
 //!
 //! Each family has its rules in the file of its name. A rule gives the adjoint of one operand, or nothing where the
-//! derivative is zero wherever it exists (comparisons, rounding, indices, conversions to integers). Operators whose
-//! derivative is not expressed yet are refused by name.
+//! derivative is zero wherever it exists (comparisons, rounding, indices, conversions to integers). A node that reaches the
+//! loss through such conversions alone is refused by `severed`, and an operator without a rule by its name.
 
 mod binary;
 mod contract;
@@ -12,6 +12,7 @@ mod emit;
 mod index;
 mod movement;
 mod reduce;
+mod severed;
 mod unary;
 
 use crate::builder::GraphBuilder;
@@ -34,8 +35,9 @@ struct Step {
 /// adjoint is divided equally among them (max pooling: given to the first).
 ///
 /// # Errors
-/// `LossNotScalar`; `UnknownNode`; `DType` if a node of `wrt` is no float; `NoGradient`, with the node's label, for an
-/// operator on the way without a rule; limits of the graph.
+/// `LossNotScalar`; `UnknownNode`; `DType` if a node of `wrt` is no float; `GradientCut` if one reaches the loss through
+/// comparisons, indices or integers alone; `NoGradient` for an operator on the way without a rule; limits of the graph.
+/// Each with the node's label, or its number.
 pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
     check(builder, loss, wrt)?;
     let reaching = reaching(&builder.graph().nodes[..=loss.index()], wrt);
@@ -54,7 +56,7 @@ pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Re
             }
             let adjoint = rule(builder, &node.op, &step, operand).map_err(|error| match &node.label {
                 Some(label) => error.at(label.as_ref()),
-                None => error,
+                None => error.at(format!("node {position}")),
             })?;
             if let Some(adjoint) = adjoint {
                 adjoints[input.index()] = Some(match adjoints[input.index()] {
@@ -66,7 +68,10 @@ pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Re
     }
     let adjoint = |&node: &NodeId| match adjoints.get(node.index()).copied().flatten() {
         Some(adjoint) => Ok(adjoint),
-        None => emit::like(builder, node, 0.0),
+        None => {
+            severed::check(builder, loss, node)?;
+            emit::like(builder, node, 0.0)
+        }
     };
     wrt.iter().map(adjoint).collect()
 }

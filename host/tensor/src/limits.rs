@@ -14,6 +14,8 @@ pub const OPERANDS_MAX: usize = 256;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Named outputs one graph may have.
 pub const GRAPH_OUTPUTS_MAX: usize = 4096;
+/// Size of an axis that images are resized to: where each of its places lies is computed, and kept as a constant.
+pub const RESAMPLED_SIZE_MAX: usize = 1 << 24;
 
 const _: () = assert!(GRAPH_NODES_MAX <= u32::MAX as usize);
 const _: () = assert!(ELEMENTS_MAX <= i32::MAX as usize);

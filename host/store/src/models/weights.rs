@@ -1,12 +1,18 @@
 //! Weights as safetensors files.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
+use safetensors::serialize;
 use safetensors::tensor::{Dtype, TensorView};
-use safetensors::{SafeTensors, serialize};
-use saggar_tensor::{DType, Descriptor, Shape};
+use saggar_tensor::DType;
 
 use crate::checkpoint::{SavedVariable, VariableKind};
 use crate::error::ModelError;
+
+mod header;
+#[cfg(test)]
+mod tests;
 
 /// The file's bytes. The same variables give the same bytes.
 pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError> {
@@ -29,20 +35,18 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
 
 /// The variables of a file, sorted by name, sharing its bytes; or what is wrong with it.
 pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, String> {
-    let tensors = SafeTensors::deserialize(file).map_err(|error| error.to_string())?;
-    let mut variables = Vec::with_capacity(tensors.len());
-    for (name, view) in tensors.iter() {
-        let dtype =
-            dtype_of(view.dtype()).ok_or_else(|| format!("{name} has data type {:?}, unknown here", view.dtype()))?;
-        let shape = Shape::new(view.shape()).map_err(|error| format!("{name}: {error}"))?;
-        let is_statistic = statistics.iter().any(|statistic| statistic == name);
-        variables.push(SavedVariable {
-            name: name.to_owned(),
+    let entries = header::read(file)?;
+    let statistics: HashSet<&str> = statistics.iter().map(String::as_str).collect();
+    let variable = |entry: header::Entry| {
+        let is_statistic = statistics.contains(entry.name.as_str());
+        SavedVariable {
+            name: entry.name,
             kind: if is_statistic { VariableKind::Statistic } else { VariableKind::Parameter },
-            descriptor: Descriptor::new(dtype, shape),
-            bytes: file.slice_ref(view.data()),
-        });
-    }
+            descriptor: entry.descriptor,
+            bytes: file.slice(entry.place),
+        }
+    };
+    let mut variables: Vec<SavedVariable> = entries.into_iter().map(variable).collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(variables)
 }
@@ -58,8 +62,4 @@ fn dtype(dtype: DType) -> Dtype {
         DType::I8 => Dtype::I8,
         DType::U8 => Dtype::U8,
     }
-}
-
-fn dtype_of(found: Dtype) -> Option<DType> {
-    DType::ALL.into_iter().find(|ours| dtype(*ours) == found)
 }

@@ -36,8 +36,10 @@ pub(super) fn select(g: &mut GraphBuilder, condition: NodeId, a: NodeId, b: Node
     g.add_node(Op::Select, &[condition, a, b])
 }
 
-/// A truth value as 0.0 or 1.0.
+/// A truth value as 0.0 or 1.0. Which operand is the larger does not change with small changes of them: its own derivative
+/// is zero.
 pub(super) fn truth(g: &mut GraphBuilder, condition: NodeId, dtype: DType) -> Emitted {
+    let condition = unary(g, Unary::StopGradient, condition)?;
     unary(g, Unary::Cast(dtype), condition)
 }
 

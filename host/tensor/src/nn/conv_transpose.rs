@@ -108,6 +108,6 @@ fn output_size(
         None if options.output_padding[axis] >= stride => {
             refuse("output-padding", 0, stride - 1, options.output_padding[axis])
         }
-        None => Ok(least + options.output_padding[axis]),
+        None => Ok(least.saturating_add(options.output_padding[axis])),
     }
 }

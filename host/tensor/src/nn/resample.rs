@@ -5,6 +5,7 @@ use super::wide::widely;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
+use crate::limits::RESAMPLED_SIZE_MAX;
 use crate::{DType, Descriptor, Shape};
 
 type Built = Result<NodeId, GraphError>;
@@ -65,7 +66,7 @@ pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) 
         // A factor that is no number, or negative, gives 0, and one without bound more than a shape can have.
         let scaled = (size as f64 * options.scales[position]).floor() as usize;
         sizes[position] = options.sizes.map_or(scaled, |sizes| sizes[position]);
-        let most = crate::limits::ELEMENTS_MAX;
+        let most = RESAMPLED_SIZE_MAX;
         if !(1..=most).contains(&sizes[position]) {
             let got = sizes[position];
             return Err(GraphError::AttributeRange { op, attribute: "sizes", least: 1, most, got });

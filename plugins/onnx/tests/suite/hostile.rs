@@ -234,6 +234,11 @@ fn damage_is_survived() {
     for end in 0..whole.len() {
         let _ = import(&whole[..end], &Params::new(), &mut Variables::default());
     }
+    for bit in 0..8 * whole.len() {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        survived(&bytes);
+    }
     let mut numbers = Numbers(1);
     for _ in 0..20_000 {
         let mut bytes = whole.clone();
@@ -246,10 +251,13 @@ fn damage_is_survived() {
                 _ => bytes.insert(at, numbers.below(256) as u8),
             }
         }
-        // Whatever comes of it, it comes as a result; and what is imported can be restored.
-        let mut variables = Variables::default();
-        if let Ok(config) = import(&bytes, &Params::new(), &mut variables) {
-            restore(&config).unwrap();
-        }
+        survived(&bytes);
+    }
+}
+
+/// Whatever comes of it, it comes as a result; and what is imported can be restored.
+fn survived(bytes: &[u8]) {
+    if let Ok(config) = import(bytes, &Params::new(), &mut Variables::default()) {
+        restore(&config).unwrap();
     }
 }

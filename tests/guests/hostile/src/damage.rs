@@ -6,7 +6,7 @@ use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, descriptor};
 
 /// The ways.
-pub const DAMAGES: [&str; 13] = [
+pub const DAMAGES: [&str; 14] = [
     "loop",
     "trap",
     "panic",
@@ -20,6 +20,7 @@ pub const DAMAGES: [&str; 13] = [
     "rank",
     "log",
     "strings",
+    "choice",
 ];
 
 /// Misbehaves. Comes back only where the host refused something, with that refusal.
@@ -45,6 +46,7 @@ pub(crate) fn run(damage: &str) -> Result<()> {
             log(Level::Info, "a line that nobody wants to read");
         },
         "strings" => return strings(),
+        "choice" => return choice(),
         other => {
             let known = DAMAGES.map(str::to_owned).to_vec();
             return Err(Error::NoSuch { what: "misbehaviour", name: other.to_owned(), known });
@@ -137,6 +139,15 @@ fn shapes() -> Result<()> {
         ("constant", graph.constant(&float(&[u32::MAX, 4]), &[0; 16])),
     ];
     all_refused(attempts.map(|(name, attempt)| (name, attempt.err())))
+}
+
+/// Wants to learn through a choice, which has no gradient.
+fn choice() -> Result<()> {
+    let graph = Graph::new();
+    let scores = graph.input("scores", &descriptor(DataType::Float32, [2, 3]))?;
+    let guess = scores.arg_max(1, false)?.label("guess");
+    let loss = guess.cast(DataType::Float32)?.reduce_sum(&[], false)?;
+    graph.gradients(&loss, &[&scores]).map(|_| ())
 }
 
 /// A hundred dimensions. All of them must be refused.

@@ -4,7 +4,7 @@ use super::{Direction, GruOptions, LstmOptions, check_dims, gru_cell, lstm_cell}
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::limits::OPERANDS_MAX;
+use crate::limits::{GRAPH_NODES_MAX, OPERANDS_MAX};
 use crate::nn::check_rank;
 use crate::op::Scalar;
 use crate::{Descriptor, Shape};
@@ -109,6 +109,10 @@ impl Sizes {
         }
         if x.shape[0] == 0 {
             return Err(GraphError::AxisEmpty { op, axis: 0, got: x.clone() });
+        }
+        // A step takes several nodes: what cannot fit is not begun.
+        if x.shape[0] > GRAPH_NODES_MAX {
+            return Err(GraphError::TooManyNodes);
         }
         Ok(Sizes { steps: x.shape[0], directions, batch: x.shape[1], hidden: weight.shape[2] })
     }

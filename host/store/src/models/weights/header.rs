@@ -1,0 +1,141 @@
+//! The header of a safetensors file, read strictly: a file may come from anywhere, and what is wrong with it is said with
+//! the tensor's name.
+//!
+//! Eight bytes say how long the header is; it is a JSON object with an entry for each tensor, and the tensors' bytes follow
+//! without holes. Source: the format's description, <https://github.com/huggingface/safetensors>.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+
+use saggar_tensor::{DType, Descriptor, Shape};
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::limits::WEIGHTS_HEADER_BYTES_MAX;
+
+/// Bytes of the header's length.
+const LENGTH_BYTES: usize = 8;
+/// The entry that is no tensor.
+const METADATA: &str = "__metadata__";
+/// Characters of a name that messages show.
+const NAME_SHOWN_MAX: usize = 80;
+
+/// A tensor of the file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) descriptor: Descriptor,
+    /// Its bytes' place in the file.
+    pub(super) place: Range<usize>,
+}
+
+/// The tensors in the order of their bytes, which lie within the file, one after another, and are as many as each takes; or
+/// what is wrong.
+pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
+    let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
+        return Err(format!("it has {} bytes, and the length of its header alone takes {LENGTH_BYTES}", file.len()));
+    };
+    let length = u64::from_le_bytes(*length);
+    if length > WEIGHTS_HEADER_BYTES_MAX {
+        return Err(format!("its header would have {length} bytes, and at most {WEIGHTS_HEADER_BYTES_MAX} are read"));
+    }
+    let Some((header, data)) = rest.split_at_checked(length as usize) else {
+        return Err(format!("its header would have {length} bytes, and {} follow; is the copy finished?", rest.len()));
+    };
+    let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
+    let mut tensors = header.0;
+    tensors.sort_by(|(_, a), (_, b)| a.data_offsets.cmp(&b.data_offsets));
+    let first = file.len() - data.len();
+    let mut entries = Vec::with_capacity(tensors.len());
+    let mut end = 0;
+    for (name, tensor) in tensors {
+        let refuse = |reason| format!("tensor {}: {reason}", shown(&name));
+        let (descriptor, place) = entry(&tensor, end, data.len()).map_err(refuse)?;
+        end = place.end;
+        entries.push(Entry { name, descriptor, place: first + place.start..first + place.end });
+    }
+    if end != data.len() {
+        return Err(format!("{} bytes follow its last tensor", data.len() - end));
+    }
+    Ok(entries)
+}
+
+/// A tensor that must begin at `begin`, and its place in the data.
+fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Range<usize>), String> {
+    let dtype = dtype(&tensor.dtype).ok_or_else(|| format!("data type {} is unknown here", shown(&tensor.dtype)))?;
+    let shape = Shape::new(tensor.shape.clone()).map_err(|error| error.to_string())?;
+    let descriptor = Descriptor::new(dtype, shape);
+    let [start, end] = tensor.data_offsets;
+    if start > end {
+        return Err(format!("it would end at byte {end}, before it begins at {start}"));
+    }
+    if end > data {
+        return Err(format!("it would end at byte {end} of {data}; is the copy finished?"));
+    }
+    if start != begin {
+        let what = if start < begin { "lies in the bytes of another one" } else { "leaves a hole before it" };
+        return Err(format!("it begins at byte {start}, not {begin}, and {what}"));
+    }
+    if end - start != descriptor.bytes() {
+        return Err(format!("{descriptor} takes {} bytes, and it has {}", descriptor.bytes(), end - start));
+    }
+    Ok((descriptor, start..end))
+}
+
+/// Data types as the format spells them.
+fn dtype(name: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|ours| format!("{:?}", super::dtype(*ours)) == name)
+}
+
+/// A name in quotation marks, cut where it is long.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(NAME_SHOWN_MAX) {
+        Some((end, _)) => format!("{:?}...", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
+/// What an entry says.
+#[derive(Debug, Deserialize)]
+struct Tensor {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [usize; 2],
+}
+
+/// All entries of tensors, each name once.
+struct Header(Vec<(String, Tensor)>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let (mut tensors, mut names) = (Vec::new(), HashSet::new());
+        while let Some(name) = map.next_key::<String>()? {
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format!("tensor {} is there twice", shown(&name))));
+            }
+            if name == METADATA {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let tensor =
+                map.next_value().map_err(|error| A::Error::custom(format!("tensor {}: {error}", shown(&name))))?;
+            tensors.push((name, tensor));
+        }
+        Ok(Header(tensors))
+    }
+}

@@ -1,0 +1,98 @@
+//! Wanted nodes that get no adjoint although the loss depends on them: refused, unless a derivative of zero was asked for
+//! or is the true one.
+
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::{Graph, NodeId};
+use crate::op::{Op, Source, Unary};
+
+/// Refuses a node whose every way to the loss leaves the floats: through a comparison, an index, a conversion to integers.
+///
+/// Nothing would be learned there, and nobody would be told. Where the derivative is zero because the function is made of
+/// steps (rounding, signs, the condition of a `where`), or because a `stop-gradient` says so, zeros are right.
+///
+/// # Errors
+/// `GradientCut` with the first such operator, at its label, or at its number and the label that comes next.
+pub(super) fn check(builder: &GraphBuilder, loss: NodeId, wrt: NodeId) -> Result<(), GraphError> {
+    let graph = builder.graph();
+    let (depends, behind) = (depending(graph, loss, wrt), behind_a_cut(graph, loss));
+    let on_the_way = |position: &usize| depends[*position] && behind[*position];
+    let is_float = |position: usize| graph.nodes[position].descriptor.dtype.is_float();
+    let Some(cut) = (0..=loss.index()).filter(on_the_way).find(|&position| !is_float(position)) else {
+        return Ok(());
+    };
+    let label = |position: usize| graph.nodes[position].label.as_deref();
+    let place = match (label(cut), (cut..=loss.index()).filter(|&position| depends[position]).find_map(label)) {
+        (Some(label), _) => label.to_owned(),
+        (None, Some(next)) => format!("node {cut}, before {next}"),
+        (None, None) => format!("node {cut}"),
+    };
+    Err(GraphError::GradientCut { op: graph.nodes[cut].op.name(), wrt: name(graph, wrt) }.at(place))
+}
+
+/// Which of the nodes up to the loss depend on `wrt`, other than through what is stopped.
+fn depending(graph: &Graph, loss: NodeId, wrt: NodeId) -> Vec<bool> {
+    let mut depends = vec![false; loss.index() + 1];
+    for (position, node) in graph.nodes[..=loss.index()].iter().enumerate() {
+        let through = !stops(&node.op) && node.inputs.iter().any(|input| depends[input.index()]);
+        depends[position] = position == wrt.index() || through;
+    }
+    depends
+}
+
+/// Which nodes the loss depends on by a way that leaves the floats: it comes down from the loss by floats with a slope, and
+/// meets an integer.
+fn behind_a_cut(graph: &Graph, loss: NodeId) -> Vec<bool> {
+    let (mut live, mut behind) = (vec![false; loss.index() + 1], vec![false; loss.index() + 1]);
+    live[loss.index()] = true;
+    for (position, node) in graph.nodes[..=loss.index()].iter().enumerate().rev() {
+        for (operand, input) in node.inputs.iter().map(|input| input.index()).enumerate() {
+            let is_float = graph.nodes[input].descriptor.dtype.is_float();
+            let sloped = live[position] && !flat(&node.op, operand);
+            live[input] |= sloped && is_float;
+            behind[input] |= (sloped && !is_float) || (behind[position] && !stops(&node.op));
+        }
+    }
+    behind
+}
+
+/// Whether the result has slope zero in this operand wherever it has a slope.
+fn flat(op: &Op, operand: usize) -> bool {
+    match op {
+        Op::Unary(Unary::Sign | Unary::Floor | Unary::Ceil | Unary::RoundEven | Unary::StopGradient) => true,
+        Op::Select => operand == 0,
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => false,
+    }
+}
+
+fn stops(op: &Op) -> bool {
+    match op {
+        Op::Unary(op) => *op == Unary::StopGradient,
+        Op::Source(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => false,
+    }
+}
+
+/// What a plugin calls the node.
+fn name(graph: &Graph, node: NodeId) -> String {
+    let found = graph.node(node);
+    match (&found.label, &found.op) {
+        (Some(label), _) => label.to_string(),
+        (None, Op::Source(Source::Variable(number))) => format!("variable {}", graph.variables[*number as usize].name),
+        (None, Op::Source(Source::Input(number))) => format!("input {}", graph.inputs[*number as usize].name),
+        (None, _) => format!("node {}", node.0),
+    }
+}

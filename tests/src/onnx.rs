@@ -1,0 +1,208 @@
+//! The ONNX project's own cases through the real host: each model is imported by the compiled plugin, loaded as a served
+//! version would be, and asked for its data sets, on the CPU device and on every GPU adapter.
+//!
+//! `plugins/onnx` runs the same cases with its rules alone, over an interpreter; here everything below them takes part.
+
+mod case;
+mod proto;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_device::{Backend, Meter};
+use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, NamedBytes, Plugin, PluginError, import};
+use saggar_tensor::{Descriptor, Shape};
+use serde_json::{Map, Value, json};
+
+use case::{Case, Given};
+
+/// Longest that a prediction of a case may take.
+const PREDICT_TIME: Duration = Duration::from_secs(60);
+/// Elements that an input fixed at import may have.
+const FIXED_ELEMENTS_MAX: usize = 64;
+
+/// The plugin, ready to import on any device.
+#[derive(Debug)]
+pub struct Importer {
+    host: Host,
+    plugin: Plugin,
+}
+
+/// How the cases went on one device.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Cases whose outputs were all near enough.
+    pub passed: usize,
+    /// Cases that the plugin or the device does not take, each with its reason.
+    pub unsupported: Vec<String>,
+    /// Cases with other outputs than expected, or that failed where they were taken, each with what happened.
+    pub wrong: Vec<String>,
+}
+
+/// Why a case did not pass.
+enum Failure {
+    Unsupported(String),
+    Wrong(String),
+}
+
+impl Importer {
+    /// Compiles the component.
+    ///
+    /// # Errors
+    /// Whatever makes it none that imports.
+    pub fn new(component: &[u8]) -> Result<Importer, String> {
+        let host = Host::new(HostConfig::default()).map_err(|error| error.to_string())?;
+        let plugin = host.compile(component).map_err(|error| error.to_string())?;
+        Ok(Importer { host, plugin })
+    }
+
+    /// Runs the cases under `root` whose path contains `only`, and tells `progress` of each that is done.
+    ///
+    /// # Errors
+    /// Where there are none.
+    pub fn check(
+        &self,
+        root: &Path,
+        only: &str,
+        device: &Arc<dyn Backend>,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Report, String> {
+        let folders = case::folders(root, only)?;
+        let mut report = Report::default();
+        for (at, folder) in folders.iter().enumerate() {
+            let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let outcome = case::read(folder).map_err(Failure::Unsupported).and_then(|case| self.run(&case, device));
+            match outcome {
+                Ok(()) => report.passed += 1,
+                Err(Failure::Unsupported(reason)) => report.unsupported.push(format!("{name}: {reason}")),
+                Err(Failure::Wrong(reason)) => report.wrong.push(format!("{name}: {reason}")),
+            }
+            progress(at + 1, folders.len());
+        }
+        Ok(report)
+    }
+
+    fn run(&self, case: &Case, device: &Arc<dyn Backend>) -> Result<(), Failure> {
+        for (inputs, expected) in &case.sets {
+            let (model, fixed) = self.load(case, inputs, device)?;
+            let given = inputs.iter().filter(|input| !fixed.contains(&input.name));
+            let batched = !model.signature().batch_sizes.is_empty();
+            let given = given.map(|input| tensor(input, batched)).collect::<Result<Vec<NamedBytes>, _>>()?;
+            let outputs = model.predict(given, PREDICT_TIME).map_err(|error| refused("predict", &error))?;
+            for (want, (name, descriptor, bytes)) in expected.iter().zip(&outputs) {
+                let descriptor = if batched { descriptor.clone() } else { item(descriptor)? };
+                if let Some(difference) = want.differs(&descriptor, bytes) {
+                    return Err(Failure::Wrong(format!("output {name}: {difference}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Imports and loads the model, with as few inputs fixed as it can be imported with. Gives their names too.
+    fn load(
+        &self,
+        case: &Case,
+        inputs: &[Given],
+        device: &Arc<dyn Backend>,
+    ) -> Result<(LoadedModel, Vec<String>), Failure> {
+        let mut fixed = Vec::new();
+        let limits = ModelLimits { instances_max: 1, ..ModelLimits::default() };
+        loop {
+            let options = options(inputs, &fixed).to_string();
+            let meter = Meter::unlimited();
+            let imported = import(&self.host, &self.plugin, &case.model, &options, device.clone(), meter, limits);
+            let imported = match imported {
+                Ok(imported) => imported,
+                Err(PluginError::Guest { message, .. }) if fix(&message, inputs, &mut fixed) => continue,
+                Err(PluginError::Guest { message, .. }) => return Err(Failure::Unsupported(message)),
+                Err(error) => return Err(refused("import", &error)),
+            };
+            let (variables, meter) = (imported.variables, Meter::unlimited());
+            let (host, plugin) = (&self.host, &self.plugin);
+            return LoadedModel::load(host, plugin, variables, &imported.config, device.clone(), meter, limits)
+                .map(|model| (model, fixed))
+                .map_err(|error| refused("load", &error));
+        }
+    }
+}
+
+/// What the host cannot take by design is unsupported; the rest should not have happened.
+fn refused(during: &str, error: &PluginError) -> Failure {
+    let reason = format!("{during}: {error}");
+    match error {
+        PluginError::BadSignature { .. } => Failure::Unsupported(reason),
+        PluginError::Device(error) if error.to_string().contains("64-bit") => Failure::Unsupported(reason),
+        _ => Failure::Wrong(reason),
+    }
+}
+
+/// The options of an import: the values of inputs that are fixed, and the shapes of the others.
+fn options(inputs: &[Given], fixed: &[String]) -> Value {
+    let (mut shapes, mut constants) = (Map::new(), Map::new());
+    for input in inputs {
+        if fixed.contains(&input.name) {
+            constants.insert(input.name.clone(), input.json());
+        } else {
+            shapes.insert(input.name.clone(), json!(input.descriptor.shape.dims()));
+        }
+    }
+    json!({ "shapes": shapes, "constants": constants })
+}
+
+/// Fixes the input that the message says must be known; where that one is computed, all inputs of a few integers. Whether
+/// any is fixed that was not.
+fn fix(message: &str, inputs: &[Given], fixed: &mut Vec<String>) -> bool {
+    let Some((head, _)) = message.split_once(" must be known when the model is imported") else { return false };
+    let name = head.rsplit_once("` (").and_then(|(head, _)| head.rsplit_once('`')).map_or("", |(_, name)| name);
+    let before = fixed.len();
+    if inputs.iter().any(|input| input.name == name) && !fixed.iter().any(|other| other == name) {
+        fixed.push(name.to_owned());
+        return true;
+    }
+    for input in inputs {
+        let few = input.descriptor.shape.elements() <= FIXED_ELEMENTS_MAX;
+        if !input.descriptor.dtype.is_float() && few && !fixed.contains(&input.name) {
+            fixed.push(input.name.clone());
+        }
+    }
+    fixed.len() > before
+}
+
+/// An input as the model takes it: a model without batches takes items, which a batch of one holds.
+fn tensor(input: &Given, batched: bool) -> Result<NamedBytes, Failure> {
+    let descriptor = if batched {
+        input.descriptor.clone()
+    } else {
+        let dims = [&[1], input.descriptor.shape.dims()].concat();
+        let shape = Shape::new(dims).map_err(|error| Failure::Unsupported(error.to_string()))?;
+        Descriptor::new(input.descriptor.dtype, shape)
+    };
+    Ok((input.name.clone(), descriptor, input.bytes.clone()))
+}
+
+/// An output without the batch of one around it.
+fn item(batch: &Descriptor) -> Result<Descriptor, Failure> {
+    let dims = batch.shape.dims().get(1..).unwrap_or_default();
+    let shape = Shape::new(dims).map_err(|error| Failure::Wrong(error.to_string()))?;
+    Ok(Descriptor::new(batch.dtype, shape))
+}
+
+/// How many cases are not supported for each reason: the operator or type that is named, or the beginning of the message.
+pub fn reasons(unsupported: &[String]) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for line in unsupported {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let named = ["operator", "type"].iter().find_map(|marker| {
+            let at = words.iter().position(|word| word == marker)?;
+            Some(format!("{marker} {}", words.get(at + 1)?))
+        });
+        let reason = named.unwrap_or_else(|| words.join(" ").chars().take(100).collect());
+        *counts.entry(reason).or_default() += 1;
+    }
+    let mut sorted: Vec<(String, usize)> = counts.into_iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    sorted
+}

@@ -1,0 +1,97 @@
+//! Cases of a folder: each a folder of its own, with a model and data sets of inputs and outputs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use saggar_tensor::{DType, Descriptor};
+use serde_json::{Value, json};
+
+use super::proto;
+
+/// Tensors of a data set.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) name: String,
+    pub(super) descriptor: Descriptor,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Given {
+    /// The elements as nested arrays.
+    pub(super) fn json(&self) -> Value {
+        let mut numbers = proto::elements(self.descriptor.dtype, &self.bytes).into_iter();
+        nested(self.descriptor.shape.dims(), self.descriptor.dtype, &mut numbers)
+    }
+
+    /// Where a result differs from this. Near is what the ONNX project's own runner calls near.
+    pub(super) fn differs(&self, descriptor: &Descriptor, bytes: &[u8]) -> Option<String> {
+        if self.descriptor != *descriptor {
+            return Some(format!("{descriptor} is not {}", self.descriptor));
+        }
+        let (rtol, atol) = if descriptor.dtype == DType::F16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
+        let near = |got: f64, want: f64| {
+            got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs()
+        };
+        let (got, want) = (proto::elements(descriptor.dtype, bytes), proto::elements(descriptor.dtype, &self.bytes));
+        let at = got.iter().zip(&want).position(|(&got, &want)| !near(got, want))?;
+        Some(format!("element {at} is {} and not {}", got[at], want[at]))
+    }
+}
+
+fn nested(dims: &[usize], dtype: DType, numbers: &mut impl Iterator<Item = f64>) -> Value {
+    match dims {
+        [] if dtype.is_float() => json!(numbers.next()),
+        [] => json!(numbers.next().map(|number| number as i64)),
+        [count, inner @ ..] => Value::Array((0..*count).map(|_| nested(inner, dtype, numbers)).collect()),
+    }
+}
+
+/// A model with what it is given and what it should give, once for each data set.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) model: Vec<u8>,
+    pub(super) sets: Vec<(Vec<Given>, Vec<Given>)>,
+}
+
+/// The folders of cases, sorted, whose path contains `only`.
+///
+/// # Errors
+/// Where there is none.
+pub(super) fn folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, String> {
+    let mut folders: Vec<PathBuf> = ["node", "simple", "pytorch-converted", "pytorch-operator"]
+        .iter()
+        .filter_map(|kind| fs::read_dir(root.join(kind)).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("test_data_set_0").is_dir() && path.to_string_lossy().contains(only))
+        .collect();
+    folders.sort();
+    if folders.is_empty() { Err(format!("{} holds no cases", root.display())) } else { Ok(folders) }
+}
+
+/// Reads a case.
+///
+/// # Errors
+/// Why it is none that the host could run: data types that it has not, sequences for tensors.
+pub(super) fn read(folder: &Path) -> Result<Case, String> {
+    let model = fs::read(folder.join("model.onnx")).map_err(|error| error.to_string())?;
+    let (inputs, outputs) = proto::ports(&model)?;
+    let mut sets = Vec::new();
+    for at in 0.. {
+        let set = folder.join(format!("test_data_set_{at}"));
+        if !set.is_dir() {
+            break;
+        }
+        sets.push((tensors(&set, "input", &inputs)?, tensors(&set, "output", &outputs)?));
+    }
+    Ok(Case { model, sets })
+}
+
+fn tensors(set: &Path, what: &str, names: &[String]) -> Result<Vec<Given>, String> {
+    let read = |(at, name): (usize, &String)| {
+        let file = fs::read(set.join(format!("{what}_{at}.pb"))).map_err(|error| error.to_string())?;
+        let (descriptor, bytes) = proto::tensor(&file).map_err(|error| format!("data: {error}"))?;
+        Ok(Given { name: name.clone(), descriptor, bytes })
+    };
+    names.iter().enumerate().map(read).collect()
+}
