@@ -12,7 +12,9 @@ use wasmtime::component::Resource;
 use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
 use crate::datasets::Batches;
 use crate::fault::Fault;
-use crate::limits::{CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE};
+use crate::limits::{
+    CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
+};
 use crate::state::{Interrupted, Role, State};
 use crate::train::{JobContext, LogLevel};
 use crate::variables::Namespace;

@@ -257,7 +257,9 @@ fn descriptions_that_make_no_sense_are_refused() {
     check_json("{", expect!["dataset.json: EOF while parsing an object at line 1 column 1"]);
     check_json(
         r#"{"format":"parquet"}"#,
-        expect!["dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `cifar10`, `text` at line 1 column 19"],
+        expect![
+            "dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `cifar10`, `text` at line 1 column 19"
+        ],
     );
     check_json(
         r#"{"format":"csv","file":"../x","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#,
