@@ -52,12 +52,13 @@ impl From<&Port> for Json {
             member("shape", port.item.shape.clone().into()),
             member("semantics", port.semantics.as_deref().map_or(Self::Null, Self::from)),
             member("classes", port.classes.clone().into()),
+            member("default", port.default.map_or(Self::Null, Self::from)),
         ])
     }
 }
 
 impl FromJson for Port {
-    const EXPECTED: &'static str = "a port: name, data-type, shape, semantics, classes";
+    const EXPECTED: &'static str = "a port: name, data-type, shape, semantics, classes, default";
 
     fn from_json(value: &Json) -> Option<Self> {
         let Json::Object(members) = value else { return None };
@@ -70,6 +71,7 @@ impl FromJson for Port {
             item: descriptor(*data_type, Vec::from_json(member("shape")?)?),
             semantics: text("semantics"),
             classes: Vec::from_json(member("classes")?)?,
+            default: member("default").and_then(f64::from_json),
         })
     }
 }
@@ -94,11 +96,12 @@ mod tests {
 
     #[test]
     fn a_configuration_keeps_a_port() {
-        for port in [of(DataType::Uint8, &[32, 32, 3]), of(DataType::Int64, &[]).classes(&["a".to_owned()])] {
+        let classes = ["a".to_owned()];
+        for port in [of(DataType::Uint8, &[32, 32, 3]), of(DataType::Int64, &[]).classes(&classes).default_value(0.5)] {
             let config = Params::parse(&Params::new().with("input", &port).to_string()).unwrap();
             let read: Port = config.require("input").unwrap();
             assert_eq!((read.name(), format!("{:?}", read.item())), (port.name(), format!("{:?}", port.item())));
-            assert_eq!((read.semantics, read.classes), (port.semantics, port.classes));
+            assert_eq!((read.semantics, read.classes, read.default), (port.semantics, port.classes, port.default));
         }
         let wrong = Params::parse(r#"{"input": {"name": "x", "data-type": "float64", "shape": [], "classes": []}}"#);
         let refused = wrong.unwrap().require::<Port>("input").unwrap_err().to_string();
