@@ -1,3 +1,5 @@
+//! CIFAR-10's binary records.
+
 use super::*;
 
 /// A record whose byte at row, column, colour is `pixel(row, column, colour)`.
