@@ -90,7 +90,8 @@ pub(super) fn read(folder: &Path) -> Result<Case, String> {
 fn tensors(set: &Path, what: &str, names: &[String]) -> Result<Vec<Given>, String> {
     let read = |(at, name): (usize, &String)| {
         let file = fs::read(set.join(format!("{what}_{at}.pb"))).map_err(|error| error.to_string())?;
-        let (descriptor, bytes) = proto::tensor(&file).map_err(|error| format!("data: {error}"))?;
+        let (descriptor, bytes) =
+            proto::tensor(&file).map_err(|error| format!("data that is no tensor of the host: {error}"))?;
         Ok(Given { name: name.clone(), descriptor, bytes })
     };
     names.iter().enumerate().map(read).collect()
