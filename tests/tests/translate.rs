@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use saggar_tests::{Server, children, kill_9, plugin};
+use saggar_tests::{Payload, Server, children, kill_9, plugin};
 use serde_json::{Value, json};
 
 const ENGLISH: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -101,6 +101,11 @@ fn text_is_learnt_and_translated() {
     let right = unseen.iter().filter(|(source, target)| translate(&server, source) == *target).count();
     assert!(right >= 18, "{right} of 20 are right\n{log}");
     assert_eq!(translate(&server, "  "), "");
+    let body = |beam: u64| json!({ "source": unseen[0].0, "beam": beam, "alpha": 0 });
+    let answer = |beam| server.request("POST", "/models/translator/predict", Payload::Json(&body(beam)));
+    assert_eq!(answer(1).status, 200);
+    let refused = answer(3);
+    assert!(refused.status == 422 && refused.text.contains("`beam` must be from 1 to 2"), "{}", refused.text);
     let long = "nine ".repeat(60);
     let refused = server.saggar(&["predict", "translator", "-i", &format!("source={long}")]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();

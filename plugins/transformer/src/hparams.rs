@@ -15,6 +15,8 @@ pub(crate) struct Set {
     pub(crate) vocabulary: u32,
     pub(crate) length: u32,
     pub(crate) epochs: u64,
+    /// Share of the old in a running mean of the weights.
+    pub(crate) average: f64,
 }
 
 /// For a processor and an hour.
@@ -27,7 +29,8 @@ pub(crate) const TINY: Set = Set {
     rate: 0.08,
     vocabulary: 4096,
     length: 64,
-    epochs: 14,
+    epochs: 10,
+    average: 0.998,
 };
 
 /// The base model for one GPU. Source: `transformer_base_single_gpu` of tensor2tensor 1.15.
@@ -41,6 +44,7 @@ pub(crate) const BASE: Set = Set {
     vocabulary: 32_768,
     length: 256,
     epochs: 20,
+    average: 0.0,
 };
 
 /// A job's hyper-parameters: those given by name, then those in the parameter `hparams`, then the set's.

@@ -50,7 +50,7 @@ pub fn train(job: &Job) -> Result<()> {
     let adam = Adam { beta2: 0.98, epsilon: 1e-9, ..Adam::new(LearningRate::InverseSquareRoot { peak, warmup }) };
     let cross_entropy = CrossEntropy::new().smoothing(hparams.get("smoothing", 0.1)?).ignore(PADDING);
     let (name, epochs) = (job.param("model", "translator".to_owned())?, hparams.get("epochs", set.epochs)?);
-    let (average, half) = (hparams.get("average", 0.0)?, hparams.get("half", false)?);
+    let (average, half) = (hparams.get("average", set.average)?, hparams.get("half", false)?);
     let (batch, accumulate) = (hparams.get("batch-size", 1024)?, hparams.get("accumulate", 1)?);
     let (beam, alpha): (u32, f64) = (hparams.get("beam", 4)?, hparams.get("alpha", 0.6)?);
     let vocabulary = hparams.get("vocabulary", set.vocabulary)?;

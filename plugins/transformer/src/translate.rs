@@ -17,7 +17,9 @@ const BEAM_MAX: u32 = 64;
 
 /// A model that translates.
 ///
-/// Input `source` and output `translation`, both texts: `uint8[1024]` with zeros after them.
+/// Input `source` and output `translation`, both texts: `uint8[1024]` with zeros after them. Inputs that may be left out:
+/// `beam` `uint32`, the sentences that are searched at a time, at most as many as the training said; `alpha` `float32`, how
+/// much a sentence's length is forgiven.
 #[derive(Debug)]
 pub struct Translator {
     subwords: Subwords,
@@ -67,14 +69,27 @@ impl Predictor for Translator {
     }
 
     fn signature(&self) -> Signature {
-        let text = |name| Port::new(name, DataType::Uint8, [TEXT_BYTES]).semantics("text");
-        Signature { inputs: vec![text("source")], outputs: vec![text("translation")], batch_sizes: vec![1] }
+        let text = |name| Port::text(name, TEXT_BYTES);
+        let beam = Port::new("beam", DataType::Uint32, []).default_value(f64::from(self.beam));
+        let alpha = Port::new("alpha", DataType::Float32, []).default_value(self.alpha);
+        Signature {
+            inputs: vec![text("source"), beam, alpha],
+            outputs: vec![text("translation")],
+            batch_sizes: vec![1],
+        }
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
         let bytes = named(&inputs, "source")?.read()?;
         let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let translation = self.translate(&String::from_utf8_lossy(&bytes[..end]))?;
+        let beam = named(&inputs, "beam")?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        if !(1..=self.beam).contains(&beam) {
+            let (name, expected) = ("beam".to_owned(), format!("from 1 to {}, as in training", self.beam));
+            return Err(Error::Parameter { name, expected, given: beam.to_string() });
+        }
+        let alpha = named(&inputs, "alpha")?.read_f32()?.first().copied().map_or(self.alpha, f64::from);
+        let search = Beam::new(beam as usize, alpha, [BEGIN, END], self.length as usize);
+        let translation = self.translate(&String::from_utf8_lossy(&bytes[..end]), search)?;
         let mut bytes = translation.into_bytes();
         bytes.resize(TEXT_BYTES as usize, 0);
         let tensor = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, TEXT_BYTES]), &bytes)?;
@@ -83,7 +98,7 @@ impl Predictor for Translator {
 }
 
 impl Translator {
-    fn translate(&self, text: &str) -> Result<String> {
+    fn translate(&self, text: &str, mut search: Beam) -> Result<String> {
         let mut sentence = self.subwords.encode(text);
         if sentence.is_empty() {
             return Ok(String::new());
@@ -98,17 +113,16 @@ impl Translator {
         let sentence = integers(&[1, source.length], &sentence)?;
         let encoded = source.encode.dispatch([("source", &sentence)])?;
         let memory = named(&encoded, "memory")?;
-        let mut beam = Beam::new(self.beam as usize, self.alpha, [BEGIN, END], self.length as usize);
         for so_far in 1..=self.length {
             let Some((places, next)) = source.next.iter().find(|(places, _)| *places >= so_far) else { break };
-            let Some(words) = rows(&beam, self.beam, *places) else { break };
+            let Some(words) = rows(&search, self.beam, *places) else { break };
             let words = integers(&[self.beam, *places], &words)?;
             let last = integers(&[], &[so_far as i32 - 1])?;
             let inputs = [("source", &sentence), ("memory", memory), ("words", &words), ("last", &last)];
             let outputs = next.dispatch(inputs)?;
-            beam.advance(&named(&outputs, "logs")?.read_f32()?, self.words);
+            search.advance(&named(&outputs, "logs")?.read_f32()?, self.words);
         }
-        let mut translation = self.subwords.decode(beam.best());
+        let mut translation = self.subwords.decode(search.best());
         // A text that fits: at a character's beginning, since the next one is cut off whole.
         let fits = (0..=TEXT_BYTES as usize).rev().find(|end| translation.is_char_boundary(*end)).unwrap_or_default();
         translation.truncate(fits);
