@@ -241,13 +241,9 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
         return one(if call.string("direction", "LEFT") == "LEFT" { g.mul(x, &factor) } else { g.div(x, &factor) });
     }
     let bits = 8 * x.elem().bytes();
-    if bits > 32 {
-        return Err(Error::unsupported(format!("{} of 64-bit integers", call.op)));
-    }
-    // Through int64, where the numbers' bits are those of non-negative numbers.
-    let modulus: Value =
-        crate::value::Constant::new(Elem::Int64, Vec::new(), crate::value::Data::Int(vec![1 << bits])).into();
-    let (mut a, mut b) = (positive(g, x, &modulus)?, positive(g, y, &modulus)?);
+    // As unsigned words, whose quotients by two are shifts, and which keep a negative number's bits.
+    let words = if bits > 32 { Elem::Uint64 } else { Elem::Uint32 };
+    let (mut a, mut b) = (g.cast(x, words)?, g.cast(y, words)?);
     let mut result = g.like(&a, 0.0);
     let two = g.like(&a, 2.0);
     for bit in 0..bits {
@@ -258,19 +254,12 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
             "BitwiseOr" => g.or(&bit_a, &bit_b)?,
             _ => g.xor(&bit_a, &bit_b)?,
         };
-        let number = g.cast(&both, Elem::Int64)?;
+        let number = g.cast(&both, words)?;
         let weighted = g.times(&number, 2f64.powi(bit as i32))?;
         result = g.add(&result, &weighted)?;
         (a, b) = (half_a, half_b);
     }
     one(g.cast(&result, x.elem()))
-}
-
-fn positive(g: &mut Graph, x: &Value, modulus: &Value) -> Built {
-    let wide = g.cast(x, Elem::Int64)?;
-    let negative = g.lesser(&wide, &g.like(&wide, 0.0))?;
-    let moved = g.add(&wide, modulus)?;
-    g.select(&negative, &moved, &wide)
 }
 
 fn last_bit(g: &mut Graph, x: &Value, half: &Value) -> Result<Value> {
