@@ -9,7 +9,7 @@ use saggar_compile::compile;
 use saggar_compile::wgsl::Tuning;
 use saggar_device::{Backend, Meter, gpu};
 use saggar_tensor::interp::{Value, float16};
-use saggar_tensor::op::{Binary, Conv2d, Convolution, Index, Op, Pool, Pool2d};
+use saggar_tensor::op::{Binary, Conv2d, Convolution, Index, Op, Pool, Pool2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// The first adapter with both variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
@@ -195,5 +195,38 @@ fn all_types_share_a_program() {
             found.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect();
         let largest = |column: i64| (0..20).map(|row| (row * 30 + column) % 50).max().unwrap();
         assert_eq!(totals, (0..30).map(|column| 8 * largest(column)).collect::<Vec<i64>>());
+    }
+}
+
+/// A driver may know better than to look at the upper half of a number that was widened, and be wrong.
+#[test]
+fn widened_integers_compare_as_what_they_are() {
+    type Truth = fn(i128, i128) -> bool;
+    let comparisons: [(Binary, Truth); 3] =
+        [(Binary::Less, |a, b| a < b), (Binary::LessOrEqual, |a, b| a <= b), (Binary::Equal, |a, b| a == b)];
+    let values = [-356_387_803, 356_387_803, -5, 0, i32::MIN, i32::MAX];
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for device in devices() {
+        for (narrow, wide) in [(DType::I32, DType::I64), (DType::U32, DType::U64)] {
+            let number = |value: i32| if narrow == DType::I32 { value.into() } else { i128::from(value as u32) };
+            for constant in [0i128, -5, 5, 1 << 31, -(1 << 31) - 1, 1 << 32] {
+                if wide == DType::U64 && constant < 0 {
+                    continue;
+                }
+                for ((op, truth), swapped) in comparisons.iter().flat_map(|it| [(it, false), (it, true)]) {
+                    let found = run(&*device, &[(narrow, &[values.len()], &bytes)], |g, x| {
+                        let widened = g.cast(x[0], wide).unwrap();
+                        let constant = g.scalar(wide, Scalar::Int(constant)).unwrap();
+                        let (a, b) = if swapped { (constant, widened) } else { (widened, constant) };
+                        g.binary(*op, a, b).unwrap()
+                    });
+                    let expected = values.map(|value| {
+                        let (a, b) = if swapped { (constant, number(value)) } else { (number(value), constant) };
+                        u8::from(truth(a, b))
+                    });
+                    assert_eq!(found, expected, "{op:?} of {narrow} as {wide} and {constant}, swapped: {swapped}");
+                }
+            }
+        }
     }
 }

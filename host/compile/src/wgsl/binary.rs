@@ -24,10 +24,25 @@ pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
         Binary::Min if dtype.is_float() => format!("min_nan({a}, {b})"),
         Binary::Min => format!("min({a}, {b})"),
         Binary::Equal => truth(format!("{a} == {b}")),
-        Binary::Less => truth(format!("{a} < {b}")),
+        Binary::Less => truth(less(dtype, a, b)),
+        // A number that is NaN is not at most another, so this is no negation for floats.
+        Binary::LessOrEqual if wide(dtype) => truth(format!("!{}", less(dtype, b, a))),
         Binary::LessOrEqual => truth(format!("{a} <= {b}")),
         Binary::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
         Binary::LogicalOr => truth(format!("{a} != 0u || {b} != 0u")),
         Binary::LogicalXor => truth(format!("({a} != 0u) != ({b} != 0u)")),
+    }
+}
+
+fn wide(dtype: DType) -> bool {
+    !dtype.is_float() && dtype.bytes() == 8
+}
+
+/// Whether `a < b`. Of 64 bits, by halves.
+fn less(dtype: DType, a: &str, b: &str) -> String {
+    match wide(dtype) {
+        true if dtype.is_signed_integer() => format!("less_i64({a}, {b})"),
+        true => format!("less_u64({a}, {b})"),
+        false => format!("{a} < {b}"),
     }
 }

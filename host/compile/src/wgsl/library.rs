@@ -4,7 +4,7 @@
 //! 2^-11 for the sine), so these are written out. NaN is tested by its bits, since a driver may fold `x != x`.
 
 /// Each with its name and the functions it calls earlier in the list.
-const FUNCTIONS: [(&str, &str); 17] = [
+const FUNCTIONS: [(&str, &str); 19] = [
     // An argument, so that no stage of the compiler sees a constant NaN or infinity, which WGSL forbids.
     ("float_bits", "fn float_bits(bits: u32) -> f32 {\n    return bitcast<f32>(bits);\n}\n"),
     ("is_nan", "fn is_nan(x: f32) -> bool {\n    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
@@ -35,6 +35,8 @@ const FUNCTIONS: [(&str, &str); 17] = [
          if (x >= 4294967296.0) { return select(u32(min(high, 4294967040.0)), 4294967295u, high >= 4294967296.0); }\n    \
          return u32(clamp(x, 0.0, min(high, 4294967040.0)));\n}\n",
     ),
+    ("less_i64", LESS_I64),
+    ("less_u64", LESS_U64),
     ("to_i64", TO_I64),
     ("to_u64", TO_U64),
     ("to_half", TO_HALF),
@@ -185,6 +187,22 @@ const ERF: &str = "fn erf_full(a: f32) -> f32 {
     d = d * z + 4.9746925110067538e-1;
     d = d * z + 1.0;
     return x * n / d;
+}
+";
+
+// Mesa 22.3 takes a 32-bit integer that was widened to be equal to any constant that it is compared with, or larger: its
+// comparisons by halves are right.
+const LESS_I64: &str = "fn less_i64(a: i64, b: i64) -> bool {
+    let high = vec2<i32>(i32(a >> 32u), i32(b >> 32u));
+    let low = vec2<u32>(u32(bitcast<u64>(a) & 0xfffffffflu), u32(bitcast<u64>(b) & 0xfffffffflu));
+    return high.x < high.y || (high.x == high.y && low.x < low.y);
+}
+";
+
+const LESS_U64: &str = "fn less_u64(a: u64, b: u64) -> bool {
+    let high = vec2<u32>(u32(a >> 32u), u32(b >> 32u));
+    let low = vec2<u32>(u32(a & 0xfffffffflu), u32(b & 0xfffffffflu));
+    return high.x < high.y || (high.x == high.y && low.x < low.y);
 }
 ";
 
