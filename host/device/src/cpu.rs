@@ -39,8 +39,9 @@ use saggar_tensor::Descriptor;
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
+use crate::owner::PerOwner;
 use executable::CpuExecutable;
-use scratch::Scratches;
+use scratch::Scratch;
 use storage::{HostMemory, memory};
 use threads::Threads;
 
@@ -51,7 +52,7 @@ use threads::Threads;
 pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
     let threads = Threads::new(threads)?;
     let info = info(threads.count());
-    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), scratches: Scratches::default() }))
+    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), scratches: PerOwner::default() }))
 }
 
 /// What [`open`] would give with one thread for each core, without starting any.
@@ -63,7 +64,7 @@ pub fn describe() -> DeviceInfo {
 struct Cpu {
     info: DeviceInfo,
     threads: Arc<Threads>,
-    scratches: Scratches,
+    scratches: PerOwner<Scratch>,
 }
 
 impl Backend for Cpu {
@@ -99,7 +100,7 @@ impl Backend for Cpu {
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
-        let scratch = self.scratches.of(meter);
+        let scratch = self.scratches.of(meter, Scratch::new);
         Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), meter, scratch)?))
     }
 

@@ -12,6 +12,7 @@ pub mod error;
 pub mod gpu;
 mod half;
 pub mod meter;
+mod owner;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable};
 pub use error::DeviceError;

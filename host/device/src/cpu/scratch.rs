@@ -1,7 +1,7 @@
 //! Memory that a dispatch works in. All programs of one owner share it, since what they leave there is worth nothing once
 //! they are done: an owner with graphs for many shapes pays for the largest, as often as dispatches run at the same time.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, PoisonError};
 
 use saggar_compile::program::Program;
 
@@ -11,24 +11,6 @@ use crate::meter::{Charge, Meter};
 
 /// Arenas kept for later dispatches; more than this run at once only in bursts.
 const IDLE_ARENAS_MAX: usize = 64;
-
-/// The scratch memory of each owner that has programs on the device.
-#[derive(Debug, Default)]
-pub(super) struct Scratches(Mutex<Vec<Weak<Scratch>>>);
-
-impl Scratches {
-    /// The owner's, which its programs keep alive.
-    pub(super) fn of(&self, meter: &Meter) -> Arc<Scratch> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|scratch| scratch.strong_count() > 0);
-        let found = known.iter().filter_map(Weak::upgrade).find(|scratch| scratch.meter.is(meter));
-        found.unwrap_or_else(|| {
-            let scratch = Arc::new(Scratch { meter: meter.clone(), idle: Mutex::default() });
-            known.push(Arc::downgrade(&scratch));
-            scratch
-        })
-    }
-}
 
 /// An owner's scratch memory.
 #[derive(Debug)]
@@ -48,6 +30,11 @@ struct Piece {
 }
 
 impl Scratch {
+    /// Nothing yet, for this owner.
+    pub(super) fn new(meter: Meter) -> Scratch {
+        Scratch { meter, idle: Mutex::default() }
+    }
+
     /// An arena with at least as much memory as the program needs. What is in it is arbitrary.
     ///
     /// # Errors

@@ -13,9 +13,10 @@ use wgpu::PollType;
 use super::clock::{Clock, Readings};
 use super::memory::Memory;
 use super::pipeline::Pipelines;
-use super::scratch::Scratches;
+use super::scratch::Scratch;
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
+use crate::owner::PerOwner;
 
 /// Submissions that may be unfinished at once. wgpu keeps what they use until they are done and the device is polled.
 const IN_FLIGHT_MAX: usize = 8;
@@ -33,7 +34,7 @@ pub(super) struct Context {
     pub(super) info: DeviceInfo,
     pub(super) tuning: Tuning,
     pub(super) pipelines: Pipelines,
-    pub(super) scratches: Scratches,
+    pub(super) scratches: PerOwner<Scratch>,
     queue: wgpu::Queue,
     failure: Arc<OnceLock<String>>,
     line: Mutex<Line>,
@@ -89,7 +90,7 @@ impl Context {
         let clock = Clock::new(&device, &queue);
         Context {
             pipelines: Pipelines::default(),
-            scratches: Scratches::default(),
+            scratches: PerOwner::default(),
             line: Mutex::new(Line { in_flight: VecDeque::new(), unsubmitted_bytes: 0, clock }),
             pool: Mutex::default(),
             next_id: AtomicU64::new(0),

@@ -74,7 +74,7 @@ pub(super) fn load(
         // A slab of empty values is bound all the same, and holds the largest element then.
         sizes.push(slab.bytes.max(8) as u64);
     }
-    let scratch = context.scratches.of(meter);
+    let scratch = context.scratches.of(meter, Scratch::new);
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {

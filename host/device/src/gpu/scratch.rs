@@ -1,30 +1,12 @@
 //! Slabs, which all programs of one owner share: dispatches follow each other in the queue, and what one leaves there is
 //! worth nothing to the next. An owner with graphs for many shapes pays for the largest.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use super::context::{Context, lock};
 use super::memory::{self, Memory};
 use crate::error::DeviceError;
 use crate::meter::Meter;
-
-/// The slabs of each owner that has programs on the device.
-#[derive(Debug, Default)]
-pub(super) struct Scratches(Mutex<Vec<Weak<Scratch>>>);
-
-impl Scratches {
-    /// The owner's, which its programs keep alive.
-    pub(super) fn of(&self, meter: &Meter) -> Arc<Scratch> {
-        let mut known = lock(&self.0);
-        known.retain(|scratch| scratch.strong_count() > 0);
-        let found = known.iter().filter_map(Weak::upgrade).find(|scratch| scratch.meter.is(meter));
-        found.unwrap_or_else(|| {
-            let scratch = Arc::new(Scratch { meter: meter.clone(), slabs: Mutex::default() });
-            known.push(Arc::downgrade(&scratch));
-            scratch
-        })
-    }
-}
 
 /// An owner's slabs by their numbers.
 #[derive(Debug)]
@@ -34,6 +16,11 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
+    /// Nothing yet, for this owner.
+    pub(super) fn new(meter: Meter) -> Scratch {
+        Scratch { meter, slabs: Mutex::default() }
+    }
+
     /// Makes sure that there are slabs of these sizes, not 0. A slab that is too small is replaced; programs bind the new
     /// one at their next dispatch.
     ///

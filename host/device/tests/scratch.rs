@@ -1,0 +1,93 @@
+//! Programs of one owner share the memory that they work in; those of others do not.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_compile::program::Program;
+use saggar_device::{Backend, Buffer, Executable, Meter, cpu, gpu};
+use saggar_tensor::op::ReduceKind;
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
+
+fn devices() -> Vec<Arc<dyn Backend>> {
+    let mut devices = vec![cpu::open(Some(2)).unwrap()];
+    let adapters = gpu::adapters().len();
+    if adapters == 0 {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
+        println!("SKIP: no GPU adapter; the CPU alone is tested");
+    }
+    devices.extend((0..adapters).map(|index| gpu::open(index).unwrap()));
+    devices
+}
+
+/// The sum of `x xᵀ` for `x` of `[rows, 2]`: the product lies in a slab.
+fn program(device: &dyn Backend, rows: usize) -> Arc<Program> {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", Descriptor::new(DType::F32, Shape::new([rows, 2]).unwrap())).unwrap();
+    let t = g.transpose(x, &[1, 0]).unwrap();
+    let product = g.matmul(x, t).unwrap();
+    let squares = g.mul(product, product).unwrap();
+    let total = g.reduce(ReduceKind::Sum, squares, &[0, 1], false).unwrap();
+    let rows = g.reduce(ReduceKind::Max, product, &[1], false).unwrap();
+    g.output("total", total).unwrap();
+    g.output("rows", rows).unwrap();
+    let program = compile(&verify(g.finish()).unwrap(), &device.target()).unwrap();
+    assert!(slab_bytes(&program) >= rows_bytes(program.inputs[0].descriptor.shape.dims()[0]), "nothing lies in a slab");
+    Arc::new(program)
+}
+
+fn rows_bytes(rows: usize) -> u64 {
+    (rows * rows * 4) as u64
+}
+
+fn slab_bytes(program: &Program) -> u64 {
+    program.slabs.iter().map(|slab| slab.bytes as u64).sum()
+}
+
+/// Runs it over `x` of ones: every element of the product is 2.
+fn run(device: &dyn Backend, executable: &dyn Executable, meter: &Meter) {
+    let descriptor = executable.program().inputs[0].descriptor.clone();
+    let rows = descriptor.shape.dims()[0];
+    let x = device.allocate(&descriptor, meter).unwrap();
+    device.write(&x, &1f32.to_le_bytes().repeat(2 * rows)).unwrap();
+    let outputs = executable.dispatch(&[x], &[]).unwrap();
+    let read = |buffer: &Buffer| -> Vec<f32> {
+        let bytes = device.read(buffer).unwrap();
+        bytes.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    };
+    assert_eq!(read(&outputs[0]), [(4 * rows * rows) as f32], "{rows} rows on {}", device.info().name);
+    assert_eq!(read(&outputs[1]), vec![2.0; rows], "{rows} rows on {}", device.info().name);
+}
+
+#[test]
+fn an_owner_pays_for_its_largest_program() {
+    for device in devices() {
+        let device = &*device;
+        let meter = Meter::unlimited();
+        // Growing and shrinking: the small one runs again in the large one's memory.
+        let programs = [64, 256, 128].map(|rows| program(device, rows));
+        let mut loaded = Vec::new();
+        for program in &programs {
+            let executable = device.load(Arc::clone(program), &meter).unwrap();
+            run(device, &*executable, &meter);
+            loaded.push(executable);
+        }
+        for executable in loaded.iter().chain(loaded.iter().rev()) {
+            run(device, &**executable, &meter);
+        }
+        let (name, held) = (&device.info().name, meter.bytes());
+        let alone = |program: &Arc<Program>| {
+            let meter = Meter::unlimited();
+            let executable = device.load(Arc::clone(program), &meter).unwrap();
+            run(device, &*executable, &meter);
+            meter.bytes()
+        };
+        let each = programs.each_ref().map(alone);
+        let rest: u64 = programs.iter().zip(each).map(|(program, bytes)| bytes - slab_bytes(program).min(bytes)).sum();
+        assert!(held >= each[1], "{name}: {held} bytes, and the largest alone holds {}", each[1]);
+        assert!(held <= each[1] + rest, "{name}: {held} bytes for programs that alone hold {each:?}");
+        drop(loaded);
+        assert_eq!(meter.bytes(), 0, "{name}: what no program holds is given back");
+    }
+}
