@@ -45,7 +45,7 @@ pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
     };
     let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
     let mut tensors = header.0;
-    tensors.sort_by(|(_, a), (_, b)| a.data_offsets.cmp(&b.data_offsets));
+    tensors.sort_by_key(|(_, tensor)| tensor.data_offsets);
     let first = file.len() - data.len();
     let mut entries = Vec::with_capacity(tensors.len());
     let mut end = 0;
