@@ -258,6 +258,6 @@ fn damage_is_survived() {
 /// Whatever comes of it, it comes as a result; and what is imported can be restored.
 fn survived(bytes: &[u8]) {
     if let Ok(config) = import(bytes, &Params::new(), &mut Variables::default()) {
-        restore(&config).unwrap();
+        restore(&config).expect("what is imported can be restored");
     }
 }
