@@ -91,8 +91,17 @@ fn trainings_fail_by_their_own_fault() {
     let refused = |behaviour| bench.train(behaviour, TrainLimits::default(), Recorder::default()).unwrap_err().reason();
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("huge-state"), "OUT_OF_MEMORY");
-    let error = bench.train("emit", TrainLimits::default(), Recorder::default()).unwrap_err().to_string();
-    assert!(error.contains("pieces are sent during `predict` alone"), "{error}");
+    for (behaviour, expected) in [
+        ("emit", "pieces are sent during `predict` alone"),
+        ("column", "field x: 15 bytes, and 2 items take 16 (invalid-argument)"),
+        (
+            "phase",
+            "a phase's name is letters, digits, `.`, `_` and `-`, not beginning with `.` (invalid-argument, at ../post)",
+        ),
+    ] {
+        let error = bench.train(behaviour, TrainLimits::default(), Recorder::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{behaviour}: {error}");
+    }
     assert_eq!(bench.train("well", TrainLimits::default(), Recorder::default()).unwrap(), Outcome::Finished);
 }
 

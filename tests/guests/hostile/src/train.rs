@@ -2,14 +2,15 @@
 
 use saggar_plugin::bindings::job as raw;
 use saggar_plugin::bindings::variables::Initializer;
-use saggar_plugin::{Error, Graph, Job, Params, Result, Variables, emit};
+use saggar_plugin::{Column, Dataset, Error, Graph, Job, Params, Result, Variables, emit};
 
 use crate::damage;
 
 /// What a training may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, ignore being told to stop, run for
 /// `steps` at a call of the host each without a boundary, report figures that are none, report without end, publish
-/// under a name that is a path, take checkpoints without end, go back in its steps, or send a piece of an answer.
-pub const TRAININGS: [&str; 10] = [
+/// under a name that is a path, take checkpoints without end, go back in its steps, send a piece of an answer, make a
+/// dataset that lacks a byte, or begin a phase whose name is a path.
+pub const TRAININGS: [&str; 12] = [
     "well",
     "error",
     "ignore-stop",
@@ -20,6 +21,8 @@ pub const TRAININGS: [&str; 10] = [
     "huge-state",
     "backwards",
     "emit",
+    "column",
+    "phase",
 ];
 
 /// Does what the parameter `train` says, for `steps` (default 100) steps where it counts them.
@@ -74,6 +77,11 @@ pub fn train(job: &Job) -> Result<()> {
         }
         "backwards" => (0..steps).rev().try_for_each(|step| job.boundary(step, &variables, &[], &[])),
         "emit" => emit("y", 0, &[0; 4]),
+        "column" => {
+            let column = Column { data: vec![0; 15], ..Column::of_i32("x", 2, &[]) };
+            Dataset::from_columns(vec![column], &[("train".to_owned(), 2)]).map(drop)
+        }
+        "phase" => job.phase("../post"),
         other => damage::run(other),
     }
 }
