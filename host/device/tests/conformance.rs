@@ -11,6 +11,7 @@
 
 #[path = "../benches/lenet.rs"]
 mod lenet;
+mod support;
 
 use std::sync::Arc;
 
@@ -46,12 +47,7 @@ struct Device {
 fn devices() -> Vec<Device> {
     let cpu = |threads| Device { backend: cpu::open(Some(threads)).unwrap(), slack: 1.0, graphs: GRAPHS, seeds: 3 };
     let mut devices = vec![cpu(1), cpu(2)];
-    let adapters = gpu::adapters();
-    if adapters.is_empty() {
-        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
-        println!("SKIP: no GPU adapter; the CPU alone is tested");
-    }
-    for index in 0..adapters.len() {
+    for index in 0..support::adapters("; the CPU alone is tested") {
         for workgroup_memory in [false, true] {
             let backend = gpu::open_tuned(index, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
             devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });

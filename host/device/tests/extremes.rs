@@ -3,13 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
+mod support;
+
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_device::{Backend, Buffer, Meter, cpu, gpu};
+use saggar_device::{Backend, Buffer, Meter};
 use saggar_tensor::interp::{Value, evaluate};
 use saggar_tensor::op::{Combine, ReduceKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
+
+use support::devices;
 
 type Built = Result<NodeId, GraphError>;
 /// Over `x` of shape `[2, 4]`: [`X`].
@@ -22,17 +26,6 @@ const X: [f64; 8] = [NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5, 2.5];
 /// Largest difference where a result is finite, relative to the larger of 1 and the result.
 const TOLERANCE_F32: f64 = 1e-6;
 const TOLERANCE_F16: f64 = 1e-3;
-
-fn devices() -> Vec<Arc<dyn Backend>> {
-    let mut devices = vec![cpu::open(Some(2)).unwrap()];
-    let adapters = gpu::adapters().len();
-    if adapters == 0 {
-        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
-        println!("SKIP: no GPU adapter; the CPU alone is tested");
-    }
-    devices.extend((0..adapters).map(|index| gpu::open(index).unwrap()));
-    devices
-}
 
 fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Value> {
     let meter = Meter::unlimited();

@@ -2,24 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
+mod support;
+
 use std::sync::Arc;
 
 use saggar_compile::compile;
 use saggar_compile::program::Program;
-use saggar_device::{Backend, Buffer, Executable, Meter, cpu, gpu};
+use saggar_device::{Backend, Buffer, Executable, Meter};
 use saggar_tensor::op::ReduceKind;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
-fn devices() -> Vec<Arc<dyn Backend>> {
-    let mut devices = vec![cpu::open(Some(2)).unwrap()];
-    let adapters = gpu::adapters().len();
-    if adapters == 0 {
-        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
-        println!("SKIP: no GPU adapter; the CPU alone is tested");
-    }
-    devices.extend((0..adapters).map(|index| gpu::open(index).unwrap()));
-    devices
-}
+use support::devices;
 
 /// The sum of `x xᵀ` for `x` of `[rows, 2]`: the product lies in a slab.
 fn program(device: &dyn Backend, rows: usize) -> Arc<Program> {

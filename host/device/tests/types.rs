@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
+mod support;
+
 use std::sync::Arc;
 
 use saggar_compile::compile;
@@ -14,9 +16,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// The first adapter with both variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
 fn devices() -> Vec<Arc<dyn Backend>> {
-    if gpu::adapters().is_empty() {
-        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
-        println!("SKIP: no GPU adapter");
+    if support::adapters("") == 0 {
         return Vec::new();
     }
     let open = |workgroup_memory| gpu::open_tuned(0, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
