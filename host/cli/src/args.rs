@@ -217,7 +217,7 @@ pub(crate) enum Data {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPush {
-    /// The directory: MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json.
+    /// The directory: text files, MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json.
     pub(crate) dir: PathBuf,
     /// The dataset's name; the directory's by default.
     #[arg(long)]

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use saggar_metrics::Metrics;
 use saggar_store::clock::Clock;
+use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{Attempt, Event, Job, JobFilter, JobState, MetricPoint, NewJob, Reason, Records};
 use tokio::sync::watch;
 
@@ -130,19 +131,20 @@ impl Jobs {
         self.shared.records(move |records| records.events(Some(&id), after, 0)).await
     }
 
-    /// The phases of a job, first one first.
+    /// All events of a job, oldest first: what [`phases::of`] reads.
     ///
     /// # Errors
     /// `Records`.
-    pub async fn phases(&self, job: &Job) -> Result<Vec<Phase>, JobError> {
+    pub async fn all_events(&self, id: &str) -> Result<Vec<Event>, JobError> {
         let mut all = Vec::new();
         loop {
             let after = all.last().map_or(0, |event: &Event| event.sequence);
-            let more = self.events(&job.id, after).await?;
-            if more.is_empty() {
-                return Ok(phases::of(job, &all));
-            }
+            let more = self.events(id, after).await?;
+            let is_last = more.len() < EVENTS_LISTED_MAX as usize;
             all.extend(more);
+            if is_last {
+                return Ok(all);
+            }
         }
     }
 

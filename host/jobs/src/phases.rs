@@ -28,7 +28,7 @@ pub struct Phase {
 ///
 /// An attempt after an interruption goes through the phases again: a phase that begins once more takes its old place, and
 /// those after it are forgotten until they begin too.
-pub(crate) fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
+pub fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
     let first = Phase { name: FIRST.to_owned(), state: job.state, started_ms: job.started_ms, ended_ms: None };
     let mut phases = vec![first];
     for event in events {

@@ -208,7 +208,8 @@ impl Host for State {
 
     fn phase(&mut self, name: String) -> Result<(), Fault> {
         let train = self.train_role()?;
-        if !is_name(&name) || name.len() > NAME_BYTES_MAX {
+        // A path of one name.
+        if !is_output_path(&name) || name.contains('/') {
             let expected = "letters, digits, `.`, `_` and `-`, not beginning with `.`";
             return Err(Fault::invalid_at(name, format!("a phase's name is {expected}")));
         }
@@ -240,11 +241,6 @@ impl Host for State {
         self.asked();
         Ok(())
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-    letters && !name.is_empty() && !name.starts_with('.')
 }
 
 /// Refuses paths that could leave the job's directory, and files that are too large.

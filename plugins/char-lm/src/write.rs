@@ -2,7 +2,7 @@
 
 use saggar_plugin::{
     DataType, Error, Executable, Graph, NamedTensor, Operand, Params, Port, Predictor, Result, Signature, Tensor,
-    Variables, descriptor, emit, named,
+    Variables, descriptor, emit, named, unpadded,
 };
 
 use crate::model::{Architecture, Gpt, LETTERS};
@@ -67,7 +67,7 @@ impl Predictor for Writer {
             return Err(Error::Parameter { name, expected, given: length.to_string() });
         }
         let temperature = Tensor::from_f32(&[], &named(&inputs, "temperature")?.read_f32()?)?;
-        let mut text = prompt(named(&inputs, "prompt")?.read()?);
+        let mut text = prompt(&named(&inputs, "prompt")?.read()?);
         let begin = text.len();
         for step in 0..length {
             let byte = self.after(&text, &temperature, [seed, 0, step, 0])?;
@@ -85,10 +85,9 @@ impl Writer {
     fn after(&self, text: &[u8], temperature: &Tensor, key: [u32; 4]) -> Result<u8> {
         let context = self.context as usize;
         let mut window = text[text.len().saturating_sub(context)..].to_vec();
-        let last = (window.len() as i32 - 1).to_le_bytes();
+        let last = Tensor::from_i32(&[1], &[window.len() as i32 - 1])?;
         window.resize(context, 0);
         let window = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, self.context]), &window)?;
-        let last = Tensor::from_bytes(&descriptor(DataType::Int32, [1]), &last)?;
         let key: Vec<u8> = key.into_iter().flat_map(u32::to_le_bytes).collect();
         let key = Tensor::from_bytes(&descriptor(DataType::Uint32, [4]), &key)?;
         let outputs =
@@ -100,7 +99,7 @@ impl Writer {
 
 /// The `uint32` of that name, one to a batch.
 fn number(inputs: &[NamedTensor], name: &str) -> Result<u32> {
-    Ok(named(inputs, name)?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes))
+    Ok(named(inputs, name)?.read_u32()?.first().copied().unwrap_or_default())
 }
 
 /// A class drawn as often as the logits say at that temperature. Shape: `[1, classes]` -> `int32[1]`.
@@ -115,13 +114,9 @@ fn draw(logits: &Operand, temperature: &Operand, key: &Operand) -> Result<Operan
 }
 
 /// The text before the zeros; a line's end where there is none, since something must come before what is written.
-fn prompt(mut padded: Vec<u8>) -> Vec<u8> {
-    let length = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    padded.truncate(length);
-    if padded.is_empty() {
-        padded.push(b'\n');
-    }
-    padded
+fn prompt(padded: &[u8]) -> Vec<u8> {
+    let text = unpadded(padded);
+    if text.is_empty() { b"\n".to_vec() } else { text.to_vec() }
 }
 
 #[cfg(test)]
@@ -130,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_prompt_ends_where_its_zeros_begin() {
-        assert_eq!(prompt(b"To be\0\0".to_vec()), b"To be");
-        assert_eq!(prompt(b"a\0b\0".to_vec()), b"a\0b");
-        assert_eq!(prompt(vec![0; 4]), b"\n");
+        assert_eq!(prompt(b"To be\0\0"), b"To be");
+        assert_eq!(prompt(b"a\0b\0"), b"a\0b");
+        assert_eq!(prompt(&[0; 4]), b"\n");
     }
 }

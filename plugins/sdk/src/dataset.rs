@@ -4,7 +4,7 @@ use crate::bindings::datasets as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
 use crate::error::{Error, Result};
 use crate::graph::Executable;
-use crate::tensor::{NamedTensor, Tensor, descriptor, named};
+use crate::tensor::{NamedTensor, Tensor, descriptor, named, unpadded};
 
 /// One column of a dataset: a tensor for every item.
 #[derive(Debug, Clone)]
@@ -98,8 +98,7 @@ impl Dataset {
         while let Some(batch) = batches.next_batch()? {
             let bytes = named(&batch, field)?.read()?;
             for item in bytes.chunks((*width).max(1) as usize) {
-                let end = item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                let text = std::str::from_utf8(&item[..end]);
+                let text = std::str::from_utf8(unpadded(item));
                 let text = text.map_err(|_| Error::Text { field: field.to_owned(), item: texts.len() })?;
                 texts.push(text.to_owned());
             }

@@ -54,5 +54,5 @@ pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, conca
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
 pub use replies::{emit, emit_tensor};
-pub use tensor::{NamedTensor, Tensor, descriptor, named};
+pub use tensor::{NamedTensor, Tensor, descriptor, named, unpadded};
 pub use variables::{Variable, Variables};

@@ -39,6 +39,15 @@ impl Tensor {
         Self::from_bytes(&descriptor(DataType::Float32, shape), &bytes)
     }
 
+    /// An `int32` tensor.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_bytes`].
+    pub fn from_i32(shape: &[u32], data: &[i32]) -> Result<Self> {
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Self::from_bytes(&descriptor(DataType::Int32, shape), &bytes)
+    }
+
     /// Its data type and shape.
     pub fn descriptor(&self) -> Descriptor {
         self.0.descriptor()
@@ -57,9 +66,34 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::read`].
     pub fn read_f32(&self) -> Result<Vec<f32>> {
-        let bytes = self.read()?;
-        Ok(bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect())
+        self.words(f32::from_le_bytes)
     }
+
+    /// The elements of an `int32` tensor. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn read_i32(&self) -> Result<Vec<i32>> {
+        self.words(i32::from_le_bytes)
+    }
+
+    /// The elements of a `uint32` tensor. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn read_u32(&self) -> Result<Vec<u32>> {
+        self.words(u32::from_le_bytes)
+    }
+
+    fn words<T>(&self, element: impl Fn([u8; 4]) -> T) -> Result<Vec<T>> {
+        Ok(self.read()?.as_chunks::<4>().0.iter().map(|word| element(*word)).collect())
+    }
+}
+
+/// The bytes of a text before the zeros that fill up its tensor.
+pub fn unpadded(text: &[u8]) -> &[u8] {
+    let length = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &text[..length]
 }
 
 /// A tensor and the name of the input or output it belongs to.

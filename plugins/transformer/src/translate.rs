@@ -2,7 +2,7 @@
 
 use saggar_plugin::{
     DataType, Error, Executable, Graph, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables,
-    descriptor, named,
+    descriptor, named, unpadded,
 };
 
 use crate::beam::Beam;
@@ -81,15 +81,14 @@ impl Predictor for Translator {
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
         let bytes = named(&inputs, "source")?.read()?;
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let beam = named(&inputs, "beam")?.read()?.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let beam = named(&inputs, "beam")?.read_u32()?.first().copied().unwrap_or_default();
         if !(1..=self.beam).contains(&beam) {
             let (name, expected) = ("beam".to_owned(), format!("from 1 to {}, as in training", self.beam));
             return Err(Error::Parameter { name, expected, given: beam.to_string() });
         }
         let alpha = named(&inputs, "alpha")?.read_f32()?.first().copied().map_or(self.alpha, f64::from);
         let search = Beam::new(beam as usize, alpha, [BEGIN, END], self.length as usize);
-        let translation = self.translate(&String::from_utf8_lossy(&bytes[..end]), search)?;
+        let translation = self.translate(&String::from_utf8_lossy(unpadded(&bytes)), search)?;
         let mut bytes = translation.into_bytes();
         bytes.resize(TEXT_BYTES as usize, 0);
         let tensor = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, TEXT_BYTES]), &bytes)?;
@@ -110,14 +109,14 @@ impl Translator {
             return Err(Error::Shape { what, expected, given });
         };
         sentence.resize(source.length as usize, PADDING);
-        let sentence = integers(&[1, source.length], &sentence)?;
+        let sentence = Tensor::from_i32(&[1, source.length], &sentence)?;
         let encoded = source.encode.dispatch([("source", &sentence)])?;
         let memory = named(&encoded, "memory")?;
         for so_far in 1..=self.length {
             let Some((places, next)) = source.next.iter().find(|(places, _)| *places >= so_far) else { break };
             let Some(words) = rows(&search, self.beam, *places) else { break };
-            let words = integers(&[self.beam, *places], &words)?;
-            let last = integers(&[], &[so_far as i32 - 1])?;
+            let words = Tensor::from_i32(&[self.beam, *places], &words)?;
+            let last = Tensor::from_i32(&[], &[so_far as i32 - 1])?;
             let inputs = [("source", &sentence), ("memory", memory), ("words", &words), ("last", &last)];
             let outputs = next.dispatch(inputs)?;
             search.advance(&named(&outputs, "logs")?.read_f32()?, self.words);
@@ -171,11 +170,6 @@ fn rows(search: &Beam, beam: u32, places: u32) -> Option<Vec<i32>> {
     let any = !rows.is_empty();
     rows.resize(beam * places, PADDING);
     any.then_some(rows)
-}
-
-fn integers(shape: &[u32], values: &[i32]) -> Result<Tensor> {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Tensor::from_bytes(&descriptor(DataType::Int32, shape), &bytes)
 }
 
 #[cfg(test)]

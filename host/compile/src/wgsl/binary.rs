@@ -4,7 +4,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Binary, Scalar};
 
 use super::expression::immediate;
-use super::unary::narrow;
+use super::unary::{narrow, wide};
 
 /// `op` applied to the expressions `a` and `b`, both of type `dtype`.
 pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
@@ -25,17 +25,13 @@ pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
         Binary::Min => format!("min({a}, {b})"),
         Binary::Equal => truth(format!("{a} == {b}")),
         Binary::Less => truth(less(dtype, a, b)),
-        // A number that is NaN is not at most another, so this is no negation for floats.
+        // Not for floats: of NaN and another neither is less.
         Binary::LessOrEqual if wide(dtype) => truth(format!("!{}", less(dtype, b, a))),
         Binary::LessOrEqual => truth(format!("{a} <= {b}")),
         Binary::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
         Binary::LogicalOr => truth(format!("{a} != 0u || {b} != 0u")),
         Binary::LogicalXor => truth(format!("({a} != 0u) != ({b} != 0u)")),
     }
-}
-
-fn wide(dtype: DType) -> bool {
-    !dtype.is_float() && dtype.bytes() == 8
 }
 
 /// Whether `a < b`. Of 64 bits, by halves.

@@ -48,10 +48,15 @@ pub(super) fn cast(from: DType, to: DType, a: &str) -> String {
     }
 }
 
+/// Whether it is an integer of 64 bits.
+pub(super) fn wide(dtype: DType) -> bool {
+    dtype.bytes() == 8
+}
+
 /// An integer as another integer type. Its width changes first, under its own sign, and then what its bits mean: what a
 /// conversion that changes both does with the sign is not the same everywhere.
 fn integer(from: DType, to: DType, a: &str) -> String {
-    let (wide, signed) = (|dtype: DType| dtype.bytes() == 8, |dtype: DType| dtype.is_signed_integer());
+    let signed = |dtype: DType| dtype.is_signed_integer();
     let word = |signed: bool| match (signed, wide(to)) {
         (true, true) => "i64",
         (true, false) => "i32",

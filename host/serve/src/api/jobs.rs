@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use saggar_jobs::{JobError, JobSpec, Mount, Phase};
+use saggar_jobs::{JobError, JobSpec, Mount, Phase, phases};
 use saggar_store::error::DatasetError;
+use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{Attempt, Event, Job, JobFilter, JobState, MetricPoint, Reason};
 use serde_json::{Map, Value, json};
 
@@ -95,10 +96,9 @@ pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Res
     let mut answer = full(&app, &job).await?;
     let attempts = app.jobs().attempts(&job.id).await?;
     answer["attempts"] = attempts.iter().map(attempt_json).collect();
-    let phases = app.jobs().phases(&job).await?;
-    answer["phases"] = phases.iter().map(phase_json).collect();
-    let events = app.jobs().events(&job.id, 0).await?;
-    answer["events"] = events.iter().map(event_json).collect();
+    let events = app.jobs().all_events(&job.id).await?;
+    answer["phases"] = phases::of(&job, &events).iter().map(phase_json).collect();
+    answer["events"] = events.iter().take(EVENTS_LISTED_MAX as usize).map(event_json).collect();
     Ok(Json(answer))
 }
 

@@ -7,7 +7,7 @@ use crate::confusion::Confusion;
 use crate::error::Result;
 use crate::graph::{Executable, Graph, Inputs};
 use crate::operand::Operand;
-use crate::tensor::{NamedTensor, named};
+use crate::tensor::named;
 
 /// Logits `[batch, classes]` and labels `[batch]` of a batch.
 type Answers<'a> = &'a dyn Fn(&Graph, &Inputs) -> Result<(Operand, Operand)>;
@@ -36,7 +36,8 @@ impl Confusion {
                 _ => build(feed, size, answers)?,
             };
             let outputs = built.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
-            for (truth, predicted) in read(&outputs, "truth")?.into_iter().zip(read(&outputs, "predicted")?) {
+            let [truth, predicted] = ["truth", "predicted"].map(|name| named(&outputs, name)?.read_i32());
+            for (truth, predicted) in truth?.into_iter().zip(predicted?) {
                 confusion.add(truth, predicted)?;
             }
             graph = Some((built, size));
@@ -51,10 +52,4 @@ fn build(feed: &Feed<'_>, size: u32, answers: Answers<'_>) -> Result<Executable>
     let (logits, labels) = answers(&graph, &feed.inputs(&graph, size)?)?;
     let (truth, predicted) = (labels.cast(DataType::Int32)?, logits.arg_max(1, false)?);
     graph.build([("truth", &truth), ("predicted", &predicted)])
-}
-
-/// The class numbers in an `int32` output.
-fn read(outputs: &[NamedTensor], name: &str) -> Result<Vec<i32>> {
-    let bytes = named(outputs, name)?.read()?;
-    Ok(bytes.as_chunks::<4>().0.iter().map(|class| i32::from_le_bytes(*class)).collect())
 }
