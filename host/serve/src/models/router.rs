@@ -10,6 +10,7 @@ use super::series::Series;
 use super::version::{Lease, Origin, Serving, VersionState};
 use crate::error::ApiError;
 use crate::limits::PREDICTIONS_MAX;
+use crate::predict::reference::{Reference, Which};
 
 /// A version whose files were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,35 +68,37 @@ impl ModelRouter {
         ModelRouter { models: RwLock::default(), series: Series::new(metrics) }
     }
 
-    /// The version for `reference`: `name`, `name@version`, or none for the default model, which is the one whose
-    /// serving version was published last.
+    /// The version for `reference`; none means the default model, which is the one whose serving version was published
+    /// last.
     ///
     /// # Errors
     /// `NoModel`; `VersionNotServing`; `NotReady`; `NothingReady`; `Parameter`.
-    pub fn find(&self, reference: Option<&str>) -> Result<Arc<Serving>, ApiError> {
+    pub fn find(&self, reference: Option<&Reference>) -> Result<Arc<Serving>, ApiError> {
         let models = self.read();
         let Some(reference) = reference else {
             let serving = models.values().filter_map(|model| model.serving.as_ref());
             return serving.max_by_key(|s| s.origin.created_ms).cloned().ok_or(ApiError::NothingReady);
         };
-        let (name, version) = match reference.split_once('@') {
-            Some((name, version)) => (name, Some(parse_version(version)?)),
-            None => (reference, None),
-        };
+        let Reference { model: name, which } = reference;
         let Some(model) = models.get(name) else {
             let known = models.keys().cloned().collect();
             return Err(ApiError::NoModel { name: name.chars().take(80).collect(), known });
         };
         let serving = model.serving.as_ref();
-        match (serving, version) {
-            (Some(serving), None) => Ok(Arc::clone(serving)),
-            (Some(serving), Some(version)) if serving.version == version => Ok(Arc::clone(serving)),
-            (None, None) => Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
-            (_, Some(version)) => Err(ApiError::VersionNotServing {
+        match (serving, which) {
+            (Some(serving), Which::Default) => Ok(Arc::clone(serving)),
+            (Some(serving), Which::Version(version)) if serving.version == *version => Ok(Arc::clone(serving)),
+            (None, Which::Default) => Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
+            (_, Which::Version(version)) => Err(ApiError::VersionNotServing {
                 model: name.to_owned(),
-                version,
-                state: model.state(version).map_or("unknown", VersionState::name),
+                version: *version,
+                state: model.state(*version).map_or("unknown", VersionState::name),
                 serving: serving.map(|serving| serving.version),
+            }),
+            (_, Which::Alias(alias)) => Err(ApiError::NotFound {
+                kind: "alias",
+                name: format!("{name}@{alias}"),
+                hint: format!("GET /api/v1/models/{name} shows the aliases"),
             }),
         }
     }
@@ -104,7 +107,7 @@ impl ModelRouter {
     ///
     /// # Errors
     /// As [`ModelRouter::find`]; `QueueFull`.
-    pub fn lease(&self, reference: Option<&str>) -> Result<Lease, ApiError> {
+    pub fn lease(&self, reference: Option<&Reference>) -> Result<Lease, ApiError> {
         loop {
             let serving = self.find(reference)?;
             if let Some(lease) = serving.lease() {
@@ -239,11 +242,6 @@ impl ModelRouter {
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Model>> {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn parse_version(text: &str) -> Result<u64, ApiError> {
-    let expected = "a version's number, as in digits@3";
-    text.parse().map_err(|_| ApiError::Parameter { name: "version", expected, got: text.chars().take(80).collect() })
 }
 
 impl Model {

@@ -21,9 +21,11 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::task::JoinHandle;
 
+use super::call::{About, Call, Turn};
+use super::decode::Inputs;
+use super::encode;
 use super::outcome::Record;
 use super::text::Pieces;
-use super::{About, Done, Turn, encode};
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
 use crate::models::Lease;
@@ -42,7 +44,9 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// Whatever goes wrong before it.
-pub(super) async fn answer(turn: Turn, record: Record, about: About, id: RequestId) -> Result<Response, ApiError> {
+pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<Response, ApiError> {
+    let about = About::of(call.serving());
+    let (turn, record) = call.turn(inputs).await?;
     let (queue, mut pieces) = mpsc::channel(PIECES_WAITING_MAX);
     let sink = Arc::new(Sink {
         lease: Arc::clone(&turn.lease),
@@ -56,16 +60,16 @@ pub(super) async fn answer(turn: Turn, record: Record, about: About, id: Request
     // There are pieces until the work lets go of their queue.
     let body = match pieces.recv().await {
         Some(first) => events(first, pieces, work, id),
-        None => Body::from(event("done", &ended(work).await?.json)),
+        None => Body::from(event("done", &ended(work).await?)),
     };
     let mut response = about.headed(EVENTS, None, body);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-type Work = JoinHandle<Result<Done, ApiError>>;
+type Work = JoinHandle<Result<String, ApiError>>;
 
-async fn ended(work: Work) -> Result<Done, ApiError> {
+async fn ended(work: Work) -> Result<String, ApiError> {
     work.await.map_err(|error| ApiError::Internal { cause: format!("predicting: {error}") })?
 }
 
@@ -75,7 +79,7 @@ fn events(first: String, mut pieces: mpsc::Receiver<String>, work: Work, id: Req
     let pieces = stream::iter([first]).chain(later).map(|json| event("piece", &json));
     let end = stream::once(async move {
         match ended(work).await {
-            Ok(done) => event("done", &done.json),
+            Ok(json) => event("done", &json),
             // The head is out already, so the status has nowhere to go.
             Err(error) => event("error", &error.body().json(&id.0)),
         }
@@ -89,13 +93,16 @@ fn event(name: &str, json: &str) -> String {
 }
 
 /// Computes on this thread. What it takes goes in the order of the metrics: the record before the version's lease.
-fn work(mut turn: Turn, mut record: Record, sink: Arc<Sink>) -> Result<Done, ApiError> {
+fn work(mut turn: Turn, mut record: Record, sink: Arc<Sink>) -> Result<String, ApiError> {
     let pieces: Arc<dyn PieceSink> = Arc::<Sink>::clone(&sink);
-    let result = turn.run(Some(pieces));
-    if let Ok(done) = &result {
+    let result = turn.run(Some(pieces)).and_then(|(outputs, items, times)| {
         sink.finish();
-        done.record(&record);
-    }
+        record.phase("compute", times.compute);
+        let began = Instant::now();
+        let json = encode::json(turn.lease.serving().predictor().signature(), &outputs, items)?;
+        record.phase("encode", began.elapsed());
+        Ok(json)
+    });
     // One that nobody waits for any more counts as cancelled, however it ended.
     if !sink.queue.is_closed() {
         record.end(&result);

@@ -144,7 +144,8 @@ async fn models_that_are_not_there() {
     let other =
         (404, "version_not_serving".to_owned(), "version 7 of model digits is unknown; version 1 serves".to_owned());
     assert_eq!(error("/models/digits@7/predict").await, other);
-    assert_eq!(error("/models/digits@x/predict").await.0, 400);
+    assert_eq!(error("/models/digits@x/predict").await.0, 404);
+    assert_eq!(error("/models/digits@X/predict").await.0, 400);
 }
 
 #[tokio::test]
