@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, NamedBytes, Plugin, PluginError, import};
+use saggar_plugin::{
+    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Terms, import,
+};
 use saggar_tensor::{Descriptor, Shape};
 use serde_json::{Map, Value, json};
 
@@ -90,7 +92,8 @@ impl Importer {
             let given = inputs.iter().filter(|input| !fixed.contains(&input.name));
             let batched = !model.signature().batch_sizes.is_empty();
             let given = given.map(|input| tensor(input, batched)).collect::<Result<Vec<NamedBytes>, _>>()?;
-            let outputs = model.predict(given, PREDICT_TIME).map_err(|error| refused("predict", &error))?;
+            let outputs =
+                model.predict(given, &Terms::within(PREDICT_TIME)).map_err(|error| refused("predict", &error))?;
             for (want, (name, descriptor, bytes)) in expected.iter().zip(&outputs) {
                 let descriptor = if batched { descriptor.clone() } else { item(descriptor)? };
                 if let Some(difference) = want.differs(&descriptor, bytes) {
@@ -120,9 +123,16 @@ impl Importer {
                 Err(PluginError::Guest { message, .. }) => return Err(Failure::Unsupported(message)),
                 Err(error) => return Err(refused("import", &error)),
             };
-            let (variables, meter) = (imported.variables, Meter::unlimited());
-            let (host, plugin) = (&self.host, &self.plugin);
-            return LoadedModel::load(host, plugin, variables, &imported.config, device.clone(), meter, limits)
+            let parts = ModelParts {
+                plugin: self.plugin.clone(),
+                variables: imported.variables,
+                config: imported.config,
+                weights_meter: Meter::unlimited(),
+                meter: Meter::unlimited(),
+                limits,
+                started: None,
+            };
+            return LoadedModel::load(&self.host, parts, device.clone())
                 .map(|model| (model, fixed))
                 .map_err(|error| refused("load", &error));
         }

@@ -89,6 +89,9 @@ pub(crate) struct Serve {
     /// The device that predicts: auto, cpu, gpu, vulkan:0.
     #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
+    /// Device memory that all models may hold together: 2GiB. Those that nobody asked for longest sleep where it is short.
+    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
+    pub(crate) models_memory: Option<u64>,
     /// How long a model version may take to load before it is given up: 60s.
     #[arg(long, default_value = "60s", value_parser = units::duration, value_name = "TIME")]
     pub(crate) load_timeout: Duration,

@@ -23,6 +23,8 @@ const SECONDS: [f64; 17] = [
 /// A microsecond to a minute: starts and phases span six decades.
 const WIDE_SECONDS: [f64; 14] =
     [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384, 65.536];
+/// Items of a batch.
+const ITEMS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 /// A KiB to 16 GiB.
 const BYTES: [f64; 7] = [1024.0, 16384.0, 262144.0, 4194304.0, 67108864.0, 1073741824.0, 17179869184.0];
 
@@ -72,12 +74,19 @@ families! {
     predict_duration: HistogramVec("saggar_predict_duration_seconds", "Time of a prediction from decoded request to result.", ["model", "version"], SECONDS);
     predict_phase: HistogramVec("saggar_predict_phase_seconds", "Time of a prediction's phases.", ["model", "version", "phase"], WIDE_SECONDS);
     predict_in_flight: IntGaugeVec("saggar_predict_in_flight", "Predictions being computed.", ["model", "version"]);
+    predict_queue_length: IntGaugeVec("saggar_predict_queue_length", "Predictions waiting for their batch.", ["model", "version"]);
+    batch_items: HistogramVec("saggar_batch_items", "Items of the batches that went to the model.", ["model", "version"], ITEMS);
+    batch_releases: IntCounterVec("saggar_batch_releases_total", "Batches by why they went when they did: full, deadline, idle, draining.", ["model", "version", "reason"]);
+    cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
+    shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
     model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions taken up or refused.", ["model", "kind", "result", "reason"]);
     model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], SECONDS);
     cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], WIDE_SECONDS);
     model_setups: IntCounterVec("saggar_model_setups_total", "Model versions set up: once a version, however many requests.", ["model", "version"]);
+    model_evictions: IntCounterVec("saggar_model_evictions_total", "Models put to sleep: for want of memory (lru), unused (idle), or told to (manual).", ["reason"]);
+    instance_start: HistogramVec("saggar_instance_start_seconds", "Time to make a plugin's instance, before its code loads the model.", [], WIDE_SECONDS);
     plugin_traps: IntCounterVec("saggar_plugin_traps_total", "Plugin calls that trapped.", ["plugin", "kind"]);
     plugin_limit_hits: IntCounterVec("saggar_plugin_limit_hits_total", "Plugin calls ended by a limit.", ["plugin", "kind"]);
 

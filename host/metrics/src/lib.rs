@@ -8,6 +8,7 @@ pub use families::{FAMILIES, Families, Family};
 pub use jobs::{JOB_SERIES_MAX, JobSeries};
 
 use prometheus::{Encoder, Registry, TextEncoder};
+pub use prometheus::{Histogram, IntCounter, IntGauge};
 
 /// One registry with every family. One a process; share it by reference.
 #[derive(Debug)]

@@ -105,6 +105,12 @@ pub enum PluginError {
         /// The limit.
         limit_ms: u64,
     },
+    /// The plugin was interrupted because nobody waits for what it computes. The instance is gone.
+    #[error("the plugin was interrupted in {during}: nobody waits for it any more")]
+    Cancelled {
+        /// The call.
+        during: &'static str,
+    },
     /// The training did nothing but compute by itself for too long, and was interrupted.
     #[error("the plugin asked nothing of the host for {limit_ms} ms and was interrupted as hung")]
     Hung {
@@ -229,6 +235,7 @@ impl PluginError {
             PluginError::Trap { .. } => "TRAP",
             PluginError::StackOverflow { .. } => "STACK_OVERFLOW",
             PluginError::Deadline { .. } => "DEADLINE",
+            PluginError::Cancelled { .. } => "CANCELLED",
             PluginError::Hung { .. } => "HUNG",
             PluginError::MemoryLimit { .. } => "MEMORY_LIMIT",
             PluginError::HandleLimit { .. } => "HANDLE_LIMIT",

@@ -47,6 +47,11 @@ impl Fault {
         Fault::new(ErrorCode::Unsupported, message)
     }
 
+    /// Nobody waits for what the plugin computes.
+    pub(crate) fn cancelled() -> Fault {
+        Fault::new(ErrorCode::Cancelled, "nobody waits for this prediction any more")
+    }
+
     pub(crate) fn out_of_memory(message: impl Into<String>) -> Fault {
         Fault::new(ErrorCode::OutOfMemory, message)
     }

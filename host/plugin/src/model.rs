@@ -1,7 +1,8 @@
-//! A model version in memory: its weights on the device once, and instances of its plugin that share them.
+//! A model version in memory: its weights on the device once, and instances of its plugin that compute with them.
 //!
 //! An instance serves one call at a time. After a trap or a deadline it is dropped with everything it holds, and the next
-//! call makes another; other calls notice nothing.
+//! call makes another; other calls notice nothing. Versions that differ in their weights alone share instances and
+//! programs: a call brings its version's weights.
 
 mod batch;
 mod instances;
@@ -10,7 +11,7 @@ mod signature;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Meter};
+use saggar_device::{Backend, Buffer, Meter};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::Descriptor;
 
@@ -19,9 +20,10 @@ use crate::error::PluginError;
 use crate::graphs::Executables;
 use crate::limits::{LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
 use crate::replies::{PieceSink, Reply};
-use crate::variables::Namespace;
+use crate::state::Cancel;
+use crate::variables::{Namespace, Weights};
 
-use instances::{Instances, Version};
+use instances::{Instances, Recipe};
 pub use signature::{ModelPort, Signature};
 
 /// A tensor with its port's name: dense little-endian elements, row-major.
@@ -48,49 +50,121 @@ impl Default for ModelLimits {
     }
 }
 
+/// Is told how long the making of each instance took, before its code was first called.
+#[derive(Clone)]
+pub struct Started(Arc<dyn Fn(Duration) + Send + Sync>);
+
+impl Started {
+    /// Calls `tell` for each instance.
+    pub fn new(tell: impl Fn(Duration) + Send + Sync + 'static) -> Started {
+        Started(Arc::new(tell))
+    }
+
+    fn tell(&self, time: Duration) {
+        (self.0)(time);
+    }
+}
+
+impl std::fmt::Debug for Started {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Started")
+    }
+}
+
+/// What a model version is made of.
+#[derive(Debug)]
+pub struct ModelParts {
+    /// The plugin.
+    pub plugin: Plugin,
+    /// The version's variables.
+    pub variables: Vec<SavedVariable>,
+    /// What the training gave to `publish`.
+    pub config: String,
+    /// Charged with the weights.
+    pub weights_meter: Meter,
+    /// Charged with programs and with tensors of calls.
+    pub meter: Meter,
+    /// Limits of its instances.
+    pub limits: ModelLimits,
+    /// Is told of every instance, where given.
+    pub started: Option<Started>,
+}
+
+/// How one prediction is computed.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// It is given up when this has passed.
+    pub deadline: Duration,
+    /// Where pieces go that the plugin sends of its outputs before it is done.
+    pub sink: Option<Arc<dyn PieceSink>>,
+    /// Tells that nobody waits for it any more.
+    pub cancel: Option<Cancel>,
+}
+
+impl Terms {
+    /// A prediction that is waited for this long, as a whole.
+    pub fn within(deadline: Duration) -> Terms {
+        Terms { deadline, sink: None, cancel: None }
+    }
+}
+
 /// A model version ready to predict. Clones share it; it may be called from any thread.
 #[derive(Clone, Debug)]
 pub struct LoadedModel {
     instances: Arc<Instances>,
+    weights: Arc<Weights>,
     signature: Arc<Signature>,
-    load_time: Duration,
 }
 
 impl LoadedModel {
     /// Uploads the version's variables and loads its plugin in a first instance. Blocks.
     ///
-    /// `meter` is charged with the weights, with programs and with tensors of calls. `config` is what the training gave to
-    /// `publish`.
-    ///
     /// # Errors
     /// `MissingExport` where the plugin has no predictor; `Device`; `BadSignature`; whatever its loading does wrong.
-    pub fn load(
-        host: &Host,
-        plugin: &Plugin,
-        variables: Vec<SavedVariable>,
-        config: &str,
-        device: Arc<dyn Backend>,
-        meter: Meter,
-        limits: ModelLimits,
-    ) -> Result<LoadedModel, PluginError> {
+    pub fn load(host: &Host, parts: ModelParts, device: Arc<dyn Backend>) -> Result<LoadedModel, PluginError> {
+        let ModelParts { plugin, variables, config, weights_meter, meter, limits, started } = parts;
         plugin.predictor()?;
-        let weights = Namespace::sealed(&variables, &*device, &meter)?;
-        drop(variables);
-        let version = Version {
+        let weights = Arc::new(Weights::upload(&variables, &*device, &weights_meter)?);
+        let recipe = Recipe {
             host: host.clone(),
-            plugin: plugin.clone(),
             name: plugin.digest().hex()[..12].into(),
-            weights,
-            config: config.to_owned(),
+            plugin,
+            variables: Namespace::of_weights(&variables),
+            config,
             backend: device,
             meter,
             executables: Arc::new(Executables::default()),
             limits,
+            started,
         };
-        let mut first = version.instance()?;
-        let signature = first.signature(limits.load_time)?;
-        let instances = Arc::new(Instances::new(version, first));
-        Ok(LoadedModel { instances, signature: Arc::new(signature), load_time: limits.load_time })
+        drop(variables);
+        let (instances, signature) = Instances::new(recipe, &weights)?;
+        Ok(LoadedModel { instances: Arc::new(instances), weights, signature: Arc::new(signature) })
+    }
+
+    /// Whether a version of this plugin, configuration and these variables could share this one's instances: it differs
+    /// from this one in the elements of its variables alone, and no instance has looked at those.
+    pub fn takes(&self, plugin: &Plugin, config: &str, variables: &[SavedVariable]) -> bool {
+        let recipe = self.instances.recipe();
+        recipe.plugin.digest() == plugin.digest()
+            && recipe.config == config
+            && recipe.variables.fits(variables)
+            && self.instances.takes_other_weights()
+    }
+
+    /// The version with these variables, which shares this one's instances and programs. To be asked for only where
+    /// [`LoadedModel::takes`] says so. Blocks for the upload, which `weights_meter` is charged with.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn reweighted(&self, variables: &[SavedVariable], weights_meter: &Meter) -> Result<LoadedModel, PluginError> {
+        let weights = Weights::upload(variables, &*self.instances.recipe().backend, weights_meter)?;
+        Ok(LoadedModel { weights: Arc::new(weights), ..self.clone() })
+    }
+
+    /// What programs and calls of this version are charged to, and of those that share its instances.
+    pub fn meter(&self) -> &Meter {
+        &self.instances.recipe().meter
     }
 
     /// What the model takes and gives.
@@ -101,53 +175,93 @@ impl LoadedModel {
     /// Predicts for a batch of any size: `[items, item...]` for each input of the signature, in any order.
     ///
     /// The batch is split and padded with zeros to sizes that the model has graphs for. Outputs come in the signature's
-    /// order, as many items each. Blocks; gives up when `deadline` has passed.
+    /// order, as many items each. Blocks; gives up when the deadline has passed. Parts of a split batch are computed one
+    /// after the other, so the pieces of one come after those of the other.
     ///
     /// # Errors
-    /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Trap` and the other failures of its code; `BadOutput`
-    /// where it breaks its signature's promise; `Device`.
-    pub fn predict(&self, inputs: Vec<NamedBytes>, deadline: Duration) -> Result<Vec<NamedBytes>, PluginError> {
-        self.predict_with(inputs, deadline, None)
-    }
-
-    /// Predicts, and gives `sink` what the plugin sends of each output before it is done. Parts of a split batch are
-    /// computed one after the other, so the pieces of one come after those of the other.
-    ///
-    /// # Errors
-    /// As [`LoadedModel::predict`]; `Guest` with the code `cancelled` where the sink was gone and the plugin gave up.
-    pub fn predict_with(
-        &self,
-        inputs: Vec<NamedBytes>,
-        deadline: Duration,
-        sink: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<NamedBytes>, PluginError> {
-        let until = Instant::now() + deadline;
+    /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Cancelled`; `Trap` and the other failures of its code;
+    /// `BadOutput` where it breaks its signature's promise; `Device`; `Guest` with the code `cancelled` where nobody waited
+    /// any more and the plugin gave up.
+    pub fn predict(&self, inputs: Vec<NamedBytes>, terms: &Terms) -> Result<Vec<NamedBytes>, PluginError> {
+        let until = Instant::now() + terms.deadline;
         let items = batch::items(&self.signature, &inputs)?;
-        let mut lease = self.instances.take(deadline)?;
-        let mut outputs = batch::Outputs::new(&self.signature, items)?;
+        let mut parts = Vec::new();
         let mut start = 0;
+        let mut inputs = batch::Inputs::new(&self.signature, inputs);
         for (count, size) in batch::plan(&self.signature.batch_sizes, items) {
-            let mut padded = batch::slice(&self.signature, &inputs, start, count, size)?;
-            if self.signature.batch_sizes.is_empty() {
-                batch::unwrap(&self.signature, &mut padded);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(PluginError::Deadline { during: "predict", limit_ms: deadline.as_millis() as u64 });
-            }
-            let (signature, sink) = (Arc::clone(&self.signature), sink.clone());
-            let reply = Reply { signature, sink, start, size, count, until, limit: deadline, pieces: 0 };
-            let given = lease.instance().predict(padded, left, deadline, reply);
-            let checked = given.and_then(|given| {
-                let given = if self.signature.batch_sizes.is_empty() { batch::wrap(given)? } else { given };
-                batch::check(&self.signature, given, size)
-            });
-            // An error or a broken promise is an answer like another: the instance is as good as before.
-            lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
-            outputs.append(checked?, count);
+            let padded = inputs.part(start, count, size)?;
+            let given = self.run(self.upload(padded)?, Range { start, count, size }, until, terms)?;
+            parts.push((self.download(given)?, count));
             start += count;
         }
-        Ok(outputs.finish())
+        batch::join(&self.signature, parts, items)
+    }
+
+    /// Predicts a batch that is on the device already, of a size that the model has a graph for, and leaves the outputs
+    /// there: `count` items, padded to `size`. Inputs and outputs are in the signature's order.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::predict`].
+    pub fn predict_buffers(
+        &self,
+        inputs: Vec<(String, Buffer)>,
+        count: usize,
+        size: usize,
+        terms: &Terms,
+    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+        self.run(inputs, Range { start: 0, count, size }, Instant::now() + terms.deadline, terms)
+    }
+
+    /// Tensors on the device, charged to this version's calls.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn upload(&self, inputs: Vec<NamedBytes>) -> Result<Vec<(String, Buffer)>, PluginError> {
+        let Recipe { backend, meter, .. } = self.instances.recipe();
+        let upload = |(name, descriptor, bytes): NamedBytes| {
+            let buffer = backend.allocate(&descriptor, meter)?;
+            backend.write(&buffer, &bytes)?;
+            Ok((name, buffer))
+        };
+        inputs.into_iter().map(upload).collect()
+    }
+
+    /// Tensors from the device. Waits for the work that produces them.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn download(&self, outputs: Vec<(String, Buffer)>) -> Result<Vec<NamedBytes>, PluginError> {
+        let backend = &self.instances.recipe().backend;
+        let read = |(name, buffer): (String, Buffer)| {
+            let bytes = backend.read(&buffer)?;
+            Ok((name, buffer.descriptor().clone(), bytes))
+        };
+        outputs.into_iter().map(read).collect()
+    }
+
+    /// One call of the plugin, whose outputs are checked.
+    fn run(
+        &self,
+        inputs: Vec<(String, Buffer)>,
+        range: Range,
+        until: Instant,
+        terms: &Terms,
+    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+        let limit = terms.deadline;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(PluginError::Deadline { during: "predict", limit_ms: limit.as_millis() as u64 });
+        }
+        let mut lease = self.instances.take(&self.weights, left)?;
+        let Range { start, count, size } = range;
+        let (signature, sink) = (Arc::clone(&self.signature), terms.sink.clone());
+        let reply = Reply { signature, sink, start, size, count, until, limit, pieces: 0 };
+        let call = instances::Terms { weights: Arc::clone(&self.weights), left, cancel: terms.cancel.clone(), reply };
+        let given = lease.instance().predict(inputs, call);
+        let checked = given.and_then(|given| batch::check(&self.signature, given, size));
+        // An error or a broken promise is an answer like another: the instance is as good as before.
+        lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
+        checked
     }
 
     /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first. Blocks.
@@ -156,14 +270,33 @@ impl LoadedModel {
     /// As [`LoadedModel::predict`].
     pub fn warm(&self) -> Result<(), PluginError> {
         let sizes = &self.signature.batch_sizes;
+        let terms = Terms::within(self.instances.recipe().limits.load_time);
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
-            self.predict(batch::first(&self.signature, size)?, self.load_time)?;
+            self.predict(batch::first(&self.signature, size)?, &terms)?;
         }
         Ok(())
+    }
+
+    /// Predicts the inputs' defaults, or zeros, in the smallest batch: whether it can at all. Blocks.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::predict`].
+    pub fn try_once(&self) -> Result<(), PluginError> {
+        let smallest = self.signature.batch_sizes.first().copied().unwrap_or(1);
+        let terms = Terms::within(self.instances.recipe().limits.load_time);
+        self.predict(batch::first(&self.signature, smallest)?, &terms).map(|_| ())
     }
 
     /// Instances there are now.
     pub fn instances(&self) -> usize {
         self.instances.count()
     }
+}
+
+/// Items of a request that one call computes: `count` from `start` on, padded to `size`.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: usize,
+    count: usize,
+    size: usize,
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use saggar_tensor::Shape;
 
 use crate::bindings::replies::{Host, Piece as WitPiece};
-use crate::bindings::tensors::ErrorCode;
 use crate::fault::Fault;
 use crate::limits::{PIECE_BYTES_MAX, PIECES_MAX};
 use crate::model::{ModelPort, Signature};
@@ -152,9 +151,7 @@ impl Host for State {
         let Some(sink) = sink else { return Ok(()) };
         match sink.piece(Piece { output, item: place, shape, bytes }, until) {
             Ok(()) => Ok(()),
-            Err(Undelivered::Gone) => {
-                Err(Fault::new(ErrorCode::Cancelled, "nobody waits for this prediction any more"))
-            }
+            Err(Undelivered::Gone) => Err(Fault::cancelled()),
             Err(Undelivered::Late) => Err(Fault::Trap(Interrupted::Deadline { limit }.into())),
         }
     }

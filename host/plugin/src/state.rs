@@ -20,6 +20,7 @@ use crate::limits::{
 };
 use crate::logging::LogBudget;
 use crate::replies::Reply;
+use crate::variables::Weights;
 
 /// What an instance may do, and for whom.
 pub(crate) enum Role {
@@ -47,6 +48,11 @@ pub(crate) struct State {
     pub(crate) builders_made: u64,
     /// Programs that instances of one model version share.
     pub(crate) executables: Option<Arc<Executables>>,
+    /// The weights that the call computes with, where its variables are such.
+    pub(crate) weights: Option<Arc<Weights>>,
+    /// Whether anything outlives a call that depends on its weights: the plugin read some, or computed with them while it
+    /// loaded. Such an instance cannot go on with others.
+    pub(crate) weights_seen: bool,
     pub(crate) logs: LogBudget,
     pub(crate) role: Role,
     pub(crate) guard: Guard,
@@ -65,6 +71,37 @@ pub(crate) struct Guard {
     /// The job's error that the plugin was told last.
     job: Option<PluginError>,
     clock: Clock,
+    cancel: Option<Cancel>,
+}
+
+/// Tells whether anybody still waits for a prediction. Asked at every dispatch and every few milliseconds between.
+#[derive(Clone)]
+pub struct Cancel(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Cancel {
+    /// A prediction that is to be given up once `is_cancelled` is true. It must answer at once.
+    pub fn new(is_cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
+        Cancel(Arc::new(is_cancelled))
+    }
+}
+
+impl std::fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cancel").field(&(self.0)()).finish()
+    }
+}
+
+impl Guard {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|cancel| (cancel.0)())
+    }
+
+    fn check(&self) -> Result<(), Interrupted> {
+        if self.is_cancelled() {
+            return Err(Interrupted::Cancelled);
+        }
+        self.clock.check()
+    }
 }
 
 /// When the instance is interrupted.
@@ -89,6 +126,8 @@ pub(crate) enum Interrupted {
     Hung { limit: Duration },
     #[error("told to stop, and went on")]
     Stopped,
+    #[error("nobody waits for it any more")]
+    Cancelled,
 }
 
 impl Clock {
@@ -120,6 +159,8 @@ impl State {
             builders: BTreeMap::new(),
             builders_made: 0,
             executables: None,
+            weights: None,
+            weights_seen: false,
             logs: LogBudget::default(),
             role,
             guard: Guard {
@@ -131,6 +172,7 @@ impl State {
                 device: None,
                 job: None,
                 clock: Clock::new(None, None),
+                cancel: None,
             },
         }
     }
@@ -142,7 +184,7 @@ impl State {
         store.set_hostcall_fuel(CALL_BYTES_MAX);
         store.set_max_component_handles(2 * HANDLES_MAX);
         store.epoch_deadline_callback(|store| {
-            store.data().guard.clock.check()?;
+            store.data().guard.check()?;
             Ok(UpdateDeadline::Continue(1))
         });
         store.set_epoch_deadline(1);
@@ -156,6 +198,17 @@ impl State {
         self.guard.device = None;
         self.guard.job = None;
         self.guard.clock = clock;
+        self.guard.cancel = None;
+    }
+
+    /// Says who may end the call that has begun.
+    pub(crate) fn cancel_by(&mut self, cancel: Option<Cancel>) {
+        self.guard.cancel = cancel;
+    }
+
+    /// Whether a prediction is being computed, and nothing else.
+    pub(crate) fn predicts(&self) -> bool {
+        matches!(self.role, Role::Predict { reply: Some(_), .. })
     }
 
     /// The plugin did something other than compute by itself.
@@ -225,6 +278,7 @@ impl State {
             return match *interrupted {
                 Interrupted::Deadline { limit } => PluginError::Deadline { during, limit_ms: millis(limit) },
                 Interrupted::Hung { limit } => PluginError::Hung { limit_ms: millis(limit) },
+                Interrupted::Cancelled => PluginError::Cancelled { during },
                 Interrupted::Stopped => PluginError::Trap { during, reason: interrupted.to_string() },
             };
         }

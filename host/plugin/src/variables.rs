@@ -1,5 +1,8 @@
 //! Variables: state that outlives a dispatch, kept on the device and owned by the host, which can therefore checkpoint,
 //! restore and publish it without help from the plugin.
+//!
+//! A model that predicts holds no weights itself: its variables are places in the [`Weights`] that each call brings, so
+//! that a version with other weights takes over the instances of the one before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +35,41 @@ struct Slot {
     kind: VariableKind,
     /// Belongs to a published version: nobody may change it.
     sealed: bool,
-    buffer: Buffer,
+    memory: Memory,
+}
+
+/// Where a variable's elements are.
+#[derive(Debug)]
+enum Memory {
+    /// In a buffer of its own.
+    Own(Buffer),
+    /// At this place of the weights that the call brings.
+    Weights { place: usize, descriptor: Descriptor },
+}
+
+/// The weights of one model version, on the device: each variable at its place, in the order of the names.
+#[derive(Debug)]
+pub(crate) struct Weights(Vec<Buffer>);
+
+impl Weights {
+    /// Uploads what a version saved, charged to `meter`.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn upload(
+        saved: &[SavedVariable],
+        backend: &dyn Backend,
+        meter: &Meter,
+    ) -> Result<Weights, DeviceError> {
+        let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        let upload = |saved: &SavedVariable| {
+            let buffer = backend.allocate(&saved.descriptor, meter)?;
+            backend.write(&buffer, &saved.bytes)?;
+            Ok(buffer)
+        };
+        sorted.into_iter().map(upload).collect::<Result<_, _>>().map(Weights)
+    }
 }
 
 impl Variable {
@@ -41,11 +78,28 @@ impl Variable {
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
-        self.0.buffer.descriptor()
+        match &self.0.memory {
+            Memory::Own(buffer) => buffer.descriptor(),
+            Memory::Weights { descriptor, .. } => descriptor,
+        }
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer {
-        &self.0.buffer
+    /// The variable's elements: its own, or those in `weights`.
+    ///
+    /// # Errors
+    /// A trap where a call brings no weights for it, which is a fault of this host.
+    pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b Weights>) -> Result<&'b Buffer, Fault> {
+        match &self.0.memory {
+            Memory::Own(buffer) => Ok(buffer),
+            Memory::Weights { place, .. } => weights
+                .and_then(|weights| weights.0.get(*place))
+                .ok_or_else(|| Fault::Trap(wasmtime::Error::msg("a call without the weights of its variables"))),
+        }
+    }
+
+    /// Whether its elements come with each call.
+    pub(crate) fn is_weight(&self) -> bool {
+        matches!(self.0.memory, Memory::Weights { .. })
     }
 
     pub(crate) fn sealed(&self) -> bool {
@@ -98,10 +152,31 @@ impl Namespace {
         for SavedVariable { name, kind, descriptor, bytes } in saved {
             let buffer = backend.allocate(descriptor, meter)?;
             backend.write(&buffer, bytes)?;
-            let slot = Slot { name: name.clone(), kind: *kind, sealed: true, buffer };
+            let slot = Slot { name: name.clone(), kind: *kind, sealed: true, memory: Memory::Own(buffer) };
             variables.insert(name.clone(), Variable(Arc::new(slot)));
         }
         Ok(Namespace { seed: 0, sealed: true, variables })
+    }
+
+    /// A model version's variables, whose elements are in the weights that each call brings.
+    pub(crate) fn of_weights(saved: &[SavedVariable]) -> Namespace {
+        let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        let variable = |(place, saved): (usize, &SavedVariable)| {
+            let memory = Memory::Weights { place, descriptor: saved.descriptor.clone() };
+            let slot = Slot { name: saved.name.clone(), kind: saved.kind, sealed: true, memory };
+            (saved.name.clone(), Variable(Arc::new(slot)))
+        };
+        Namespace { seed: 0, sealed: true, variables: sorted.into_iter().enumerate().map(variable).collect() }
+    }
+
+    /// Whether these have the same names, kinds, data types and shapes, so that they may take the others' places.
+    pub(crate) fn fits(&self, saved: &[SavedVariable]) -> bool {
+        let fits = |saved: &SavedVariable| {
+            let same = |it: &Variable| *it.descriptor() == saved.descriptor && it.0.kind == saved.kind;
+            self.variables.get(&saved.name).is_some_and(same)
+        };
+        saved.len() == self.variables.len() && saved.iter().all(fits)
     }
 
     /// The elements of every variable whose kind is wanted, read from the device, sorted by name.
@@ -114,15 +189,20 @@ impl Namespace {
         wanted: impl Fn(VariableKind) -> bool,
     ) -> Result<Vec<SavedVariable>, DeviceError> {
         let slots = self.variables.values().map(|variable| &*variable.0).filter(|slot| wanted(slot.kind));
-        let save = |slot: &Slot| {
+        // Weights that come with each call are saved by nobody.
+        let own = slots.filter_map(|slot| match &slot.memory {
+            Memory::Own(buffer) => Some((slot, buffer)),
+            Memory::Weights { .. } => None,
+        });
+        let save = |(slot, buffer): (&Slot, &Buffer)| {
             Ok(SavedVariable {
                 name: slot.name.clone(),
                 kind: slot.kind,
-                descriptor: slot.buffer.descriptor().clone(),
-                bytes: backend.read(&slot.buffer)?.into(),
+                descriptor: buffer.descriptor().clone(),
+                bytes: backend.read(buffer)?.into(),
             })
         };
-        slots.map(save).collect()
+        own.map(save).collect()
     }
 
     /// Overwrites every variable with what was saved. All or nothing: what was saved and what is there must have the same
@@ -143,7 +223,7 @@ impl Namespace {
             variable.check(&saved.descriptor, saved.kind)?;
         }
         for saved in saved {
-            backend.write(self.variables[&saved.name].buffer(), &saved.bytes)?;
+            backend.write(self.variables[&saved.name].buffer(None)?, &saved.bytes)?;
         }
         Ok(())
     }
@@ -166,7 +246,7 @@ impl State {
         }
         let bytes = initial(seed, name, descriptor, initializer)?;
         let buffer = self.upload(descriptor, &bytes)?;
-        Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, buffer })))
+        Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
     }
 }
 
@@ -183,7 +263,12 @@ impl HostVariable for State {
 
     fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, Fault> {
         self.asked();
-        Ok(self.backend.read(self.table.get(&variable)?.buffer())?)
+        let variable = self.table.get(&variable)?;
+        let elements = self.backend.read(variable.buffer(self.weights.as_deref())?)?;
+        if variable.is_weight() {
+            self.weights_seen = true;
+        }
+        Ok(elements)
     }
 
     fn write(&mut self, variable: Resource<WitVariable>, data: Vec<u8>) -> Result<(), Fault> {
@@ -196,7 +281,7 @@ impl HostVariable for State {
             let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len());
             return Err(Fault::invalid_at(variable.name(), message));
         }
-        Ok(self.backend.write(variable.buffer(), &data)?)
+        Ok(self.backend.write(variable.buffer(None)?, &data)?)
     }
 
     fn drop(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use recorder::{Recorder, cpu};
 use saggar_device::Meter;
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, Outcome, PluginError, TrainLimits, train};
+use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, PluginError, TrainLimits, train};
 
 /// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
 fn trainer(imports: &str, version: &str, body: &str) -> Vec<u8> {
@@ -128,7 +128,16 @@ fn halves_that_are_missing_are_named() {
     let host = host();
     let plugin = host.compile(&trainer("", "0.1.0", "")).unwrap();
     assert!(plugin.trains() && !plugin.predicts());
-    let loaded = LoadedModel::load(&host, &plugin, Vec::new(), "", cpu(), Meter::unlimited(), ModelLimits::default());
+    let parts = ModelParts {
+        plugin,
+        variables: Vec::new(),
+        config: String::new(),
+        weights_meter: Meter::unlimited(),
+        meter: Meter::unlimited(),
+        limits: ModelLimits::default(),
+        started: None,
+    };
+    let loaded = LoadedModel::load(&host, parts, cpu());
     assert_eq!(loaded.unwrap_err().to_string(), "the plugin has no saggar:plugin/predictor: it cannot predict");
     let empty = r#"(component (instance $i) (export "saggar:plugin/trainer@0.1.0" (instance $i)))"#;
     let message = refusal(&host, &wat::parse_str(empty).unwrap());

@@ -15,8 +15,8 @@ use recorder::{Record, Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
 use saggar_plugin::{
-    Host, HostConfig, LoadedModel, ModelLimits, Outcome, Piece, PieceSink, Plugin, PluginError, TrainLimits,
-    Undelivered, train,
+    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin, PluginError, Terms,
+    TrainLimits, Undelivered, train,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -51,8 +51,16 @@ impl Bench {
 
     fn load(&self, load: &str, predict: &str, limits: ModelLimits) -> Result<LoadedModel, PluginError> {
         let config = format!(r#"{{"load": "{load}", "predict": "{predict}"}}"#);
-        let meter = Meter::new(DEVICE_BYTES);
-        LoadedModel::load(&self.host, &self.plugin, Vec::new(), &config, cpu(), meter, limits)
+        let parts = ModelParts {
+            plugin: self.plugin.clone(),
+            variables: Vec::new(),
+            config,
+            weights_meter: Meter::unlimited(),
+            meter: Meter::new(DEVICE_BYTES),
+            limits,
+            started: None,
+        };
+        LoadedModel::load(&self.host, parts, cpu())
     }
 }
 
@@ -168,11 +176,11 @@ fn a_model_without_batches_is_called_once_an_item() {
     let model = bench.load("no-batch-sizes", "well", ModelLimits::default()).unwrap();
     model.warm().unwrap();
     for items in [1, 3] {
-        let outputs = model.predict(x(items), PATIENCE).unwrap();
+        let outputs = model.predict(x(items), &Terms::within(PATIENCE)).unwrap();
         assert_eq!((&outputs[0].1, &outputs[0].2), (&x(items)[0].1, &x(items)[0].2), "y is x");
     }
     let model = bench.load("no-batch-sizes", "wrong-shape", ModelLimits::default()).unwrap();
-    assert_eq!(model.predict(x(1), PATIENCE).unwrap_err().reason(), "BAD_OUTPUT");
+    assert_eq!(model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_OUTPUT");
 }
 
 #[test]
@@ -183,13 +191,13 @@ fn a_failing_call_costs_its_instance_and_nothing_else() {
         let model = bench.load("well", damage, limits).unwrap();
         let time = if damage == "loop" { Duration::from_millis(200) } else { PATIENCE };
         for _ in 0..3 {
-            let error = model.predict(x(2), time).unwrap_err();
+            let error = model.predict(x(2), &Terms::within(time)).unwrap_err();
             assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
             assert!(model.instances() <= 1, "{damage}");
         }
     }
     let model = bench.load("well", "well", limits).unwrap();
-    let outputs = model.predict(x(7), PATIENCE).unwrap();
+    let outputs = model.predict(x(7), &Terms::within(PATIENCE)).unwrap();
     assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts of 4, 2 and 1");
 }
 
@@ -198,15 +206,15 @@ fn answers_are_held_to_the_signature() {
     let Some(bench) = Bench::new() else { return };
     for behaviour in ["wrong-shape", "wrong-type", "wrong-batch", "missing", "twice"] {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let error = model.predict(x(2), PATIENCE).unwrap_err();
+        let error = model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err();
         assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
         assert_eq!(model.instances(), 1, "the instance is as good as before");
     }
     let model = bench.load("well", "error", ModelLimits::default()).unwrap();
-    assert_eq!(model.predict(x(2), PATIENCE).unwrap_err().reason(), "PLUGIN_ERROR");
+    assert_eq!(model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err().reason(), "PLUGIN_ERROR");
     // Not a number is a number as far as a host is concerned.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
-    assert!(model.predict(x(2), PATIENCE).is_ok());
+    assert!(model.predict(x(2), &Terms::within(PATIENCE)).is_ok());
 }
 
 /// Takes so many pieces, and then says why it takes no more.
@@ -230,8 +238,8 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
         let listener = Arc::new(Listener { taken: AtomicUsize::new(0), takes, then });
         let sink: Arc<dyn PieceSink> = Arc::<Listener>::clone(&listener);
-        let error = model.predict_with(x(2), PATIENCE, Some(sink)).unwrap_err();
-        let without = model.predict(x(2), PATIENCE).unwrap_err();
+        let error = model.predict(x(2), &Terms { sink: Some(sink), ..Terms::within(PATIENCE) }).unwrap_err();
+        let without = model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err();
         let kept = model.instances();
         assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance let go of it");
         (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use recorder::{Record, Recorder, cpu};
 use saggar_device::Meter;
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, Outcome, Plugin, TrainLimits, train};
+use saggar_plugin::{
+    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Plugin, Terms, TrainLimits, train,
+};
 use saggar_store::checkpoint::digest_of_variables;
 use saggar_store::{Dataset, Datasets, VariableKind};
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -53,7 +55,16 @@ impl Bench {
 
     fn load(&self, record: &Record, limits: ModelLimits) -> LoadedModel {
         let (_, variables, config) = record.with(|kept| kept.published.last().cloned().unwrap());
-        LoadedModel::load(&self.host, &self.plugin, variables, &config, cpu(), Meter::unlimited(), limits).unwrap()
+        let parts = ModelParts {
+            plugin: self.plugin.clone(),
+            variables,
+            config,
+            weights_meter: Meter::unlimited(),
+            meter: Meter::unlimited(),
+            limits,
+            started: None,
+        };
+        LoadedModel::load(&self.host, parts, cpu()).unwrap()
     }
 
     /// Images of the test part, and their labels.
@@ -102,7 +113,7 @@ fn it_learns_digits_and_predicts_them() {
     // An odd number: the batch is split and padded.
     let count = 355;
     let (pixels, truth) = bench.test_images(count);
-    let outputs = model.predict(images(count, &pixels), PATIENCE).unwrap();
+    let outputs = model.predict(images(count, &pixels), &Terms::within(PATIENCE)).unwrap();
     let found = labels(&outputs);
     let right = found.iter().zip(&truth).filter(|(a, b)| a == b).count();
     println!("{right} of {count} right");
@@ -112,13 +123,13 @@ fn it_learns_digits_and_predicts_them() {
 
     // Each alone gives what the batch gives: padding and neighbours do not leak.
     for at in 0..20 {
-        let alone = model.predict(images(1, &pixels[at * 64..]), PATIENCE).unwrap();
+        let alone = model.predict(images(1, &pixels[at * 64..]), &Terms::within(PATIENCE)).unwrap();
         assert_eq!(labels(&alone), found[at..=at]);
     }
     many_at_once(&model, &pixels, &found);
     let (calls, began) = (500, Instant::now());
     for _ in 0..calls {
-        model.predict(images(1, &pixels), PATIENCE).unwrap();
+        model.predict(images(1, &pixels), &Terms::within(PATIENCE)).unwrap();
     }
     println!("{:.0} us a prediction of one image", began.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
 }
@@ -130,7 +141,7 @@ fn many_at_once(model: &LoadedModel, pixels: &[u8], found: &[u8]) {
             scope.spawn(move || {
                 for round in 0..10 {
                     let at = thread * 10 + round;
-                    let outputs = model.predict(images(3, &pixels[at * 64..]), PATIENCE).unwrap();
+                    let outputs = model.predict(images(3, &pixels[at * 64..]), &Terms::within(PATIENCE)).unwrap();
                     assert_eq!(labels(&outputs), found[at..at + 3]);
                 }
             });
@@ -171,11 +182,11 @@ fn requests_that_do_not_fit_are_refused_before_the_plugin_is_asked() {
     let (pixels, _) = bench.test_images(4);
     let mut wrong = images(4, &pixels);
     wrong[0].1 = Descriptor::new(DType::I8, wrong[0].1.shape.clone());
-    assert_eq!(model.predict(wrong, PATIENCE).unwrap_err().reason(), "BAD_INPUT");
-    assert_eq!(model.predict(Vec::new(), PATIENCE).unwrap_err().reason(), "BAD_INPUT");
+    assert_eq!(model.predict(wrong, &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_INPUT");
+    assert_eq!(model.predict(Vec::new(), &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_INPUT");
     // A deadline that has passed before the call begins costs nothing.
-    let late = model.predict(images(4, &pixels), Duration::ZERO).unwrap_err();
+    let late = model.predict(images(4, &pixels), &Terms::within(Duration::ZERO)).unwrap_err();
     assert_eq!(late.reason(), "DEADLINE", "{late}");
     assert_eq!(model.instances(), 1);
-    assert!(model.predict(images(4, &pixels), PATIENCE).is_ok());
+    assert!(model.predict(images(4, &pixels), &Terms::within(PATIENCE)).is_ok());
 }

@@ -9,6 +9,7 @@ pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;
 pub(crate) mod logs;
+pub(crate) mod model_commands;
 pub(crate) mod models;
 pub(crate) mod outputs;
 mod query;

@@ -17,10 +17,10 @@ use tokio::sync::watch;
 
 use crate::api::devices::Device;
 use crate::api::plugins::PluginInspector;
-use crate::api::{datasets, devices, health, import, index, jobs, logs, models, outputs, plugins};
+use crate::api::{datasets, devices, health, import, index, jobs, logs, model_commands, models, outputs, plugins};
 use crate::body::Bodies;
 use crate::error::ApiError;
-use crate::models::{ModelImporter, ModelRouter};
+use crate::models::{Manager, ModelImporter, ModelRouter};
 use crate::observe::observe;
 use crate::predict;
 
@@ -29,6 +29,8 @@ use crate::predict;
 pub struct Parts {
     /// The models that answer predictions.
     pub models: Arc<ModelRouter>,
+    /// What decides which of them are up.
+    pub manager: Arc<Manager>,
     /// Training jobs.
     pub jobs: Jobs,
     /// Every metric.
@@ -80,6 +82,10 @@ impl App {
 
     pub(crate) fn models(&self) -> &Arc<ModelRouter> {
         &self.shared.parts.models
+    }
+
+    pub(crate) fn manager(&self) -> &Arc<Manager> {
+        &self.shared.parts.manager
     }
 
     pub(crate) fn jobs(&self) -> &Jobs {
@@ -134,6 +140,18 @@ impl App {
             ("/api/v1/models", get(models::list)),
             ("/api/v1/models/{model}", get(models::one)),
             ("/api/v1/models/{model}/import", post(import::import)),
+            ("/api/v1/models/{model}/load", post(model_commands::load)),
+            ("/api/v1/models/{model}/unload", post(model_commands::unload)),
+            ("/api/v1/models/{model}/warm", post(model_commands::warm)),
+            ("/api/v1/models/{model}/promote", post(model_commands::promote)),
+            ("/api/v1/models/{model}/rollback", post(model_commands::roll_back)),
+            (
+                "/api/v1/models/{model}/aliases/{alias}",
+                put(model_commands::set_alias).delete(model_commands::remove_alias),
+            ),
+            ("/api/v1/models/{model}/traffic", put(model_commands::set_traffic)),
+            ("/api/v1/models/{model}/shadow", put(model_commands::set_shadow).delete(model_commands::remove_shadow)),
+            ("/api/v1/models/{model}/config", get(model_commands::configuration).put(model_commands::configure)),
             ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
             ("/api/v1/jobs", get(jobs::list).post(jobs::submit)),
             ("/api/v1/jobs/{job}", get(jobs::one)),

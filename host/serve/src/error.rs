@@ -12,6 +12,8 @@ use saggar_store::error::{CheckpointError, DatasetError, ModelError, RecordError
 use thiserror::Error;
 
 use crate::models::ImportError;
+use crate::models::plan::BadPlan;
+use crate::models::settings::BadSettings;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
@@ -126,6 +128,30 @@ pub enum ApiError {
         /// Why.
         reason: String,
     },
+    /// A version that did not come up when it was asked for.
+    #[error("{model}{} did not come up: {reason}", at_version(*version))]
+    LoadFailed {
+        /// The model.
+        model: String,
+        /// The version, where one was named.
+        version: Option<u64>,
+        /// Why.
+        reason: String,
+    },
+    /// Something that cannot be done as things stand.
+    #[error("{what}: {reason}")]
+    Conflict {
+        /// What it was about.
+        what: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A decision about a model that makes no sense.
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
+    /// Settings of a model that make no sense.
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
     /// Nothing serves.
     #[error("no model is ready")]
     NothingReady,
@@ -183,6 +209,10 @@ pub enum ApiError {
 
 fn known_models(known: &[String]) -> String {
     if known.is_empty() { "there is none yet".to_owned() } else { format!("known are {}", known.join(", ")) }
+}
+
+fn at_version(version: Option<u64>) -> String {
+    version.map_or_else(String::new, |version| format!("@{version}"))
 }
 
 fn serving_version(serving: Option<u64>) -> String {
@@ -259,6 +289,9 @@ impl ApiError {
                 of(StatusCode::NOT_FOUND, "version_not_serving", "leave the version out to get the one that serves")
             }
             ApiError::NotReady { .. } | ApiError::NothingReady => retry("not_ready"),
+            ApiError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),
+            ApiError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
+            ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
             ApiError::QueueFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => plugin(error),

@@ -39,10 +39,29 @@ pub const INLINE_BYTES_MAX: usize = 16 << 10;
 /// Fields of a multipart form.
 pub const FORM_FIELDS_MAX: usize = 64;
 
-/// Predictions of one model version that are queued or computed at once; further ones are refused.
-pub const PREDICTIONS_MAX: usize = 256;
-/// Predictions of one model version that are computed at once.
-pub const COMPUTING_MAX: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
+/// Predictions of one model version that wait or are computed at once, where its settings say nothing; further ones are
+/// refused.
+pub const PREDICTIONS_DEFAULT: usize = 256;
+/// The most that settings can ask for.
+pub const PREDICTIONS_MAX: usize = 1 << 16;
+/// Calls of one model at a time, where its settings say nothing.
+pub const INSTANCES_DEFAULT: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
+/// The most that settings can ask for.
+pub const INSTANCES_MAX: usize = 64;
+/// A batch that is known to take no longer is computed on the thread that gathered it.
+pub const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
+/// How long a batch that was thought to be quick may keep that thread, after which it is computed anew on another.
+pub const QUICK_LIMIT: Duration = Duration::from_millis(100);
+/// Aliases of a model.
+pub const ALIASES_MAX: usize = 64;
+/// Former default versions of a model that can be rolled back to.
+pub const DEFAULTS_REMEMBERED: usize = 16;
+/// Versions, of different models, that come up at the same time.
+pub const LOADS_MAX: usize = 2;
+/// Requests to wake a model that wait to be seen; further ones ask again.
+pub const WAKES_WAITING_MAX: usize = 64;
+/// How often idle models are looked for.
+pub const IDLE_LOOK: Duration = Duration::from_millis(250);
 /// The time a prediction gets where its client names none.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The most time a client can give a prediction.
@@ -73,4 +92,4 @@ const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
-const _: () = assert!(COMPUTING_MAX <= PREDICTIONS_MAX);
+const _: () = assert!(INSTANCES_DEFAULT <= INSTANCES_MAX && PREDICTIONS_DEFAULT <= PREDICTIONS_MAX);

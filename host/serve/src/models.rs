@@ -1,17 +1,34 @@
-//! Models: the versions on disk, the one of each that serves, and the way from one to the next.
+//! Models: the versions on disk, those that are up, and the way from one to the next.
 
+mod batch;
+mod bring_up;
+pub(crate) mod cache;
+mod commands;
+mod found;
 pub mod import;
 pub mod loader;
-mod metered;
+pub mod manager;
+pub mod metered;
+mod pace;
+pub mod plan;
 pub mod plugin_host;
 pub mod predictor;
+pub(crate) mod queue;
+mod residency;
 pub mod router;
 mod series;
+pub mod settings;
+mod shadow;
+pub mod state;
 pub mod version;
+mod version_series;
 
 pub use import::{DroppedFiles, ImportError, ModelImporter, OnnxImporter};
 pub use loader::{Loader, Ticks};
+pub use manager::Manager;
+pub use metered::Account;
 pub use plugin_host::PluginHost;
-pub use predictor::{LoadError, Loaded, ModelHost, Phase, Predictor};
-pub use router::{ModelRouter, ModelStatus, VersionStatus};
+pub use predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
+pub use router::ModelRouter;
+pub use state::{ModelStatus, VersionStatus};
 pub use version::{Lease, Origin, Serving, VersionState};

@@ -2,7 +2,7 @@
 //! JSON or server-sent events back. What all protocols share is in [`call`].
 
 pub(crate) mod call;
-mod content;
+pub(crate) mod content;
 pub mod decode;
 mod dense;
 pub mod encode;
@@ -46,7 +46,7 @@ async fn predict(app: &App, reference: Option<&Reference>, request: Request) -> 
     let streams = stream::is_wanted(&parts.headers);
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
     // A model that is not there is said to be so before its input is read.
-    app.models().find(reference).inspect_err(|error| rejected(app.metrics(), error))?;
+    app.models().check(reference).inspect_err(|error| rejected(app.metrics(), error))?;
     let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
     let mut call = Call::begin(app, reference, deadline).await?;

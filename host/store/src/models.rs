@@ -7,7 +7,7 @@
 //! it is [`FoundState::Incomplete`], and that is no error.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -33,6 +33,8 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// The version of the manifest's format.
 const FORMAT: u64 = 1;
+/// The most bytes of a file beside a model's versions.
+pub const NOTE_BYTES_MAX: u64 = 16 << 20;
 /// A manifest has a line for each file and each statistic: far less than this.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 
@@ -231,6 +233,57 @@ impl Models {
             }
         }
         result
+    }
+
+    /// Every model that has a directory, sorted.
+    ///
+    /// # Errors
+    /// `Store` where the directory cannot be listed.
+    pub fn names(&self) -> Result<Vec<String>, ModelError> {
+        Ok(self.versions.names()?)
+    }
+
+    /// A small file beside a model's versions, if it is there.
+    ///
+    /// # Errors
+    /// `BadName`; `Store` where it is there and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
+    pub fn note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
+        let path = self.note_path(model, file)?;
+        let read = || {
+            let mut bytes = Vec::new();
+            let read = fs::File::open(&path)?.take(NOTE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            if read as u64 > NOTE_BYTES_MAX {
+                return Err(io::Error::other(format!("it has more than {NOTE_BYTES_MAX} bytes")));
+            }
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io(&path)(error).into()),
+        }
+    }
+
+    /// Replaces a small file beside a model's versions, in one durable step.
+    ///
+    /// # Errors
+    /// `BadName`; `Store`.
+    pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
+        let path = self.note_path(model, file)?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        durable::create_directories(directory).map_err(StoreError::io(directory))?;
+        durable::replace(&path, bytes).map_err(StoreError::io(&path))?;
+        Ok(())
+    }
+
+    fn note_path(&self, model: &str, file: &str) -> Result<PathBuf, ModelError> {
+        // Beside the versions: never within one, nor anywhere else.
+        let plain = !file.starts_with('.') && Path::new(file).components().count() == 1 && !file.contains('\\');
+        if !versions::is_name(model) || !plain {
+            let name = if plain { model } else { file };
+            return Err(ModelError::BadName { name: name.to_owned() });
+        }
+        Ok(self.versions.directory(model, 1).with_file_name(file))
     }
 
     /// The directory of a version, whether or not it exists.

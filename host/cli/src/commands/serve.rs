@@ -8,7 +8,7 @@ use saggar_device::{Backend, choose};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
-use saggar_serve::models::{DroppedFiles, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
+use saggar_serve::models::{DroppedFiles, Loader, Manager, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
 use saggar_serve::{App, Device, Parts};
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::net::TcpListener;
@@ -66,8 +66,13 @@ impl Floors {
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
-        let plugin_host =
-            Arc::new(PluginHost::new(host.clone(), Arc::clone(device), MODEL_DEVICE_BYTES_MAX, args.load_timeout));
+        let plugin_host = Arc::new(PluginHost::new(
+            host.clone(),
+            Arc::clone(device),
+            MODEL_DEVICE_BYTES_MAX,
+            args.load_timeout,
+            Arc::clone(&metrics),
+        ));
         let watch = ModelWatch::start(&models_dir).map_err(broken)?;
         let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
             host: host.clone(),
@@ -77,10 +82,19 @@ impl Floors {
             clock: Arc::clone(&clock),
             time: args.import_timeout,
         });
-        let loader = Loader::new(Models::new(&models_dir), plugin_host, Arc::clone(&router), Arc::clone(&metrics))
-            .with_dropped(DroppedFiles::new(&models_dir, Arc::clone(&importer)));
+        let manager = Arc::new(Manager::new(
+            Models::new(&models_dir),
+            plugin_host,
+            Arc::clone(&router),
+            Arc::clone(&metrics),
+            Arc::clone(&clock),
+            args.models_memory.unwrap_or(u64::MAX),
+        ));
+        let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
+        let loader = Loader::new(Arc::clone(&manager)).with_dropped(dropped);
         let parts = Parts {
             models: router,
+            manager,
             jobs,
             objects,
             uploads: Uploads::new(home.uploads(), datasets.clone()),
@@ -103,6 +117,7 @@ impl Floors {
         let bound = listener.local_addr().map_err(broken)?;
         let (shutdown, down) = watch::channel(false);
         let jobs = self.parts.jobs.clone();
+        let keeping = tokio::spawn(Arc::clone(&self.parts.manager).keep_house(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
         let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
         let running = tokio::spawn({
@@ -122,6 +137,7 @@ impl Floors {
         shutdown.send_replace(true);
         served.map_err(broken)?;
         loader.await.map_err(broken)?;
+        keeping.await.map_err(broken)?;
         running.await.map_err(broken)?.map_err(broken)
     }
 }

@@ -71,7 +71,7 @@ impl State {
             None => inputs.insert(self.upload_batch(batches, items)?),
         };
         let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
-        graph.dispatch(&ordered)
+        graph.dispatch(&ordered, self.weights.as_deref())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::bindings::tensors::NamedTensor;
 use crate::fault::Fault;
 use crate::state::State;
 use crate::tensors::Tensor;
-use crate::variables::Variable;
+use crate::variables::{Variable, Weights};
 
 /// Programs of graphs, shared by the instances of one model version: each of them builds the same graphs.
 #[derive(Debug, Default)]
@@ -49,9 +49,8 @@ impl Executables {
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct CompiledGraph {
     compiled: Arc<Compiled>,
-    variables: Arc<[Buffer]>,
-    /// Keeps the buffers' owners, although a plugin may drop its handles.
-    _owners: Arc<[Variable]>,
+    /// Kept although a plugin may drop its handles.
+    variables: Arc<[Variable]>,
 }
 
 impl CompiledGraph {
@@ -65,12 +64,18 @@ impl CompiledGraph {
         &self.compiled.executable.program().outputs
     }
 
-    /// Runs it once.
+    /// Runs it once, with those of its variables that are weights taken from `weights`.
     ///
     /// # Errors
     /// Whatever the device says.
-    pub(crate) fn dispatch(&self, inputs: &[Buffer]) -> Result<Vec<Buffer>, Fault> {
-        Ok(self.compiled.executable.dispatch(inputs, &self.variables)?)
+    pub(crate) fn dispatch(&self, inputs: &[Buffer], weights: Option<&Weights>) -> Result<Vec<Buffer>, Fault> {
+        let buffer = |variable: &Variable| variable.buffer(weights).cloned();
+        let variables: Vec<Buffer> = self.variables.iter().map(buffer).collect::<Result<_, Fault>>()?;
+        Ok(self.compiled.executable.dispatch(inputs, &variables)?)
+    }
+
+    fn has_weights(&self) -> bool {
+        self.variables.iter().any(Variable::is_weight)
     }
 }
 
@@ -92,8 +97,7 @@ impl State {
             Some(compiled) => compiled,
             None => self.load(graph, charges)?,
         };
-        let buffers = variables.iter().map(|variable| variable.buffer().clone()).collect();
-        self.push(CompiledGraph { compiled, variables: buffers, _owners: variables.into() })
+        self.push(CompiledGraph { compiled, variables: variables.into() })
     }
 
     fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
@@ -151,7 +155,14 @@ impl HostGraph for State {
     ) -> Result<Vec<NamedTensor>, Fault> {
         let graph = self.table.get(&graph)?.clone();
         let inputs = self.matched(&graph, &inputs)?;
-        let outputs = graph.dispatch(&inputs)?;
+        if self.guard.is_cancelled() {
+            return Err(Fault::cancelled());
+        }
+        // What is computed outside of a prediction outlives the weights that it was computed with.
+        if !self.predicts() && graph.has_weights() {
+            self.weights_seen = true;
+        }
+        let outputs = graph.dispatch(&inputs, self.weights.as_deref())?;
         let names: Vec<String> = graph.outputs().iter().map(|port| port.name.clone()).collect();
         self.named(names.into_iter(), outputs)
     }

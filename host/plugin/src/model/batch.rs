@@ -1,6 +1,6 @@
 //! Batches: checked against the signature, cut and padded to the sizes a model has graphs for, and put together again.
 
-use saggar_tensor::{Descriptor, Shape};
+use saggar_device::Buffer;
 
 use super::{ModelPort, NamedBytes, Signature};
 use crate::error::PluginError;
@@ -55,46 +55,44 @@ pub(super) fn plan(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
     parts
 }
 
-/// Items `start .. start + count` of every input, padded with zeros to `size` items, in the signature's order.
-pub(super) fn slice(
-    signature: &Signature,
-    inputs: &[NamedBytes],
-    start: usize,
-    count: usize,
-    size: usize,
-) -> Result<Vec<NamedBytes>, PluginError> {
-    let part = |port: &ModelPort| {
-        let bytes = inputs.iter().find(|(name, ..)| *name == port.name).map_or(&[][..], |(.., bytes)| bytes);
-        let item_bytes = port.item.bytes();
-        let mut part = bytes[start * item_bytes..(start + count) * item_bytes].to_vec();
-        part.resize(size * item_bytes, 0);
-        Ok((port.name.clone(), port.batch(size)?, part))
-    };
-    signature.inputs.iter().map(part).collect()
+/// The inputs of a request, in the signature's order.
+pub(super) struct Inputs<'s> {
+    signature: &'s Signature,
+    tensors: Vec<NamedBytes>,
 }
 
-/// Items as a model without batches takes them: whole tensors.
-pub(super) fn unwrap(signature: &Signature, inputs: &mut [NamedBytes]) {
-    for ((_, descriptor, _), port) in inputs.iter_mut().zip(&signature.inputs) {
-        *descriptor = port.item.clone();
+impl<'s> Inputs<'s> {
+    /// Checked inputs, in any order.
+    pub(super) fn new(signature: &'s Signature, mut tensors: Vec<NamedBytes>) -> Inputs<'s> {
+        let place = |name: &str| signature.inputs.iter().position(|port| port.name == name);
+        tensors.sort_by_key(|(name, ..)| place(name));
+        Inputs { signature, tensors }
     }
-}
 
-/// What a model without batches gives, as a batch of one.
-///
-/// # Errors
-/// `BadOutput` for a tensor of the highest rank.
-pub(super) fn wrap(outputs: Vec<NamedBytes>) -> Result<Vec<NamedBytes>, PluginError> {
-    let wrap = |(name, descriptor, bytes): NamedBytes| {
-        let dims = [&[1], descriptor.shape.dims()].concat();
-        match Shape::new(dims) {
-            Ok(shape) => Ok((name, Descriptor::new(descriptor.dtype, shape), bytes)),
-            Err(error) => {
-                Err(PluginError::BadOutput { name, expected: error.to_string(), given: descriptor.to_string() })
-            }
-        }
-    };
-    outputs.into_iter().map(wrap).collect()
+    /// Items `start .. start + count` of every input, padded with zeros to `size` items, in the signature's order, as the
+    /// plugin takes them: without the leading dimension where it knows no batches. The last part may take the memory of
+    /// the whole.
+    ///
+    /// # Errors
+    /// `BadInput` for a batch that would be too large.
+    pub(super) fn part(&mut self, start: usize, count: usize, size: usize) -> Result<Vec<NamedBytes>, PluginError> {
+        let batches = !self.signature.batch_sizes.is_empty();
+        let part = |((name, _, bytes), port): (&mut NamedBytes, &ModelPort)| {
+            let item_bytes = port.item.bytes();
+            let whole = start == 0 && count * item_bytes == bytes.len();
+            let mut part = if whole {
+                std::mem::take(bytes)
+            } else {
+                let mut part = Vec::with_capacity(size * item_bytes);
+                part.extend_from_slice(&bytes[start * item_bytes..(start + count) * item_bytes]);
+                part
+            };
+            part.resize(size * item_bytes, 0);
+            let descriptor = if batches { port.batch(size)? } else { port.item.clone() };
+            Ok((name.clone(), descriptor, part))
+        };
+        self.tensors.iter_mut().zip(&self.signature.inputs).map(part).collect()
+    }
 }
 
 /// A batch of which every input is its default, or zeros where it has none.
@@ -113,11 +111,11 @@ pub(super) fn first(signature: &Signature, size: usize) -> Result<Vec<NamedBytes
 /// `BadOutput`.
 pub(super) fn check(
     signature: &Signature,
-    given: Vec<NamedBytes>,
+    given: Vec<(String, Buffer)>,
     size: usize,
-) -> Result<Vec<NamedBytes>, PluginError> {
+) -> Result<Vec<(String, Buffer)>, PluginError> {
     if given.len() != signature.outputs.len() {
-        let name = given.first().map_or("none", |(name, ..)| name).to_owned();
+        let name = given.first().map_or("none", |(name, _)| name).to_owned();
         let (expected, given) = (signature.outputs.len(), given.len());
         return Err(PluginError::BadOutput {
             name,
@@ -125,44 +123,42 @@ pub(super) fn check(
             given: format!("{given} outputs"),
         });
     }
-    let mut given: Vec<Option<NamedBytes>> = given.into_iter().map(Some).collect();
+    let mut given: Vec<Option<(String, Buffer)>> = given.into_iter().map(Some).collect();
     let output = |port: &ModelPort| {
-        let expected = port.batch(size)?;
-        let found = given.iter_mut().find(|given| given.as_ref().is_some_and(|(name, ..)| *name == port.name));
+        let expected = if signature.batch_sizes.is_empty() { port.item.clone() } else { port.batch(size)? };
+        let found = given.iter_mut().find(|given| given.as_ref().is_some_and(|(name, _)| *name == port.name));
         let broken =
             |given: String| PluginError::BadOutput { name: port.name.clone(), expected: expected.to_string(), given };
         let found = found.and_then(Option::take).ok_or_else(|| broken("no output of this name".to_owned()))?;
-        if found.1 == expected { Ok(found) } else { Err(broken(found.1.to_string())) }
+        let descriptor = found.1.descriptor();
+        if *descriptor == expected { Ok(found) } else { Err(broken(descriptor.to_string())) }
     };
     signature.outputs.iter().map(output).collect()
 }
 
-/// Outputs put together from parts.
-#[derive(Debug)]
-pub(super) struct Outputs(Vec<(String, Descriptor, Vec<u8>, usize)>);
-
-impl Outputs {
-    /// # Errors
-    /// `BadInput` where the outputs of so many items would be too large.
-    pub(super) fn new(signature: &Signature, items: usize) -> Result<Outputs, PluginError> {
-        let output = |port: &ModelPort| {
-            let descriptor = port.batch(items)?;
-            let bytes = Vec::with_capacity(descriptor.bytes());
-            Ok((port.name.clone(), descriptor, bytes, port.item.bytes()))
-        };
-        signature.outputs.iter().map(output).collect::<Result<_, _>>().map(Outputs)
-    }
-
-    /// Adds the first `count` items of a checked part.
-    pub(super) fn append(&mut self, part: Vec<NamedBytes>, count: usize) {
-        for ((.., whole, item_bytes), (.., bytes)) in self.0.iter_mut().zip(part) {
-            whole.extend_from_slice(&bytes[..count * *item_bytes]);
+/// The outputs of all parts, each with as many items as count, as those of one batch of `items`.
+///
+/// # Errors
+/// `BadInput` where the outputs of so many items would be too large.
+pub(super) fn join(
+    signature: &Signature,
+    parts: Vec<(Vec<NamedBytes>, usize)>,
+    items: usize,
+) -> Result<Vec<NamedBytes>, PluginError> {
+    let mut parts: Vec<(std::vec::IntoIter<NamedBytes>, usize)> =
+        parts.into_iter().map(|(outputs, count)| (outputs.into_iter(), count)).collect();
+    let output = |port: &ModelPort| {
+        let (descriptor, item_bytes) = (port.batch(items)?, port.item.bytes());
+        let mut whole = Vec::new();
+        for (outputs, count) in &mut parts {
+            let Some((.., mut bytes)) = outputs.next() else { continue };
+            bytes.truncate(*count * item_bytes);
+            // The first keeps its memory, and is the only one of most requests.
+            if whole.is_empty() { whole = bytes } else { whole.extend_from_slice(&bytes) }
         }
-    }
-
-    pub(super) fn finish(self) -> Vec<NamedBytes> {
-        self.0.into_iter().map(|(name, descriptor, bytes, _)| (name, descriptor, bytes)).collect()
-    }
+        Ok((port.name.clone(), descriptor, whole))
+    };
+    signature.outputs.iter().map(output).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! Instances of one model version: made on demand up to a maximum, kept warm, dropped where their code failed.
+//! Instances of one plugin with one configuration: made on demand up to a maximum, kept warm, dropped where their code
+//! failed. They hold no weights: each call brings those of its version.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Meter};
+use saggar_device::{Backend, Buffer, Meter};
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
-use super::{ModelLimits, NamedBytes, Signature};
+use super::{ModelLimits, Signature, Started};
 use crate::bindings::predictor;
 use crate::bindings::tensors::NamedTensor;
 use crate::engine::{Host, Plugin, incompatible};
@@ -16,24 +18,26 @@ use crate::fault::Fault;
 use crate::graphs::Executables;
 use crate::limits::MEMORY_BYTES_MAX;
 use crate::replies::Reply;
-use crate::state::{Clock, Role, State};
+use crate::state::{Cancel, Clock, Role, State};
 use crate::tensors::Tensor;
-use crate::variables::Namespace;
+use crate::variables::{Namespace, Weights};
 
 /// What instances are made of.
 #[derive(Debug)]
-pub(super) struct Version {
+pub(super) struct Recipe {
     pub(super) host: Host,
     pub(super) plugin: Plugin,
     /// For the log.
     pub(super) name: Arc<str>,
-    /// Uploaded once; clones share the device memory.
-    pub(super) weights: Namespace,
+    /// The variables that the plugin may ask for; their elements come with each call.
+    pub(super) variables: Namespace,
     pub(super) config: String,
     pub(super) backend: Arc<dyn Backend>,
+    /// Charged with programs and with tensors of calls.
     pub(super) meter: Meter,
     pub(super) executables: Arc<Executables>,
     pub(super) limits: ModelLimits,
+    pub(super) started: Option<Started>,
 }
 
 /// A loaded plugin: serves one call at a time.
@@ -43,24 +47,40 @@ pub(super) struct Instance {
     model: ResourceAny,
 }
 
-impl Version {
-    /// A fresh instance, loaded.
-    pub(super) fn instance(&self) -> Result<Instance, PluginError> {
+/// One call: what it computes with, and when it is given up.
+pub(super) struct Terms {
+    pub(super) weights: Arc<Weights>,
+    /// What remains of the time, which [`Reply::limit`] gives whole.
+    pub(super) left: Duration,
+    pub(super) cancel: Option<Cancel>,
+    pub(super) reply: Reply,
+}
+
+impl Recipe {
+    /// A fresh instance, loaded. Its loading may compute with these weights.
+    fn instance(&self, weights: &Arc<Weights>) -> Result<Instance, PluginError> {
         let span = tracing::debug_span!("load", plugin = %self.name);
         let _entered = span.enter();
         let role = Role::Predict { plugin: Arc::clone(&self.name), reply: None };
         let memory_bytes_max = self.limits.memory_bytes.min(MEMORY_BYTES_MAX);
         let mut state = State::new(Arc::clone(&self.backend), self.meter.clone(), memory_bytes_max, role);
         state.executables = Some(Arc::clone(&self.executables));
+        state.weights = Some(Arc::clone(weights));
+        let began = Instant::now();
         let mut store = state.into_store(self.host.engine());
         let clock = Clock::new(Some(self.limits.load_time), None);
         let instance = self.plugin.instantiate(&mut store, clock)?;
+        if let Some(started) = &self.started {
+            started.tell(began.elapsed());
+        }
         let guest = self.plugin.predictor()?.load(&mut store, &instance).map_err(incompatible)?;
         store.data_mut().begin_call(clock);
-        let weights = store.data_mut().push(self.weights.clone()).map_err(|fault| fault_error(&mut store, fault))?;
-        let loaded = guest.model().call_load(&mut store, weights, &self.config);
+        let variables =
+            store.data_mut().push(self.variables.clone()).map_err(|fault| fault_error(&mut store, fault))?;
+        let loaded = guest.model().call_load(&mut store, variables, &self.config);
         let loaded = loaded.map_err(|error| store.data_mut().trap("load", &error))?;
         let model = loaded.map_err(|error| store.data_mut().guest_error("load", error))?;
+        store.data_mut().weights = None;
         Ok(Instance { store, guest, model })
     }
 }
@@ -80,23 +100,33 @@ impl Instance {
         Signature::new(signature.map_err(|error| self.store.data_mut().trap("signature", &error))?)
     }
 
-    /// One batch, of a size that the plugin has a graph for. `left` is what remains of `limit`, which errors name. Pieces
-    /// go ahead through `reply`.
+    /// Whether something in it depends on the weights that it was loaded or called with.
+    fn weights_seen(&self) -> bool {
+        self.store.data().weights_seen
+    }
+
+    /// One batch, of a size that the plugin has a graph for. Pieces go ahead through the reply.
     pub(super) fn predict(
         &mut self,
-        inputs: Vec<NamedBytes>,
-        left: Duration,
-        limit: Duration,
-        reply: Reply,
-    ) -> Result<Vec<NamedBytes>, PluginError> {
+        inputs: Vec<(String, Buffer)>,
+        terms: Terms,
+    ) -> Result<Vec<(String, Buffer)>, PluginError> {
         let span = tracing::debug_span!("predict");
         let _entered = span.enter();
-        self.store.data_mut().begin_call(Clock::new(Some(left), None));
-        let inputs = self.upload(inputs).map_err(|fault| fault_error(&mut self.store, fault))?;
+        let Terms { weights, left, cancel, reply } = terms;
+        let limit = reply.limit;
+        let state = self.store.data_mut();
+        state.begin_call(Clock::new(Some(left), None));
+        state.cancel_by(cancel);
+        state.weights = Some(weights);
+        let inputs = self.lend(inputs).map_err(|fault| fault_error(&mut self.store, fault))?;
         self.store.data_mut().set_reply(Some(reply));
         let answer = self.guest.model().call_predict(&mut self.store, self.model, &inputs);
-        // Nobody is kept waiting for pieces of a call that is over.
-        self.store.data_mut().set_reply(None);
+        // Nobody is kept waiting for pieces of a call that is over, and no weights are kept for it.
+        let state = self.store.data_mut();
+        state.set_reply(None);
+        state.cancel_by(None);
+        state.weights = None;
         let answer = answer.map_err(|error| match self.store.data_mut().trap("predict", &error) {
             // The caller knows its whole deadline, not what other parts of the batch left of it.
             PluginError::Deadline { during, .. } => {
@@ -105,33 +135,29 @@ impl Instance {
             error => error,
         })?;
         let outputs = answer.map_err(|error| self.store.data_mut().guest_error("predict", error))?;
-        self.download(outputs).map_err(|fault| fault_error(&mut self.store, fault))
+        self.take_back(outputs).map_err(|fault| fault_error(&mut self.store, fault))
     }
 
-    fn upload(&mut self, inputs: Vec<NamedBytes>) -> Result<Vec<NamedTensor>, Fault> {
+    fn lend(&mut self, inputs: Vec<(String, Buffer)>) -> Result<Vec<NamedTensor>, Fault> {
         let state = self.store.data_mut();
-        let upload = |(name, descriptor, bytes): NamedBytes| {
-            let buffer = state.upload(&descriptor, &bytes)?;
-            Ok(NamedTensor { name, tensor: state.push(Tensor { buffer })? })
-        };
-        inputs.into_iter().map(upload).collect()
+        let lend = |(name, buffer)| Ok(NamedTensor { name, tensor: state.push(Tensor { buffer })? });
+        inputs.into_iter().map(lend).collect()
     }
 
-    fn download(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<NamedBytes>, Fault> {
+    /// All handles are taken back before anything else is done: an error must not leave some of them in the table.
+    fn take_back(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<(String, Buffer)>, Fault> {
         let state = self.store.data_mut();
-        // All handles are taken back first: an error must not leave some of them in the table.
         let take = |NamedTensor { name, tensor }| Ok((name, state.table.delete(tensor)?.buffer));
-        let taken = outputs.into_iter().map(take).collect::<Result<Vec<_>, Fault>>()?;
-        let read = |(name, buffer): (String, saggar_device::Buffer)| {
-            Ok((name, buffer.descriptor().clone(), state.backend.read(&buffer)?))
-        };
-        taken.into_iter().map(read).collect()
+        let taken: Vec<Result<(String, Buffer), Fault>> = outputs.into_iter().map(take).collect();
+        taken.into_iter().collect()
     }
 }
 
-/// The instances of a version.
+/// The instances of one plugin with one configuration, whichever weights their calls bring.
 pub(super) struct Instances {
-    version: Version,
+    recipe: Recipe,
+    /// Whether an instance once saw weights: then they cannot go on with others.
+    fixed: AtomicBool,
     pool: Mutex<Pool>,
     freed: Condvar,
 }
@@ -144,13 +170,30 @@ struct Pool {
 
 impl std::fmt::Debug for Instances {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instances").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Instances").field("recipe", &self.recipe).finish_non_exhaustive()
     }
 }
 
 impl Instances {
-    pub(super) fn new(version: Version, first: Instance) -> Instances {
-        Instances { version, pool: Mutex::new(Pool { idle: vec![first], count: 1 }), freed: Condvar::new() }
+    /// Instances by this recipe, the first of which is made at once with these weights. Gives what it says of itself, too.
+    ///
+    /// # Errors
+    /// Whatever its loading does wrong; `BadSignature`.
+    pub(super) fn new(recipe: Recipe, weights: &Arc<Weights>) -> Result<(Instances, Signature), PluginError> {
+        let mut first = recipe.instance(weights)?;
+        let signature = first.signature(recipe.limits.load_time)?;
+        let fixed = AtomicBool::new(first.weights_seen());
+        let pool = Mutex::new(Pool { idle: vec![first], count: 1 });
+        Ok((Instances { recipe, fixed, pool, freed: Condvar::new() }, signature))
+    }
+
+    pub(super) fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Whether calls may bring other weights than those that came before.
+    pub(super) fn takes_other_weights(&self) -> bool {
+        !self.fixed.load(Ordering::Acquire)
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -166,9 +209,9 @@ impl Instances {
     ///
     /// # Errors
     /// `Busy` after `patience`; whatever making one does wrong.
-    pub(super) fn take(&self, patience: Duration) -> Result<Lease<'_>, PluginError> {
+    pub(super) fn take(&self, weights: &Arc<Weights>, patience: Duration) -> Result<Lease<'_>, PluginError> {
         let began = Instant::now();
-        let instances_max = self.version.limits.instances_max.max(1);
+        let instances_max = self.recipe.limits.instances_max.max(1);
         let mut pool = self.pool();
         loop {
             if let Some(instance) = pool.idle.pop() {
@@ -179,7 +222,7 @@ impl Instances {
                 drop(pool);
                 // Where making it fails, the lease gives the place back.
                 let mut lease = Lease { instances: self, instance: None, whole: false };
-                lease.instance = Some(self.version.instance()?);
+                lease.instance = Some(self.recipe.instance(weights)?);
                 lease.whole = true;
                 return Ok(lease);
             }
@@ -214,6 +257,9 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let instance = self.instance.take();
+        if instance.as_ref().is_some_and(Instance::weights_seen) {
+            self.instances.fixed.store(true, Ordering::Release);
+        }
         let (kept, dropped) = if self.whole { (instance, None) } else { (None, instance) };
         let mut pool = self.instances.pool();
         match kept {

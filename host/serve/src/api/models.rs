@@ -3,11 +3,15 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::ModelPort;
+use saggar_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::models::{ModelStatus, VersionStatus};
+use crate::models::plan::STABLE;
+use crate::models::settings::KeepAlive;
+use crate::models::state::{Rest, Swap};
+use crate::models::{ModelStatus, VersionState, VersionStatus};
 
 /// `GET /api/v1/models`.
 pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
@@ -17,8 +21,12 @@ pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
 
 /// `GET /api/v1/models/{model}`.
 pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    let status = app.models().status(&name)?;
-    let mut model = summary(&status);
+    Ok(Json(whole(&app.models().status(&name)?)))
+}
+
+/// A model with its signature.
+pub(crate) fn whole(status: &ModelStatus) -> Value {
+    let mut model = summary(status);
     if let Some(serving) = &status.serving {
         let signature = serving.predictor().signature();
         let ports = |ports: &[ModelPort]| ports.iter().map(port).collect::<Vec<Value>>();
@@ -29,20 +37,77 @@ pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Res
         });
         model["device"] = json!(serving.device);
     }
-    Ok(Json(model))
+    model
 }
 
 /// A model without its signature.
 pub(crate) fn summary(model: &ModelStatus) -> Value {
+    let stable = model.serving.as_ref().map(|serving| serving.version);
+    let mut aliases = model.plan.aliases.clone();
+    if let Some(stable) = stable {
+        aliases.entry(STABLE.to_owned()).or_insert(stable);
+    }
+    let (state, reason) = state(model);
     json!({
         "name": model.name,
-        "serving": model.serving.as_ref().map(|serving| serving.version),
-        "versions": model.versions.iter().map(version).collect::<Vec<Value>>(),
+        "serving": stable,
+        "state": state,
+        "reason": reason,
+        "versions": model.versions.iter().map(|it| version(model, it)).collect::<Vec<Value>>(),
+        "aliases": aliases,
+        "traffic": model.plan.traffic,
+        "shadow": model.plan.shadow,
+        "follows_newest": model.plan.pinned().is_none(),
+        "last_swap": model.last_swap.as_ref().map(swap),
+        "config": config(model),
     })
 }
 
-fn version(version: &VersionStatus) -> Value {
+/// The model's state in a word, and why, where there is something to explain.
+fn state(model: &ModelStatus) -> (&'static str, String) {
+    let newest = model.versions.last();
+    let detail = || newest.map(|version| version.reason.clone()).unwrap_or_default();
+    match (&model.rest, &model.serving) {
+        (Rest::Unloaded, _) => ("UNLOADED", "unloaded by a user".to_owned()),
+        (Rest::Asleep(reason), None) => ("ASLEEP", (*reason).to_owned()),
+        (_, Some(_)) => ("READY", String::new()),
+        (_, None) if model.versions.iter().any(|it| it.state == VersionState::Loading) => ("LOADING", String::new()),
+        (_, None) if newest.is_some_and(|it| it.state == VersionState::Failed) => ("FAILED", detail()),
+        (_, None) => ("UNLOADED", detail()),
+    }
+}
+
+fn swap(swap: &Swap) -> Value {
+    json!({
+        "at_ms": swap.at_ms,
+        "from": swap.from,
+        "to": swap.to,
+        "kind": swap.kind,
+        "reason": swap.reason,
+        "seconds": swap.seconds,
+    })
+}
+
+/// How the model is served: what was set, and what holds where nothing was.
+pub(crate) fn config(model: &ModelStatus) -> Value {
+    let settings = &model.settings;
+    let largest = model.serving.as_ref().map(|serving| serving.terms().rules.items_max);
+    let mut config = serde_json::to_value(settings).unwrap_or_default();
+    config["batch"]["max_items"] = json!(settings.batch.max_items.or(largest));
+    config["keep_alive"] = json!(model.keep_alive().to_string());
+    config
+}
+
+fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
     let origin = version.origin.as_ref();
+    let serving = version.serving.as_ref();
+    let used_ms = serving.map(|serving| serving.used_ms()).filter(|&ms| ms > 0);
+    let keep = match model.keep_alive() {
+        KeepAlive::Forever => None,
+        KeepAlive::For(time) => u64::try_from(time.as_millis()).ok(),
+    };
+    let now_ms = SystemClock.now_ms();
+    let expires = used_ms.zip(keep).map(|(used, keep)| used.saturating_add(keep).saturating_sub(now_ms));
     json!({
         "version": version.version,
         "state": version.state.name(),
@@ -51,6 +116,11 @@ fn version(version: &VersionStatus) -> Value {
         "weights": origin.map(|origin| origin.weights.hex()),
         "created_ms": origin.map(|origin| origin.created_ms),
         "source_job": origin.map(|origin| origin.source_job.clone()),
+        "bytes": serving.map(|serving| serving.predictor().bytes()),
+        "aliases": version.aliases,
+        "traffic_percent": version.traffic_percent,
+        "last_used_ms": used_ms,
+        "expires_in_ms": expires,
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use saggar_device::Meter;
 use saggar_metrics::Metrics;
-use saggar_plugin::{PieceSink, PluginError, Signature};
+use saggar_plugin::{PluginError, Signature, Terms};
 
 use super::predictor::{Loaded, Predictor};
 use crate::predict::decode::Tensor;
@@ -22,46 +22,74 @@ struct Told {
     submissions: u64,
 }
 
-/// Adds to the metrics what changed, after each prediction and when the version is freed.
+/// A meter, and what the metrics were told of it. Where versions share one, its use is told once.
+#[derive(Debug)]
+pub struct Account {
+    meter: Meter,
+    told: Mutex<Told>,
+}
+
+impl Account {
+    /// An account of what the meter counts.
+    pub fn new(meter: Meter) -> Account {
+        Account { meter, told: Mutex::default() }
+    }
+
+    /// Device bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.meter.bytes()
+    }
+
+    /// Adds to the metrics what changed since they were told last. Nothing where another thread is about it.
+    fn tell(&self, metrics: &Metrics, device: &str, wait: bool) {
+        let mut told = if wait {
+            self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        } else {
+            let Ok(told) = self.told.try_lock() else { return };
+            told
+        };
+        let meter = &self.meter;
+        let (bytes, busy) = (meter.bytes(), meter.busy());
+        let (dispatches, submissions) = (meter.dispatches(), meter.submissions());
+        let families = &metrics.families;
+        if bytes != told.bytes {
+            // Versions share the series, so each adds its own part.
+            families.gpu_memory.with_label_values(&[device, OWNER]).add(bytes as f64 - told.bytes as f64);
+        }
+        if dispatches != told.dispatches {
+            let of = [device];
+            families.gpu_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(told.busy).as_secs_f64());
+            families.gpu_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
+            families.gpu_submissions.with_label_values(&of).inc_by(submissions.saturating_sub(told.submissions) as f64);
+        }
+        *told = Told { bytes, busy, dispatches, submissions };
+    }
+}
+
+/// Tells the metrics after each batch and when the version is freed.
 #[derive(Debug)]
 pub(super) struct Metered {
     /// None only while it is dropped.
-    predictor: Option<Box<dyn Predictor>>,
+    predictor: Option<Arc<dyn Predictor>>,
     signature: Signature,
-    meter: Meter,
+    accounts: Vec<Arc<Account>>,
     device: String,
     metrics: Arc<Metrics>,
-    told: Mutex<Told>,
 }
 
 impl Metered {
     pub(super) fn new(loaded: Loaded, metrics: Arc<Metrics>) -> Metered {
-        let Loaded { predictor, device, meter } = loaded;
+        let Loaded { predictor, device, accounts, .. } = loaded;
         let signature = predictor.signature().clone();
-        let metered = Metered { predictor: Some(predictor), signature, meter, device, metrics, told: Mutex::default() };
-        metered.tell();
+        let metered = Metered { predictor: Some(predictor), signature, accounts, device, metrics };
+        metered.tell(true);
         metered
     }
 
-    fn tell(&self) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Told {
-            bytes: self.meter.bytes(),
-            busy: self.meter.busy(),
-            dispatches: self.meter.dispatches(),
-            submissions: self.meter.submissions(),
-        };
-        let families = &self.metrics.families;
-        let device = [self.device.as_str()];
-        // Versions share the series, so each adds its own part.
-        families.gpu_memory.with_label_values(&[&self.device, OWNER]).add(now.bytes as f64 - told.bytes as f64);
-        let busy = now.busy.saturating_sub(told.busy).as_secs_f64();
-        families.gpu_busy_seconds.with_label_values(&device).inc_by(busy);
-        let dispatches = now.dispatches.saturating_sub(told.dispatches);
-        families.gpu_dispatches.with_label_values(&device).inc_by(dispatches as f64);
-        let submissions = now.submissions.saturating_sub(told.submissions);
-        families.gpu_submissions.with_label_values(&device).inc_by(submissions as f64);
-        *told = now;
+    fn tell(&self, wait: bool) {
+        for account in &self.accounts {
+            account.tell(&self.metrics, &self.device, wait);
+        }
     }
 }
 
@@ -70,15 +98,14 @@ impl Predictor for Metered {
         &self.signature
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        limit: Duration,
-        pieces: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError> {
+    fn bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.bytes()).sum()
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
         let predictor = self.predictor.as_ref().expect("it is taken when this is dropped, which nobody calls after");
-        let outputs = predictor.predict(inputs, limit, pieces);
-        self.tell();
+        let outputs = predictor.predict(inputs, terms);
+        self.tell(false);
         outputs
     }
 }
@@ -86,6 +113,6 @@ impl Predictor for Metered {
 impl Drop for Metered {
     fn drop(&mut self) {
         drop(self.predictor.take());
-        self.tell();
+        self.tell(true);
     }
 }

@@ -1,15 +1,20 @@
 //! Brings model versions up as plugins on a device.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, Meter};
-use saggar_plugin::{Host, LoadedModel, ModelLimits, NamedBytes, PieceSink, Plugin, PluginError, Signature};
+use saggar_metrics::Metrics;
+use saggar_plugin::{
+    Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Signature, Started, Terms,
+};
+use saggar_store::checkpoint::SavedVariable;
 use saggar_store::models::VersionFiles;
 
-use super::predictor::{LoadError, Loaded, ModelHost, Phase, Predictor};
-use crate::limits::{COMPILED_MAX, COMPUTING_MAX};
+use super::metered::Account;
+use super::predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
+use crate::limits::COMPILED_MAX;
 use crate::predict::decode::Tensor;
 
 /// Compiles plugins and runs them on one device.
@@ -21,15 +26,40 @@ pub struct PluginHost {
     device_bytes_max: u64,
     /// How long a version may take to load.
     load_time: Duration,
+    metrics: Arc<Metrics>,
     /// The plugins compiled last, newest at the end: new weights for one of them need no compiling.
     compiled: Mutex<VecDeque<Plugin>>,
+    /// The version of each model that came up last, as long as it serves.
+    up: Mutex<BTreeMap<String, Up>>,
+}
+
+/// A version that is up, and the account that its instances are charged to.
+#[derive(Debug)]
+struct Up {
+    model: Weak<LoadedModel>,
+    account: Weak<Account>,
+    instances_max: usize,
 }
 
 impl PluginHost {
-    /// Models run on `device`, take at most `device_bytes_max` of its memory each, and load within `load_time`: versions
-    /// come up one after the other, so one that never ends would keep the others waiting.
-    pub fn new(host: Host, device: Arc<dyn Backend>, device_bytes_max: u64, load_time: Duration) -> PluginHost {
-        PluginHost { host, device, device_bytes_max, load_time, compiled: Mutex::default() }
+    /// Models run on `device`, take at most `device_bytes_max` of its memory each, and load within `load_time`: a version
+    /// that never ends must not keep others of its model waiting.
+    pub fn new(
+        host: Host,
+        device: Arc<dyn Backend>,
+        device_bytes_max: u64,
+        load_time: Duration,
+        metrics: Arc<Metrics>,
+    ) -> PluginHost {
+        PluginHost {
+            host,
+            device,
+            device_bytes_max,
+            load_time,
+            metrics,
+            compiled: Mutex::default(),
+            up: Mutex::default(),
+        }
     }
 
     fn compile(&self, files: &VersionFiles) -> Result<Plugin, LoadError> {
@@ -45,29 +75,83 @@ impl PluginHost {
         }
         Ok(plugin)
     }
+
+    fn up(&self) -> MutexGuard<'_, BTreeMap<String, Up>> {
+        self.up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The version that is up and differs from this candidate in its weights alone.
+    fn relative(
+        &self,
+        it: Candidate<'_>,
+        plugin: &Plugin,
+        variables: &[SavedVariable],
+    ) -> Option<(Arc<LoadedModel>, Arc<Account>)> {
+        let up = self.up();
+        let up = up.get(it.model).filter(|up| up.instances_max == it.instances_max)?;
+        let (model, account) = (up.model.upgrade()?, up.account.upgrade()?);
+        model.takes(plugin, &it.files.manifest.config, variables).then_some((model, account))
+    }
+
+    /// A version with instances of its own, warm.
+    fn load(
+        &self,
+        it: Candidate<'_>,
+        plugin: Plugin,
+        variables: Vec<SavedVariable>,
+        weights_meter: &Meter,
+    ) -> Result<(LoadedModel, Arc<Account>), LoadError> {
+        let starts = self.metrics.families.instance_start.with_label_values::<&str>(&[]);
+        let limits =
+            ModelLimits { instances_max: it.instances_max, load_time: self.load_time, ..ModelLimits::default() };
+        let meter = Meter::new(self.device_bytes_max);
+        let parts = ModelParts {
+            plugin,
+            variables,
+            config: it.files.manifest.config.clone(),
+            weights_meter: weights_meter.clone(),
+            meter: meter.clone(),
+            limits,
+            started: Some(Started::new(move |time| starts.observe(time.as_secs_f64()))),
+        };
+        let model = LoadedModel::load(&self.host, parts, Arc::clone(&self.device))?;
+        Ok((model, Arc::new(Account::new(meter))))
+    }
 }
 
 impl ModelHost for PluginHost {
-    fn bring_up(&self, files: &VersionFiles, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
+    fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
         let mut began = Instant::now();
         let mut lap = |part| {
             let now = Instant::now();
             phase(part, now.duration_since(began));
             began = now;
         };
-        let plugin = self.compile(files)?;
+        let plugin = self.compile(it.files)?;
         lap(Phase::Compile);
-        let variables = files.load_weights()?;
-        let limits = ModelLimits { instances_max: COMPUTING_MAX, load_time: self.load_time, ..ModelLimits::default() };
-        let meter = Meter::new(self.device_bytes_max);
-        let device = Arc::clone(&self.device);
-        let config = &files.manifest.config;
-        let charged = meter.clone();
-        let model = LoadedModel::load(&self.host, &plugin, variables, config, device, charged, limits)?;
+        let variables = it.files.load_weights()?;
+        let weights_meter = Meter::new(self.device_bytes_max);
+        let (model, account, kind) = match self.relative(it, &plugin, &variables) {
+            Some((relative, account)) => (relative.reweighted(&variables, &weights_meter)?, account, Kind::Weights),
+            None => {
+                let (model, account) = self.load(it, plugin, variables, &weights_meter)?;
+                (model, account, Kind::Full)
+            }
+        };
         lap(Phase::Load);
-        model.warm()?;
+        // The programs of a relative are warm; whether these weights can be computed with, one call tells.
+        match kind {
+            Kind::Full => model.warm()?,
+            Kind::Weights => model.try_once()?,
+        }
         lap(Phase::Warmup);
-        Ok(Loaded { predictor: Box::new(model), device: self.device.info().name.clone(), meter })
+        let model = Arc::new(model);
+        let up =
+            Up { model: Arc::downgrade(&model), account: Arc::downgrade(&account), instances_max: it.instances_max };
+        self.up().insert(it.model.to_owned(), up);
+        let device = self.device.info().name.clone();
+        let accounts = vec![Arc::new(Account::new(weights_meter)), account];
+        Ok(Loaded { predictor: model, device, accounts, kind })
     }
 }
 
@@ -76,14 +160,13 @@ impl Predictor for LoadedModel {
         LoadedModel::signature(self)
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        limit: Duration,
-        pieces: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError> {
+    fn bytes(&self) -> u64 {
+        self.meter().bytes()
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
         let inputs = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
-        let outputs = self.predict_with(inputs, limit, pieces)?;
+        let outputs = LoadedModel::predict(self, inputs, terms)?;
         let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };
         Ok(outputs.into_iter().map(tensor).collect())
     }

@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_device::Meter;
-use saggar_plugin::{PieceSink, PluginError, Signature};
+use saggar_plugin::{PluginError, Signature, Terms};
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
 
+use super::metered::Account;
 use crate::predict::decode::Tensor;
 
 /// A model version that is up. Shared by every thread that predicts; dropping it frees all that it holds.
@@ -17,17 +17,16 @@ pub trait Predictor: Debug + Send + Sync {
     /// What it takes and gives.
     fn signature(&self) -> &Signature;
 
-    /// Predicts one batch of any size. Called from threads that may block, several at once, at most
-    /// `limits::COMPUTING_MAX`. What is known of the outputs early goes to `pieces`, which is let go before it returns.
+    /// Device bytes that it holds.
+    fn bytes(&self) -> u64;
+
+    /// Predicts one batch of any size: one tensor for each input, in the signature's order. Called from threads that may
+    /// block, or where it is known to be quick; several at once, at most as many as the model has lanes. What is known of
+    /// the outputs early goes to the terms' sink, which is let go before it returns.
     ///
     /// # Errors
-    /// `Deadline` where it takes longer than `limit`; whatever else a plugin can do wrong.
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        limit: Duration,
-        pieces: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError>;
+    /// `Deadline` where it takes longer than the terms give; `Cancelled`; whatever else a plugin can do wrong.
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError>;
 }
 
 /// A part of bringing a version up.
@@ -55,25 +54,56 @@ impl Phase {
     }
 }
 
+/// How a version came up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// With instances and programs of its own.
+    Full,
+    /// With those of a version that differs in its weights alone.
+    Weights,
+}
+
+impl Kind {
+    /// The kind as users and metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Full => "full",
+            Kind::Weights => "weights",
+        }
+    }
+}
+
 /// A version just brought up.
 #[derive(Debug)]
 pub struct Loaded {
     /// The model.
-    pub predictor: Box<dyn Predictor>,
+    pub predictor: Arc<dyn Predictor>,
     /// The device it runs on.
     pub device: String,
-    /// What it holds of the device and takes from it.
-    pub meter: Meter,
+    /// What it holds of the device and takes from it. Versions that share instances share an account.
+    pub accounts: Vec<Arc<Account>>,
+    /// How it came up.
+    pub kind: Kind,
+}
+
+/// A version to be brought up.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The model.
+    pub model: &'a str,
+    /// Its files, which were verified.
+    pub files: &'a VersionFiles,
+    /// Calls at a time.
+    pub instances_max: usize,
 }
 
 /// Brings versions up.
 pub trait ModelHost: Debug + Send + Sync {
-    /// Loads and warms a version whose files were verified, telling `phase` how long each part took. Called from a
-    /// thread that may block, one version at a time.
+    /// Loads and warms a version, telling `phase` how long each part took. Called from a thread that may block.
     ///
     /// # Errors
     /// [`LoadError`]; the version is not tried again until its files change.
-    fn bring_up(&self, files: &VersionFiles, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError>;
+    fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError>;
 }
 
 /// Why a version cannot be brought up.
@@ -86,6 +116,12 @@ pub enum LoadError {
     /// Its plugin is refused, or fails.
     #[error(transparent)]
     Plugin(#[from] PluginError),
+    /// A warm-up sample of its model cannot be predicted.
+    #[error("warm-up: {reason}")]
+    Warmup {
+        /// Which, and why.
+        reason: String,
+    },
     /// A fault of ours.
     #[error("loading it panicked; the server's log has the details")]
     Panicked,
@@ -98,6 +134,7 @@ impl LoadError {
             LoadError::Files(ModelError::Incomplete { .. }) => "DAMAGED",
             LoadError::Files(_) => "UNREADABLE",
             LoadError::Plugin(error) => error.reason(),
+            LoadError::Warmup { .. } => "WARMUP",
             LoadError::Panicked => "PANICKED",
         }
     }
@@ -105,7 +142,7 @@ impl LoadError {
     /// Whether the version itself is at fault, rather than this machine.
     pub fn is_rejection(&self) -> bool {
         match self {
-            LoadError::Files(_) => true,
+            LoadError::Files(_) | LoadError::Warmup { .. } => true,
             LoadError::Plugin(error) => {
                 !matches!(error.reason(), "DEVICE_LOST" | "OUT_OF_MEMORY" | "DEVICE" | "ENGINE")
             }

@@ -1,123 +1,201 @@
-//! From a model's name to the version that answers. Swapping is one assignment: every request gets the old version or
-//! the new one whole, and the old one is freed when its last request is done.
+//! From what a request names to the version that answers. Swapping is one assignment: every request gets the old version
+//! or the new one whole, and the old one is freed when its last request is done.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
 use saggar_metrics::Metrics;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{timeout, timeout_at};
 
+use super::plan::Plan;
 use super::series::Series;
-use super::version::{Lease, Origin, Serving, VersionState};
+use super::settings::{KeepAlive, Settings};
+use super::shadow::Shadow;
+use super::state::{Listed, Model, ModelStatus, Rest, Swap};
+use super::version::{Lease, Serving, VersionState};
 use crate::error::ApiError;
-use crate::limits::PREDICTIONS_MAX;
+use crate::limits::{DEADLINE_MAX, WAKES_WAITING_MAX};
+use crate::predict::decode::Inputs;
 use crate::predict::reference::{Reference, Which};
-
-/// A version whose files were found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Where it comes from, as far as its manifest can be read.
-    pub origin: Option<Origin>,
-    /// Why it cannot be loaded, or not yet.
-    pub reason: String,
-    /// Whether it was tried.
-    pub failed: bool,
-}
-
-/// A version as clients see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionStatus {
-    /// Its number.
-    pub version: u64,
-    /// Where it stands.
-    pub state: VersionState,
-    /// Why, where there is something to explain.
-    pub reason: String,
-    /// Where it comes from, as far as that is known.
-    pub origin: Option<Origin>,
-}
-
-/// A model as clients see it.
-#[derive(Clone, Debug)]
-pub struct ModelStatus {
-    /// Its name.
-    pub name: String,
-    /// The version that serves.
-    pub serving: Option<Arc<Serving>>,
-    /// Every version that is there, oldest first.
-    pub versions: Vec<VersionStatus>,
-}
-
-#[derive(Debug, Default)]
-struct Model {
-    serving: Option<Arc<Serving>>,
-    loading: Option<u64>,
-    draining: Vec<u64>,
-    listed: BTreeMap<u64, Listed>,
-}
 
 /// All models.
 #[derive(Debug)]
 pub struct ModelRouter {
     models: RwLock<BTreeMap<String, Model>>,
     series: Series,
+    metrics: Arc<Metrics>,
+    /// Counts changes, for those who wait for one.
+    changes: watch::Sender<u64>,
+    wakes: mpsc::Sender<String>,
+    /// Taken by the one that wakes models.
+    woken: std::sync::Mutex<Option<mpsc::Receiver<String>>>,
+    draws: AtomicU64,
+}
+
+/// Where a request goes.
+enum Way {
+    To(Arc<Serving>),
+    /// The model sleeps, or is being woken.
+    Wake(String),
 }
 
 impl ModelRouter {
     /// A router without models.
     pub fn new(metrics: Arc<Metrics>) -> ModelRouter {
-        ModelRouter { models: RwLock::default(), series: Series::new(metrics) }
+        let (wakes, woken) = mpsc::channel(WAKES_WAITING_MAX);
+        ModelRouter {
+            models: RwLock::default(),
+            series: Series::new(Arc::clone(&metrics)),
+            metrics,
+            changes: watch::channel(0).0,
+            wakes,
+            woken: std::sync::Mutex::new(Some(woken)),
+            draws: AtomicU64::new(0),
+        }
     }
 
-    /// The version for `reference`; none means the default model, which is the one whose serving version was published
-    /// last.
+    /// The names of models that requests wait for; none where somebody else has them already.
+    pub(super) fn wakes(&self) -> Option<mpsc::Receiver<String>> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether there is such a model and version, awake or not: what can be said before a request's body is read.
     ///
     /// # Errors
-    /// `NoModel`; `VersionNotServing`; `NotReady`; `NothingReady`; `Parameter`.
+    /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
+    pub fn check(&self, reference: Option<&Reference>) -> Result<(), ApiError> {
+        self.way(reference).map(|_| ())
+    }
+
+    /// The version for `reference`, as long as it is awake; none means the default model, which is the one that says so,
+    /// or else the one whose default version was published last.
+    ///
+    /// # Errors
+    /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
     pub fn find(&self, reference: Option<&Reference>) -> Result<Arc<Serving>, ApiError> {
+        match self.way(reference)? {
+            Way::To(serving) => Ok(serving),
+            Way::Wake(model) => {
+                Err(ApiError::NotReady { model, reason: "it sleeps; a prediction wakes it".to_owned() })
+            }
+        }
+    }
+
+    fn way(&self, reference: Option<&Reference>) -> Result<Way, ApiError> {
         let models = self.read();
-        let Some(reference) = reference else {
-            let serving = models.values().filter_map(|model| model.serving.as_ref());
-            return serving.max_by_key(|s| s.origin.created_ms).cloned().ok_or(ApiError::NothingReady);
+        let Some(Reference { model: name, which }) = reference else {
+            let named = models.iter().max_by_key(|(_, model)| (model.settings.default, model.published_ms()));
+            // A model of which nothing can serve is nobody's default.
+            let (name, model) =
+                named.filter(|(_, model)| model.published_ms().is_some()).ok_or(ApiError::NothingReady)?;
+            return self.way_to(name, model, &Which::Default);
         };
-        let Reference { model: name, which } = reference;
         let Some(model) = models.get(name) else {
             let known = models.keys().cloned().collect();
             return Err(ApiError::NoModel { name: name.chars().take(80).collect(), known });
         };
-        let serving = model.serving.as_ref();
-        match (serving, which) {
-            (Some(serving), Which::Default) => Ok(Arc::clone(serving)),
-            (Some(serving), Which::Version(version)) if serving.version == *version => Ok(Arc::clone(serving)),
-            (None, Which::Default) => Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
-            (_, Which::Version(version)) => Err(ApiError::VersionNotServing {
-                model: name.to_owned(),
-                version: *version,
-                state: model.state(*version).map_or("unknown", VersionState::name),
-                serving: serving.map(|serving| serving.version),
-            }),
-            (_, Which::Alias(alias)) => Err(ApiError::NotFound {
+        self.way_to(name, model, which)
+    }
+
+    fn way_to(&self, name: &str, model: &Model, which: &Which) -> Result<Way, ApiError> {
+        let missing = |version: u64| ApiError::VersionNotServing {
+            model: name.to_owned(),
+            version,
+            state: model.state(version).map_or("unknown", VersionState::name),
+            serving: model.default,
+        };
+        let version = match which {
+            Which::Default => match self.drawn(model).or(model.default) {
+                Some(version) => version,
+                None if model.rest.wakes() => return Ok(Way::Wake(name.to_owned())),
+                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
+            },
+            Which::Version(version) => *version,
+            Which::Alias(alias) => model.alias(alias).ok_or_else(|| ApiError::NotFound {
                 kind: "alias",
                 name: format!("{name}@{alias}"),
                 hint: format!("GET /api/v1/models/{name} shows the aliases"),
-            }),
+            })?,
+        };
+        if let Some(serving) = model.ready.get(&version) {
+            return Ok(Way::To(Arc::clone(serving)));
+        }
+        if model.rest.wakes() && model.wanted().contains(&version) {
+            return Ok(Way::Wake(name.to_owned()));
+        }
+        Err(missing(version))
+    }
+
+    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those.
+    fn drawn(&self, model: &Model) -> Option<u64> {
+        if model.plan.traffic.is_empty() {
+            return None;
+        }
+        // 61 has no factor in common with 100: the shares are mixed, and each hundred is whole.
+        let draw = (self.draws.fetch_add(1, Ordering::Relaxed) % 100) * 61 % 100;
+        let mut below = 0;
+        let mut shares = model.plan.traffic.iter();
+        let (name, _) = shares.find(|(_, share)| {
+            below += u64::from(**share);
+            draw < below
+        })?;
+        model.alias(name).or_else(|| name.parse().ok())
+    }
+
+    /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
+    ///
+    /// # Errors
+    /// As [`ModelRouter::find`]; `QueueFull`; `NotReady` where it does not wake in time.
+    pub async fn lease(&self, reference: Option<&Reference>, until: Instant) -> Result<Lease, ApiError> {
+        let mut changes = None;
+        loop {
+            let model = match self.way(reference)? {
+                Way::To(serving) => match serving.lease() {
+                    Some(lease) => return Ok(lease),
+                    None if self.is_current(&serving) => {
+                        let waiting = serving.terms().capacity;
+                        return Err(ApiError::QueueFull { model: serving.model.clone(), waiting });
+                    }
+                    // One that was swapped out a moment ago lets nobody in, and then there is another one.
+                    None => continue,
+                },
+                Way::Wake(model) => model,
+            };
+            let Some(changes) = &mut changes else {
+                // Subscribed before the next look: a change between the two is not missed.
+                changes = Some(self.changes.subscribe());
+                continue;
+            };
+            // A queue that is full of wakes holds one for this model, or will be asked again at the next change.
+            let _ = self.wakes.try_send(model.clone());
+            if timeout_at(until.into(), changes.changed()).await.is_err() {
+                let reason = "it was still being woken when the request's time was over".to_owned();
+                return Err(ApiError::NotReady { model, reason });
+            }
         }
     }
 
-    /// A place in the queue of the version for `reference`.
-    ///
-    /// # Errors
-    /// As [`ModelRouter::find`]; `QueueFull`.
-    pub fn lease(&self, reference: Option<&Reference>) -> Result<Lease, ApiError> {
-        loop {
-            let serving = self.find(reference)?;
-            if let Some(lease) = serving.lease() {
-                return Ok(lease);
-            }
-            // A version that was swapped out a moment ago lets nobody in either, and then there is another one.
-            if Arc::ptr_eq(&serving, &self.find(reference)?) {
-                return Err(ApiError::QueueFull { model: serving.model.clone(), waiting: PREDICTIONS_MAX });
-            }
+    fn is_current(&self, serving: &Arc<Serving>) -> bool {
+        let models = self.read();
+        let ready = models.get(&serving.model).and_then(|model| model.ready.get(&serving.version));
+        ready.is_some_and(|ready| Arc::ptr_eq(ready, serving))
+    }
+
+    /// The version that is to repeat this prediction, if one is.
+    pub(crate) fn shadow(&self, serving: &Arc<Serving>, inputs: &Inputs) -> Option<Shadow> {
+        let models = self.read();
+        let model = models.get(&serving.model)?;
+        let plan = model.plan.shadow.as_ref()?;
+        let draw = self.draws.fetch_add(1, Ordering::Relaxed) % 100 * 61 % 100;
+        if draw >= u64::from(plan.percent) {
+            return None;
         }
+        let version = model.alias(&plan.to).or_else(|| plan.to.parse().ok())?;
+        let shadow = model.ready.get(&version).filter(|_| version != serving.version)?;
+        Shadow::of(shadow, inputs, &self.metrics)
     }
 
     /// Every model, by name.
@@ -136,51 +214,71 @@ impl ModelRouter {
         Ok(model.status(name))
     }
 
-    /// The version of a model that serves.
+    /// The version of a model that default requests get.
     pub fn serving(&self, name: &str) -> Option<Arc<Serving>> {
-        self.read().get(name)?.serving.clone()
+        let models = self.read();
+        let model = models.get(name)?;
+        model.ready.get(&model.default?).cloned()
+    }
+
+    /// A version of a model, if it is ready.
+    pub fn ready(&self, name: &str, version: u64) -> Option<Arc<Serving>> {
+        self.read().get(name)?.ready.get(&version).cloned()
+    }
+
+    /// Every version that is ready.
+    pub(super) fn all_ready(&self) -> Vec<Arc<Serving>> {
+        self.read().values().flat_map(|model| model.ready.values().cloned()).collect()
+    }
+
+    /// Changes a model, and shows what became of it. One of which nothing is left goes.
+    pub(super) fn change<T>(self: &Arc<ModelRouter>, name: &str, change: impl FnOnce(&mut Model) -> T) -> T {
+        let mut models = self.write();
+        let model = models.entry(name.to_owned()).or_default();
+        let result = change(model);
+        for serving in std::mem::take(&mut model.leaving) {
+            model.draining.push(serving.version);
+            self.drain(serving);
+        }
+        self.series.show(name, &model.states());
+        if model.is_gone() {
+            models.remove(name);
+            self.series.removed(name);
+        }
+        drop(models);
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        result
     }
 
     /// Takes over what was found on disk: the versions of every model. A model of which nothing is left is unloaded.
     pub(super) fn describe(self: &Arc<ModelRouter>, found: BTreeMap<String, BTreeMap<u64, Listed>>) {
-        let mut models = self.write();
-        let known: BTreeSet<String> = models.keys().chain(found.keys()).cloned().collect();
+        let known: BTreeSet<String> = self.read().keys().chain(found.keys()).cloned().collect();
         let mut found = found;
         for name in known {
-            let model = models.entry(name.clone()).or_default();
-            model.listed = found.remove(&name).unwrap_or_default();
-            if model.listed.is_empty()
-                && let Some(old) = model.serving.take()
-            {
-                tracing::info!(model = name, version = old.version, "model removed");
-                model.draining.push(old.version);
-                self.drain(old);
-            }
-            self.series.show(&name, &model.states());
-            if model.is_gone() {
-                models.remove(&name);
-                self.series.removed(&name);
-            }
+            let listed = found.remove(&name).unwrap_or_default();
+            self.change(&name, |model| {
+                model.listed = listed;
+                if model.listed.is_empty() && !model.is_ensemble() && !model.ready.is_empty() {
+                    tracing::info!(model = name, "model removed");
+                    model.retire(|_| false);
+                }
+            });
         }
     }
 
     /// Says that a version is being brought up, or none is any more.
-    pub(super) fn loading(&self, name: &str, version: Option<u64>) {
-        let mut models = self.write();
-        let model = models.entry(name.to_owned()).or_default();
-        model.loading = version;
-        self.series.show(name, &model.states());
+    pub(super) fn loading(self: &Arc<ModelRouter>, name: &str, version: Option<u64>) {
+        self.change(name, |model| model.loading = version);
     }
 
     /// Records why a version could not be brought up.
-    pub(super) fn failed(&self, name: &str, version: u64, reason: String) {
-        let mut models = self.write();
-        let Some(model) = models.get_mut(name) else { return };
-        if let Some(listed) = model.listed.get_mut(&version) {
-            listed.failed = true;
-            listed.reason = reason;
-        }
-        self.series.show(name, &model.states());
+    pub(super) fn failed(self: &Arc<ModelRouter>, name: &str, version: u64, reason: String) {
+        self.change(name, |model| {
+            if let Some(listed) = model.listed.get_mut(&version) {
+                listed.failed = true;
+                listed.reason = reason;
+            }
+        });
     }
 
     /// Counts an attempt at a version: kind, result and reason.
@@ -188,18 +286,73 @@ impl ModelRouter {
         self.series.reloaded(name, labels);
     }
 
-    /// Has `new` answer from now on; what answered before drains and is freed.
-    pub(super) fn swap(self: &Arc<ModelRouter>, new: Serving) {
+    /// What users decided about the model, and how it is served, as far as requests are concerned.
+    pub(super) fn instruct(self: &Arc<ModelRouter>, name: &str, plan: &Plan, settings: &Settings) {
+        self.change(name, |model| {
+            model.plan = plan.clone();
+            model.settings = settings.clone();
+        });
+    }
+
+    /// Has `new` answer from now on for its version; what answered for it before drains and is freed.
+    pub(super) fn add(self: &Arc<ModelRouter>, new: Serving) {
         let (name, version) = (new.model.clone(), new.version);
-        let mut models = self.write();
-        let model = models.entry(name.clone()).or_default();
-        let old = model.serving.replace(Arc::new(new));
-        if let Some(old) = old {
-            model.draining.push(old.version);
-            self.drain(old);
-        }
         self.series.serves(&name, version);
-        self.series.show(&name, &model.states());
+        self.change(&name, |model| {
+            model.rest = Rest::Awake;
+            if let Some(old) = model.ready.insert(version, Arc::new(new)) {
+                model.leaving.push(old);
+            }
+        });
+    }
+
+    /// Makes a version that is ready the default, and lets go of those that nothing needs.
+    pub(super) fn settle(
+        self: &Arc<ModelRouter>,
+        name: &str,
+        default: Option<u64>,
+        keep: &BTreeSet<u64>,
+        swap: Option<Swap>,
+    ) {
+        self.change(name, |model| {
+            model.default = default.filter(|version| model.ready.contains_key(version));
+            model.retire(|version| keep.contains(&version));
+            model.last_swap = swap.or(model.last_swap.take());
+        });
+    }
+
+    /// A request says how long its model is to be kept when nobody asks for it.
+    pub(crate) fn keep(self: &Arc<ModelRouter>, name: &str, keep: KeepAlive) {
+        if self.read().get(name).is_some_and(|model| model.asked != Some(keep)) {
+            self.change(name, |model| model.asked = Some(keep));
+        }
+    }
+
+    /// Waits until nothing is draining any more.
+    pub(super) async fn settled(&self) {
+        self.wait_until(|models| models.values().all(|model| model.draining.is_empty())).await;
+    }
+
+    /// Waits until a version of the model, or none of them, is draining any more.
+    pub(super) async fn drained_of(&self, name: &str, version: Option<u64>) {
+        let drains = |model: &Model| match version {
+            Some(version) => model.draining.contains(&version),
+            None => !model.draining.is_empty(),
+        };
+        self.wait_until(|models| !models.get(name).is_some_and(drains)).await;
+    }
+
+    /// Waits for it, at most as long as any request may take.
+    async fn wait_until(&self, done: impl Fn(&BTreeMap<String, Model>) -> bool) {
+        let mut changes = self.changes.subscribe();
+        let wait = async {
+            while !done(&self.read()) {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(DEADLINE_MAX, wait).await;
     }
 
     /// Waits for the version's last request and frees it, on a thread that may take long over it.
@@ -215,22 +368,15 @@ impl ModelRouter {
         });
     }
 
-    fn drained(&self, name: &str, version: u64) {
-        let mut models = self.write();
-        if let Some(model) = models.get_mut(name) {
+    fn drained(self: &Arc<ModelRouter>, name: &str, version: u64) {
+        self.change(name, |model| {
             if let Some(at) = model.draining.iter().position(|&draining| draining == version) {
                 model.draining.remove(at);
             }
-            self.series.show(name, &model.states());
-            let serves = model.serving.as_ref().is_some_and(|serving| serving.version == version);
-            if !serves {
+            if !model.ready.contains_key(&version) && !model.draining.contains(&version) {
                 self.series.unloaded(name, version);
             }
-            if model.is_gone() {
-                models.remove(name);
-                self.series.removed(name);
-            }
-        }
+        });
         tracing::info!(model = name, version, "version unloaded");
     }
 
@@ -241,61 +387,5 @@ impl ModelRouter {
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Model>> {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Model {
-    fn state(&self, version: u64) -> Option<VersionState> {
-        if self.serving.as_ref().is_some_and(|serving| serving.version == version) {
-            return Some(VersionState::Ready);
-        }
-        if self.loading == Some(version) {
-            return Some(VersionState::Loading);
-        }
-        if self.draining.contains(&version) {
-            return Some(VersionState::Draining);
-        }
-        let state = |listed: &Listed| if listed.failed { VersionState::Failed } else { VersionState::Unloaded };
-        self.listed.get(&version).map(state)
-    }
-
-    fn states(&self) -> BTreeMap<u64, VersionState> {
-        let others = self.draining.iter().copied().chain(self.serving.as_ref().map(|serving| serving.version));
-        let versions: BTreeSet<u64> = self.listed.keys().copied().chain(others).chain(self.loading).collect();
-        versions.into_iter().filter_map(|version| Some((version, self.state(version)?))).collect()
-    }
-
-    fn status(&self, name: &str) -> ModelStatus {
-        let version = |(version, state)| {
-            let listed = self.listed.get(&version);
-            let serving = self.serving.as_ref().filter(|serving| serving.version == version);
-            VersionStatus {
-                version,
-                state,
-                reason: listed.map(|listed| listed.reason.clone()).unwrap_or_default(),
-                origin: serving.map(|s| s.origin.clone()).or_else(|| listed?.origin.clone()),
-            }
-        };
-        let versions = self.states().into_iter().map(version).collect();
-        ModelStatus { name: name.to_owned(), serving: self.serving.clone(), versions }
-    }
-
-    fn why_not_ready(&self) -> String {
-        if let Some(version) = self.loading {
-            return format!("version {version} is LOADING");
-        }
-        let newest = self.listed.iter().next_back();
-        newest.map_or_else(
-            || "it was removed".to_owned(),
-            |(version, listed)| {
-                let state = if listed.failed { "FAILED" } else { "waiting" };
-                let separator = if listed.reason.is_empty() { "" } else { ": " };
-                format!("version {version} is {state}{separator}{}", listed.reason)
-            },
-        )
-    }
-
-    fn is_gone(&self) -> bool {
-        self.listed.is_empty() && self.serving.is_none() && self.draining.is_empty() && self.loading.is_none()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use saggar_metrics::Metrics;
 
+use super::queue::Release;
 use super::version::VersionState;
 use crate::limits::UNLOADED_SERIES_MAX;
 use crate::predict::outcome::{Outcome, PHASES};
@@ -100,9 +101,20 @@ impl Series {
         let _ = families.predict_executions.remove_label_values(&labels);
         let _ = families.predict_duration.remove_label_values(&labels);
         let _ = families.predict_in_flight.remove_label_values(&labels);
+        let _ = families.predict_queue_length.remove_label_values(&labels);
+        let _ = families.batch_items.remove_label_values(&labels);
         let _ = families.model_setups.remove_label_values(&labels);
         for outcome in Outcome::ALL {
             let _ = families.predict_requests.remove_label_values(&[model, labels[1], outcome.name()]);
+        }
+        for release in Release::ALL {
+            let _ = families.batch_releases.remove_label_values(&[model, labels[1], release.name()]);
+        }
+        for result in ["hit", "miss"] {
+            let _ = families.cache_requests.remove_label_values(&[model, labels[1], result]);
+        }
+        for result in ["same", "different", "failed", "dropped"] {
+            let _ = families.shadow_requests.remove_label_values(&[model, labels[1], result]);
         }
         for phase in PHASES {
             let _ = families.predict_phase.remove_label_values(&[model, labels[1], phase]);

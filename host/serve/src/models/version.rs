@@ -1,12 +1,18 @@
 //! A version that serves, and the leases by which requests hold on to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use saggar_metrics::Metrics;
 use saggar_store::digest::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::cache::Cache;
 use super::predictor::Predictor;
-use crate::limits::{COMPUTING_MAX, PREDICTIONS_MAX};
+use super::queue::{Queue, Rules};
+use super::version_series::VersionSeries;
 
 /// Where a version stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,19 @@ pub struct Origin {
     pub source_job: String,
 }
 
+/// How a version serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How batches are formed.
+    pub rules: Rules,
+    /// Predictions that wait or are computed at once; further ones are refused.
+    pub capacity: usize,
+    /// The time that a prediction gets where its client names none.
+    pub deadline: Duration,
+    /// Bytes of answers that are kept for requests that come again; 0 keeps none.
+    pub cache_bytes: usize,
+}
+
 /// A version that serves, or did until a moment ago.
 #[derive(Debug)]
 pub struct Serving {
@@ -69,11 +88,38 @@ pub struct Serving {
     pub origin: Origin,
     /// The device it runs on.
     pub device: String,
-    predictor: Box<dyn Predictor>,
+    predictor: Arc<dyn Predictor>,
+    terms: Terms,
     /// One permit for each prediction that is queued or computed.
     places: Arc<Semaphore>,
-    /// One permit for each that is computed.
-    computing: Arc<Semaphore>,
+    queue: Queue,
+    cache: Option<Cache>,
+    series: VersionSeries,
+    about: About,
+    used_ms: AtomicU64,
+}
+
+/// The headers that say which version answered.
+#[derive(Clone, Debug)]
+pub(crate) struct About([(HeaderName, HeaderValue); 3]);
+
+impl About {
+    fn new(model: &str, version: u64, origin: &Origin, device: &str) -> About {
+        // Names of models and devices are plain text; a device's that is not is left out.
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
+        About([
+            (HeaderName::from_static("x-saggar-model"), value(format!("{model}@{version}"))),
+            (HeaderName::from_static("x-saggar-digest"), value(format!("sha256:{}", origin.weights))),
+            (HeaderName::from_static("x-saggar-device"), value(device.to_owned())),
+        ])
+    }
+
+    /// Adds them to an answer's.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.0 {
+            headers.insert(name, value.clone());
+        }
+    }
 }
 
 /// The right to use a version until this is dropped. The version is not freed before.
@@ -85,22 +131,76 @@ pub struct Lease {
 }
 
 impl Serving {
-    /// A version that is up.
-    pub fn new(model: &str, version: u64, origin: Origin, device: String, predictor: Box<dyn Predictor>) -> Serving {
+    /// A version that is up. To be called within a runtime.
+    pub fn new(
+        model: &str,
+        version: u64,
+        origin: Origin,
+        device: String,
+        predictor: Arc<dyn Predictor>,
+        terms: Terms,
+        metrics: &Metrics,
+    ) -> Serving {
         Serving {
+            about: About::new(model, version, &origin, &device),
             model: model.to_owned(),
             version,
             origin,
             device,
             predictor,
-            places: Arc::new(Semaphore::new(PREDICTIONS_MAX)),
-            computing: Arc::new(Semaphore::new(COMPUTING_MAX)),
+            terms,
+            places: Arc::new(Semaphore::new(terms.capacity)),
+            queue: Queue::new(terms.rules),
+            cache: (terms.cache_bytes > 0).then(|| Cache::new(terms.cache_bytes)),
+            series: VersionSeries::new(metrics, model, version),
+            used_ms: AtomicU64::new(0),
         }
+    }
+
+    /// The same version with other terms: new requests are served by them.
+    pub(super) fn on(&self, terms: Terms, metrics: &Metrics) -> Serving {
+        let Serving { model, version, origin, device, predictor, .. } = self;
+        Serving::new(model, *version, origin.clone(), device.clone(), Arc::clone(predictor), terms, metrics)
     }
 
     /// The model itself.
     pub fn predictor(&self) -> &dyn Predictor {
         &*self.predictor
+    }
+
+    /// How it serves.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) fn series(&self) -> &VersionSeries {
+        &self.series
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// When a prediction last began or ended, in milliseconds since 1970.
+    pub fn used_ms(&self) -> u64 {
+        self.used_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn used(&self, now_ms: u64) {
+        self.used_ms.fetch_max(now_ms, Ordering::Relaxed);
+    }
+
+    /// Whether any prediction waits or is computed.
+    pub(super) fn is_busy(&self) -> bool {
+        self.places.available_permits() < self.terms.capacity
     }
 
     /// A place in the version's queue, if one is free.
@@ -111,7 +211,8 @@ impl Serving {
 
     /// Waits until every lease is back, and lets no new one out.
     pub(super) async fn drained(&self) {
-        let all = u32::try_from(PREDICTIONS_MAX).unwrap_or(u32::MAX);
+        self.queue.drain();
+        let all = u32::try_from(self.terms.capacity).unwrap_or(u32::MAX);
         if let Ok(places) = self.places.acquire_many(all).await {
             places.forget();
         }
@@ -120,12 +221,7 @@ impl Serving {
 
 impl Lease {
     /// The version.
-    pub fn serving(&self) -> &Serving {
+    pub fn serving(&self) -> &Arc<Serving> {
         &self.serving
-    }
-
-    /// Waits for a turn to compute. First come, first served.
-    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.serving.computing).acquire_owned().await.ok()
     }
 }

@@ -9,65 +9,103 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use saggar_metrics::Metrics;
 use saggar_plugin::{PieceSink, Signature};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout_at;
 
 use super::decode::{Inputs, Tensor};
-use super::outcome::Record;
+use super::outcome::{Phase, Record};
 use super::reference::Reference;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::{DEADLINE_DEFAULT, DEADLINE_MAX};
-use crate::models::{Lease, Serving};
+use crate::models::Serving;
+use crate::models::cache::Cache;
+use crate::models::queue;
+use crate::models::settings::KeepAlive;
 
 /// The header by which a client says how many milliseconds a prediction may take.
 const DEADLINE_MS: &str = "x-saggar-deadline-ms";
 
-/// When a prediction must be over.
+/// The header by which a client says how long the model is to stay loaded when nobody asks for it.
+const KEEP_ALIVE: &str = "x-saggar-keep-alive";
+
+/// When a prediction must be over, and how long its model stays after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     began: Instant,
-    limit: Duration,
+    /// The time that the client gave, or none.
+    limit: Option<Duration>,
+    keep_alive: Option<KeepAlive>,
 }
 
 impl Deadline {
     /// The time that the client gives, or the default, from now on. To be called when the request has arrived.
     ///
     /// # Errors
-    /// `Parameter` where the header has no positive number.
+    /// `Parameter` where the header has no positive number, or the one about keeping the model no time.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Deadline, ApiError> {
         let began = Instant::now();
-        let Some(value) = headers.get(DEADLINE_MS) else { return Ok(Deadline { began, limit: DEADLINE_DEFAULT }) };
+        let keep_alive = headers.get(KEEP_ALIVE).map(keep_alive).transpose()?;
+        let Some(value) = headers.get(DEADLINE_MS) else { return Ok(Deadline { began, limit: None, keep_alive }) };
         let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|&ms| ms > 0);
         let milliseconds = milliseconds.ok_or_else(|| ApiError::Parameter {
             name: "X-Saggar-Deadline-Ms",
             expected: "a whole number of milliseconds above 0",
             got: String::from_utf8_lossy(value.as_bytes()).chars().take(80).collect(),
         })?;
-        Ok(Deadline { began, limit: Duration::from_millis(milliseconds).min(DEADLINE_MAX) })
+        Ok(Deadline { keep_alive, ..Deadline::within(began, Duration::from_millis(milliseconds)) })
     }
+
+    /// So long after `began`, for clients that say it in another way.
+    pub(crate) fn within(began: Instant, limit: Duration) -> Deadline {
+        Deadline { began, limit: Some(limit.min(DEADLINE_MAX)), keep_alive: None }
+    }
+
+    /// With this limit, where the client gave none.
+    fn or(self, limit: Duration) -> Deadline {
+        Deadline { limit: Some(self.limit.unwrap_or(limit)), ..self }
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit.unwrap_or(DEADLINE_DEFAULT)
+    }
+
+    /// When that is.
+    pub(crate) fn until(&self) -> Instant {
+        self.began + self.limit()
+    }
+}
+
+fn keep_alive(value: &HeaderValue) -> Result<KeepAlive, ApiError> {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    text.trim().parse().map_err(|_| ApiError::Parameter {
+        name: "X-Saggar-Keep-Alive",
+        expected: "a time such as 5m or 0s, or forever",
+        got: text.chars().take(80).collect(),
+    })
 }
 
 /// A prediction that holds a place in its version's queue.
 #[derive(Debug)]
 pub(crate) struct Call {
-    metrics: Arc<Metrics>,
-    // Dropped before the lease: once the version is drained, nothing counts for it any more.
+    app: App,
     record: Record,
-    lease: Arc<Lease>,
     deadline: Deadline,
 }
 
 impl Call {
-    /// Takes a place for a prediction by the version that `reference` means; none means the default model. To be called
-    /// once the body is whole: a slow client must not keep a version from draining.
+    /// Takes a place for a prediction by the version that `reference` means; none means the default model. A model that
+    /// sleeps is woken, and the request waits meanwhile. To be called once the body is whole: a slow client must not keep a
+    /// version from draining.
     ///
     /// # Errors
     /// Where there is no such model or version, it is not ready, or its queue is full.
     pub(crate) async fn begin(app: &App, reference: Option<&Reference>, deadline: Deadline) -> Result<Call, ApiError> {
-        let lease = app.models().lease(reference).inspect_err(|error| rejected(app.metrics(), error))?;
-        let record = Record::begin(Arc::clone(app.metrics()), lease.serving());
-        Ok(Call { metrics: Arc::clone(app.metrics()), record, lease: Arc::new(lease), deadline })
+        let lease = app.models().lease(reference, deadline.until()).await;
+        let lease = lease.inspect_err(|error| rejected(app.metrics(), error))?;
+        if let Some(keep) = deadline.keep_alive {
+            app.models().keep(&lease.serving().model, keep);
+        }
+        let deadline = deadline.or(lease.serving().terms().deadline);
+        Ok(Call { app: app.clone(), record: Record::begin(Arc::new(lease)), deadline })
     }
 
     /// What the version takes and gives.
@@ -76,8 +114,13 @@ impl Call {
     }
 
     /// The version.
-    pub(crate) fn serving(&self) -> &Serving {
-        self.lease.serving()
+    pub(crate) fn serving(&self) -> &Arc<Serving> {
+        self.record.serving()
+    }
+
+    /// When it must be over.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline
     }
 
     /// Runs `decode`, which makes inputs of a body, and counts its time and its failure.
@@ -95,44 +138,78 @@ impl Call {
 
     /// As [`Call::decode`], for inputs that were decoded since `began`.
     pub(crate) fn decoded<T>(&mut self, began: Instant, result: Result<T, ApiError>) -> Result<T, ApiError> {
-        self.record.phase("decode", began.elapsed());
+        self.record.phase(Phase::Decode, began.elapsed());
         if result.is_err() {
-            self.record.end(&result);
+            self.record.end(self.app.metrics(), &result);
         }
         result
     }
 
-    /// Computes.
+    /// Computes. Dropping the future gives the prediction up.
     ///
     /// # Errors
     /// `DeadlineQueued`; whatever the plugin does wrong.
     pub(crate) async fn run(self, inputs: Inputs) -> Result<Answer, ApiError> {
-        let Call { metrics, mut record, lease, deadline } = self;
-        let result = match Turn::wait(&metrics, &lease, inputs, deadline, &record).await {
-            Ok(turn) => compute(turn).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &result {
-            rejected(&metrics, error);
-        }
-        record.end(&result);
-        let (tensors, items, times) = result?;
-        record.phase("compute", times.compute);
-        Ok(Answer { tensors, items, times, about: About::of(lease.serving()), deadline, record, lease })
+        self.run_with(inputs, None).await
     }
 
-    /// Waits for the turn, for an answer that comes in pieces.
-    pub(super) async fn turn(self, inputs: Inputs) -> Result<(Turn, Record), ApiError> {
-        let Call { metrics, mut record, lease, deadline } = self;
-        match Turn::wait(&metrics, &lease, inputs, deadline, &record).await {
-            Ok(turn) => Ok((turn, record)),
-            Err(error) => {
-                rejected(&metrics, &error);
-                let result: Result<(), ApiError> = Err(error);
-                record.end(&result);
-                result.map(|()| unreachable!("it is an error"))
-            }
+    /// As [`Call::run`]; what the plugin sends of its outputs before it is done goes to `sink`.
+    pub(crate) async fn run_with(
+        mut self,
+        inputs: Inputs,
+        sink: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Answer, ApiError> {
+        let items = inputs.items;
+        let result = self.answer(inputs, sink).await;
+        if let Err(error) = &result {
+            rejected(self.app.metrics(), error);
         }
+        self.record.end(self.app.metrics(), &result);
+        let (tensors, times, cached) = result?;
+        Ok(Answer { tensors, items, times, cached, call: self })
+    }
+
+    /// From the cache where the model has one and knows the answer, else computed.
+    async fn answer(
+        &self,
+        inputs: Inputs,
+        sink: Option<Arc<dyn PieceSink>>,
+    ) -> Result<(Vec<Tensor>, Times, Option<bool>), ApiError> {
+        let Some(cache) = self.serving().cache().filter(|_| sink.is_none()) else {
+            let (tensors, times) = self.compute(inputs, sink).await?;
+            return Ok((tensors, times, None));
+        };
+        let key = Cache::key(&inputs);
+        let found = cache.find(&key);
+        self.serving().series().cached(found.is_some());
+        if let Some(tensors) = found {
+            return Ok((Arc::unwrap_or_clone(tensors), Times::default(), Some(true)));
+        }
+        let (tensors, times) = self.compute(inputs, sink).await?;
+        cache.keep(key, &tensors);
+        Ok((tensors, times, Some(false)))
+    }
+
+    async fn compute(
+        &self,
+        inputs: Inputs,
+        sink: Option<Arc<dyn PieceSink>>,
+    ) -> Result<(Vec<Tensor>, Times), ApiError> {
+        let (until, limit) = (self.deadline.until(), self.deadline.limit());
+        if until <= Instant::now() {
+            return Err(ApiError::DeadlineQueued { limit });
+        }
+        let lease = Arc::clone(self.record.lease());
+        let shadow = self.app.models().shadow(self.serving(), &inputs);
+        let computed = queue::compute(queue::Request { inputs, until, limit, sink, lease }).await?;
+        let times = Times { queue: computed.queue, compute: computed.compute };
+        self.record.phase(Phase::Queue, times.queue);
+        self.record.phase(Phase::Compute, times.compute);
+        self.serving().used(self.app.now_ms());
+        if let Some(shadow) = shadow {
+            shadow.follow(until, limit, &computed.tensors);
+        }
+        Ok((computed.tensors, times))
     }
 }
 
@@ -164,21 +241,37 @@ pub(crate) struct Answer {
     pub(crate) items: Option<usize>,
     /// What it took.
     pub(crate) times: Times,
-    about: About,
-    deadline: Deadline,
-    record: Record,
-    lease: Arc<Lease>,
+    /// Whether it came from the model's cache; none where there is no such.
+    cached: Option<bool>,
+    call: Call,
 }
 
 impl Answer {
     /// What the version takes and gives.
     pub(crate) fn signature(&self) -> &Signature {
-        self.lease.serving().predictor().signature()
+        self.call.signature()
     }
 
     /// The version that answered.
-    pub(crate) fn serving(&self) -> &Serving {
-        self.lease.serving()
+    pub(crate) fn serving(&self) -> &Arc<Serving> {
+        self.call.serving()
+    }
+
+    /// Runs `encode`, and counts its time and its failure.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(crate) fn encode<T, E: Into<ApiError>>(
+        &mut self,
+        encode: impl FnOnce(&Answer) -> Result<T, E>,
+    ) -> Result<T, ApiError> {
+        let began = Instant::now();
+        let encoded = encode(self).map_err(Into::into);
+        self.call.record.phase(Phase::Encode, began.elapsed());
+        if encoded.is_err() {
+            self.call.record.end(self.call.app.metrics(), &encoded);
+        }
+        encoded
     }
 
     /// Encodes, and answers with the headers that say where it comes from.
@@ -190,14 +283,18 @@ impl Answer {
         content_type: &'static str,
         encode: impl FnOnce(&Answer) -> Result<B, E>,
     ) -> Result<Response, ApiError> {
-        let began = Instant::now();
-        let body = encode(&self).map_err(Into::into);
-        self.record.phase("encode", began.elapsed());
-        if body.is_err() {
-            self.record.end(&body);
+        let body = self.encode(encode)?;
+        let mut response = Response::new(body.into());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.serving().about().add_to(headers);
+        if let Ok(timing) = HeaderValue::from_str(&self.times.header(self.call.deadline.began.elapsed())) {
+            headers.insert("server-timing", timing);
         }
-        let timing = self.times.header(self.deadline.began.elapsed());
-        Ok(self.about.headed(content_type, Some(timing), body?))
+        if let Some(hit) = self.cached {
+            headers.insert("x-saggar-cache", HeaderValue::from_static(if hit { "hit" } else { "miss" }));
+        }
+        Ok(response)
     }
 }
 
@@ -205,131 +302,5 @@ impl Times {
     fn header(&self, total: Duration) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         format!("queue;dur={:.3}, compute;dur={:.3}, total;dur={:.3}", ms(self.queue), ms(self.compute), ms(total))
-    }
-}
-
-/// A prediction whose turn it is to compute. Dropping it gives its permits back.
-pub(super) struct Turn {
-    pub(super) inputs: Inputs,
-    /// What is left of the client's time.
-    pub(super) left: Duration,
-    /// How long it waited.
-    pub(super) queue: Duration,
-    counts: Counts,
-    _permit: Option<OwnedSemaphorePermit>,
-    /// Dropped last: until then the version is not freed.
-    pub(super) lease: Arc<Lease>,
-}
-
-impl Turn {
-    async fn wait(
-        metrics: &Arc<Metrics>,
-        lease: &Arc<Lease>,
-        inputs: Inputs,
-        deadline: Deadline,
-        record: &Record,
-    ) -> Result<Turn, ApiError> {
-        let Deadline { began, limit } = deadline;
-        let queued = Instant::now();
-        let until = began + limit;
-        let permit = timeout_at(until.into(), lease.turn()).await;
-        let permit = permit.map_err(|_| ApiError::DeadlineQueued { limit })?;
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ApiError::DeadlineQueued { limit });
-        }
-        let queue = queued.elapsed();
-        record.phase("queue", queue);
-        let counts = Counts::begin(Arc::clone(metrics), lease.serving());
-        Ok(Turn { inputs, left, queue, counts, _permit: permit, lease: Arc::clone(lease) })
-    }
-
-    /// Computes on this thread. Takes the inputs.
-    pub(super) fn run(
-        &mut self,
-        pieces: Option<Arc<dyn PieceSink>>,
-    ) -> Result<(Vec<Tensor>, Option<usize>, Times), ApiError> {
-        let predictor = self.lease.serving().predictor();
-        let items = self.inputs.items;
-        let began = Instant::now();
-        let outputs = predictor.predict(std::mem::take(&mut self.inputs.tensors), self.left, pieces)?;
-        let compute = began.elapsed();
-        self.counts.executed(items.unwrap_or(1));
-        Ok((outputs, items, Times { queue: self.queue, compute }))
-    }
-}
-
-async fn compute(mut turn: Turn) -> Result<(Vec<Tensor>, Option<usize>, Times), ApiError> {
-    // A client that goes away drops this future, not the thread's work, which gives its permits back at its end.
-    let work = tokio::task::spawn_blocking(move || turn.run(None));
-    work.await.map_err(|error| ApiError::Internal { cause: format!("predicting: {error}") })?
-}
-
-/// The gauge of predictions being computed, which goes down when this is dropped.
-struct Counts {
-    metrics: Arc<Metrics>,
-    model: String,
-    version: String,
-}
-
-impl Counts {
-    fn begin(metrics: Arc<Metrics>, serving: &Serving) -> Counts {
-        let counts = Counts { metrics, model: serving.model.clone(), version: serving.version.to_string() };
-        counts.metrics.families.predict_in_flight.with_label_values(&counts.labels()).inc();
-        counts
-    }
-
-    fn labels(&self) -> [&str; 2] {
-        [&self.model, &self.version]
-    }
-
-    fn executed(&self, items: usize) {
-        let families = &self.metrics.families;
-        families.predict_items.with_label_values(&self.labels()).inc_by(items as u64);
-        families.predict_executions.with_label_values(&self.labels()).inc();
-    }
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        self.metrics.families.predict_in_flight.with_label_values(&self.labels()).dec();
-    }
-}
-
-/// Which version answered, for the answer's headers.
-#[derive(Debug)]
-pub(crate) struct About {
-    model: String,
-    digest: String,
-    device: String,
-}
-
-impl About {
-    pub(crate) fn of(serving: &Serving) -> About {
-        About {
-            model: format!("{}@{}", serving.model, serving.version),
-            digest: format!("sha256:{}", serving.origin.weights),
-            device: serving.device.clone(),
-        }
-    }
-
-    /// An answer with the headers that say where it comes from.
-    pub(crate) fn headed(self, content_type: &'static str, timing: Option<String>, body: impl Into<Body>) -> Response {
-        let mut response = Response::new(body.into());
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let values = [
-            ("x-saggar-model", Some(self.model)),
-            ("x-saggar-digest", Some(self.digest)),
-            ("x-saggar-device", Some(self.device)),
-            ("server-timing", timing),
-        ];
-        for (name, value) in values {
-            // Names of models and devices are plain text; one that is not is left out.
-            if let Some(Ok(value)) = value.as_deref().map(HeaderValue::from_str) {
-                headers.insert(name, value);
-            }
-        }
-        response
     }
 }

@@ -33,6 +33,14 @@ pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Wh
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
 }
 
+/// The inputs in a file or value that nobody declared a type for: a PNG, or JSON.
+///
+/// # Errors
+/// As [`inputs`].
+pub(crate) fn sample(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
+    if image::is_png(bytes) { picture(signature, bytes) } else { Ok(decode::json(signature, bytes)?) }
+}
+
 /// `Image/PNG; charset=x` as `image/png`.
 fn media_type(declared: &str) -> String {
     declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

@@ -7,9 +7,18 @@ use saggar_metrics::Metrics;
 use saggar_plugin::PluginError;
 
 use crate::error::ApiError;
-use crate::models::version::Serving;
+use crate::models::version::{Lease, Serving};
 
-/// The parts of a prediction.
+/// A part of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Decode,
+    Queue,
+    Compute,
+    Encode,
+}
+
+/// The names of the parts, in their order.
 pub(crate) const PHASES: [&str; 4] = ["decode", "queue", "compute", "encode"];
 
 /// How a prediction ended.
@@ -48,6 +57,7 @@ impl Outcome {
         match error {
             ApiError::DeadlineQueued { .. }
             | ApiError::Plugin(PluginError::Deadline { .. } | PluginError::Busy { .. }) => Outcome::Timeout,
+            ApiError::Plugin(PluginError::Cancelled { .. }) => Outcome::Cancelled,
             ApiError::Plugin(PluginError::Device(_) | PluginError::Engine { .. }) | ApiError::Internal { .. } => {
                 Outcome::HostError
             }
@@ -60,60 +70,60 @@ impl Outcome {
     }
 }
 
-/// Counts one prediction when it is dropped: as cancelled, unless it was told another end.
+/// Counts one prediction when it is dropped: as cancelled, unless it was told another end. Holds its version until then, so
+/// that nothing counts for one that is drained.
 #[derive(Debug)]
 pub(crate) struct Record {
-    metrics: Arc<Metrics>,
-    model: String,
-    version: String,
+    lease: Arc<Lease>,
     began: Instant,
-    plugin: String,
     outcome: Outcome,
 }
 
 impl Record {
-    pub(crate) fn begin(metrics: Arc<Metrics>, serving: &Serving) -> Record {
-        let (model, version) = (serving.model.clone(), serving.version.to_string());
-        // Enough of the digest to tell plugins apart, short enough for a label.
-        let plugin = serving.origin.plugin.hex()[..12].to_owned();
-        Record { metrics, model, version, began: Instant::now(), plugin, outcome: Outcome::Cancelled }
+    pub(crate) fn begin(lease: Arc<Lease>) -> Record {
+        Record { lease, began: Instant::now(), outcome: Outcome::Cancelled }
+    }
+
+    pub(crate) fn serving(&self) -> &Arc<Serving> {
+        self.lease.serving()
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 
     /// Observes how long a part took.
-    pub(crate) fn phase(&self, phase: &'static str, time: Duration) {
-        let labels = [self.model.as_str(), &self.version, phase];
-        self.metrics.families.predict_phase.with_label_values(&labels).observe(time.as_secs_f64());
+    pub(crate) fn phase(&self, phase: Phase, time: Duration) {
+        self.serving().series().phase(phase, time);
     }
 
     /// Says how it ended.
-    pub(crate) fn end<T>(&mut self, result: &Result<T, ApiError>) {
+    pub(crate) fn end<T>(&mut self, metrics: &Metrics, result: &Result<T, ApiError>) {
         self.outcome = result.as_ref().map_or_else(Outcome::of, |_| Outcome::Success);
         if let Err(ApiError::Plugin(error)) = result {
-            self.fault(error);
+            // Enough of the digest to tell plugins apart, short enough for a label.
+            fault(metrics, &self.serving().origin.plugin.hex()[..12], error);
         }
     }
+}
 
-    /// Counts a plugin's fault under its plugin.
-    fn fault(&self, error: &PluginError) {
-        let families = &self.metrics.families;
-        let (family, kind) = match error.reason() {
-            "TRAP" => (&families.plugin_traps, "trap"),
-            "STACK_OVERFLOW" => (&families.plugin_traps, "stack_overflow"),
-            "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
-            "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
-            "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
-            "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
-            _ => return,
-        };
-        family.with_label_values(&[self.plugin.as_str(), kind]).inc();
-    }
+/// Counts a plugin's fault under its plugin.
+fn fault(metrics: &Metrics, plugin: &str, error: &PluginError) {
+    let families = &metrics.families;
+    let (family, kind) = match error.reason() {
+        "TRAP" => (&families.plugin_traps, "trap"),
+        "STACK_OVERFLOW" => (&families.plugin_traps, "stack_overflow"),
+        "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
+        "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
+        "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
+        "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
+        _ => return,
+    };
+    family.with_label_values(&[plugin, kind]).inc();
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let families = &self.metrics.families;
-        let labels = [self.model.as_str(), &self.version];
-        families.predict_requests.with_label_values(&[labels[0], labels[1], self.outcome.name()]).inc();
-        families.predict_duration.with_label_values(&labels).observe(self.began.elapsed().as_secs_f64());
+        self.serving().series().ended(self.outcome, self.began.elapsed());
     }
 }

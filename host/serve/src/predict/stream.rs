@@ -19,16 +19,16 @@ use saggar_plugin::{Piece, PieceSink, Undelivered};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
-use super::call::{About, Call, Turn};
+use super::call::Call;
 use super::decode::Inputs;
 use super::encode;
-use super::outcome::Record;
 use super::text::Pieces;
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
-use crate::models::Lease;
+use crate::models::Serving;
 use crate::observe::RequestId;
 
 const EVENTS: &str = "text/event-stream";
@@ -45,32 +45,38 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 /// # Errors
 /// Whatever goes wrong before it.
 pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<Response, ApiError> {
-    let about = About::of(call.serving());
-    let (turn, record) = call.turn(inputs).await?;
+    let serving = Arc::clone(call.serving());
     let (queue, mut pieces) = mpsc::channel(PIECES_WAITING_MAX);
-    let sink = Arc::new(Sink {
-        lease: Arc::clone(&turn.lease),
-        items: turn.inputs.items,
-        until: Instant::now() + turn.left,
+    let sink = Sink {
+        serving: Arc::clone(&serving),
+        items: inputs.items,
+        until: call.deadline().until(),
         texts: Mutex::default(),
         queue,
         runtime: Handle::current(),
-    });
-    let work = tokio::task::spawn_blocking(move || work(turn, record, sink));
+    };
+    // With the set goes its task: where nobody reads the answer any more, nobody computes it either.
+    let mut working = JoinSet::new();
+    working.spawn(work(call, inputs, Arc::new(sink)));
     // There are pieces until the work lets go of their queue.
     let body = match pieces.recv().await {
-        Some(first) => events(first, pieces, work, id),
-        None => Body::from(event("done", &ended(work).await?)),
+        Some(first) => events(first, pieces, working, id),
+        None => Body::from(event("done", &ended(working).await?)),
     };
-    let mut response = about.headed(EVENTS, None, body);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    serving.about().add_to(headers);
     Ok(response)
 }
 
-type Work = JoinHandle<Result<String, ApiError>>;
+type Work = JoinSet<Result<String, ApiError>>;
 
-async fn ended(work: Work) -> Result<String, ApiError> {
-    work.await.map_err(|error| ApiError::Internal { cause: format!("predicting: {error}") })?
+async fn ended(mut work: Work) -> Result<String, ApiError> {
+    let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
+    let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
+    ended.map_err(|error| lost(error.to_string()))?
 }
 
 /// Every piece as it comes, and the end. Dropping it, as when the client is gone, tells the plugin to give up.
@@ -92,29 +98,18 @@ fn event(name: &str, json: &str) -> String {
     format!("event: {name}\ndata: {json}\n\n")
 }
 
-/// Computes on this thread. What it takes goes in the order of the metrics: the record before the version's lease.
-fn work(mut turn: Turn, mut record: Record, sink: Arc<Sink>) -> Result<String, ApiError> {
+/// Computes and encodes. Whether the client is still there shows at the next piece, which tells the plugin.
+async fn work(call: Call, inputs: Inputs, sink: Arc<Sink>) -> Result<String, ApiError> {
     let pieces: Arc<dyn PieceSink> = Arc::<Sink>::clone(&sink);
-    let result = turn.run(Some(pieces)).and_then(|(outputs, items, times)| {
-        sink.finish();
-        record.phase("compute", times.compute);
-        let began = Instant::now();
-        let json = encode::json(turn.lease.serving().predictor().signature(), &outputs, items)?;
-        record.phase("encode", began.elapsed());
-        Ok(json)
-    });
-    // One that nobody waits for any more counts as cancelled, however it ended.
-    if !sink.queue.is_closed() {
-        record.end(&result);
-    }
-    drop((record, sink, turn));
-    result
+    let mut answer = call.run_with(inputs, Some(pieces)).await?;
+    sink.finish().await;
+    answer.encode(|answer| encode::json(answer.signature(), &answer.tensors, answer.items))
 }
 
 /// Makes events of pieces, on the thread that predicts.
 #[derive(Debug)]
 struct Sink {
-    lease: Arc<Lease>,
+    serving: Arc<Serving>,
     /// The batch that was asked for, or none for one item.
     items: Option<usize>,
     /// When the answer must be whole.
@@ -148,13 +143,14 @@ impl Sink {
     }
 
     /// Sends what is left of texts that ended within a character.
-    fn finish(&self) {
+    async fn finish(&self) {
         let texts = std::mem::take(&mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner));
-        let outputs = &self.lease.serving().predictor().signature().outputs;
+        let outputs = &self.serving.predictor().signature().outputs;
         for ((output, item), mut pieces) in texts {
             let rest = pieces.rest();
             let Some(port) = outputs.get(output).filter(|_| !rest.is_empty()) else { continue };
-            if self.send(encode::text_piece(port, self.item(item), &rest), self.until).is_err() {
+            let json = encode::text_piece(port, self.item(item), &rest);
+            if timeout_at(self.until.into(), self.queue.send(json)).await.is_err() {
                 // The whole answer has it too.
                 return;
             }
@@ -168,7 +164,7 @@ impl PieceSink for Sink {
             return Err(Undelivered::Gone);
         }
         let Piece { output, item, shape, bytes } = piece;
-        let Some(port) = self.lease.serving().predictor().signature().outputs.get(output) else { return Ok(()) };
+        let Some(port) = self.serving.predictor().signature().outputs.get(output) else { return Ok(()) };
         if port.text_bytes().is_none() {
             return self.send(encode::piece(port, self.item(item), &shape, &bytes), until);
         }

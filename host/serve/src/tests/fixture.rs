@@ -1,5 +1,6 @@
 //! A server over a directory of its own, whose models do as their input says.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +15,14 @@ use saggar_device::meter::Charge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, Jobs, Launcher};
 use saggar_metrics::Metrics;
-use saggar_plugin::{ModelPort, PieceSink, PluginError, Signature};
+use saggar_plugin::{ModelPort, PluginError, Signature, Terms};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::clock::SystemClock;
 use saggar_store::dataset::Datasets;
 use saggar_store::dataset::upload::Uploads;
 use saggar_store::digest::Digest;
 use saggar_store::home::Home;
-use saggar_store::models::{Models, Publication, Published, VersionFiles};
+use saggar_store::models::{Models, Publication, Published};
 use saggar_store::objects::Objects;
 use saggar_store::records::Records;
 use saggar_store::records::sqlite::SqliteRecords;
@@ -31,7 +32,10 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::speaker::Speaker;
-use crate::models::{ImportError, LoadError, Loaded, Loader, ModelHost, ModelImporter, ModelRouter, Phase, Predictor};
+use crate::models::{
+    Account, Candidate, ImportError, Kind, LoadError, Loaded, Loader, Manager, ModelHost, ModelImporter, ModelRouter,
+    Phase, Predictor,
+};
 use crate::predict::decode::Tensor;
 use crate::{App, Device, Parts, PluginFacts, PluginInspector};
 
@@ -68,14 +72,23 @@ impl Fixture {
         let host = Arc::new(Double::default());
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
         let as_host: Arc<dyn ModelHost> = Arc::<Double>::clone(&host);
-        let loader = Loader::new(models.clone(), as_host, Arc::clone(&router), Arc::clone(&metrics));
         let clock = Arc::new(SystemClock);
+        let manager = Arc::new(Manager::new(
+            models.clone(),
+            as_host,
+            Arc::clone(&router),
+            Arc::clone(&metrics),
+            clock.clone(),
+            u64::MAX,
+        ));
+        let loader = Loader::new(Arc::clone(&manager));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
         let jobs = Jobs::new(as_records, clock.clone(), Arc::clone(&metrics), Arc::new(NoWorkers), home.jobs());
         let datasets = Datasets::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = Parts {
             models: router,
+            manager,
             jobs,
             metrics: Arc::clone(&metrics),
             objects: Objects::local(&home.objects()).unwrap(),
@@ -92,7 +105,7 @@ impl Fixture {
 
     /// With version 1 of `digits` serving.
     pub(super) async fn serving() -> Fixture {
-        let mut fixture = Fixture::new();
+        let fixture = Fixture::new();
         fixture.publish("digits", "plugin", 1);
         fixture.loader.look().await;
         fixture
@@ -243,6 +256,8 @@ pub(super) struct Double {
     pub(super) alive: Arc<AtomicUsize>,
     /// Versions brought up or refused.
     pub(super) tries: AtomicUsize,
+    /// The plugin of each model that came up last.
+    plugins: Mutex<BTreeMap<String, String>>,
 }
 
 /// Holds predictions back until it is opened.
@@ -267,7 +282,8 @@ impl Gate {
 }
 
 impl ModelHost for Double {
-    fn bring_up(&self, files: &VersionFiles, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
+    fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
+        let files = it.files;
         self.tries.fetch_add(1, Ordering::SeqCst);
         let plugin = String::from_utf8(files.load_plugin()?).unwrap();
         phase(Phase::Compile, Duration::from_millis(1));
@@ -280,7 +296,7 @@ impl ModelHost for Double {
         let meter = Meter::unlimited();
         if plugin == "plugin that speaks" {
             let speaker = Speaker::new(Arc::clone(&self.gate));
-            return Ok(Loaded { predictor: Box::new(speaker), device: "cpu".to_owned(), meter });
+            return Ok(loaded(Arc::new(speaker), meter, Kind::Full));
         }
         let charge = meter.charge(BYTES).unwrap();
         self.alive.fetch_add(1, Ordering::SeqCst);
@@ -291,8 +307,15 @@ impl ModelHost for Double {
             gate: Arc::clone(&self.gate),
             alive: Arc::clone(&self.alive),
         };
-        Ok(Loaded { predictor: Box::new(model), device: "cpu".to_owned(), meter })
+        let before = self.plugins.lock().unwrap().insert(it.model.to_owned(), plugin.clone());
+        let kind = if before.as_ref() == Some(&plugin) { Kind::Weights } else { Kind::Full };
+        Ok(loaded(Arc::new(model), meter, kind))
     }
+}
+
+fn loaded(predictor: Arc<dyn Predictor>, meter: Meter, kind: Kind) -> Loaded {
+    let accounts = vec![Arc::new(Account::new(meter))];
+    Loaded { predictor, device: "cpu".to_owned(), accounts, kind }
 }
 
 pub(super) fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> ModelPort {
@@ -329,12 +352,12 @@ impl Predictor for Echo {
         &self.signature
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        limit: Duration,
-        _: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError> {
+    fn bytes(&self) -> u64 {
+        BYTES
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
+        let limit = terms.deadline;
         let pixels = &inputs[0].bytes;
         let items = inputs[0].descriptor.shape[0];
         let during = "predict";

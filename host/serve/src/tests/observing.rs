@@ -78,7 +78,7 @@ async fn a_wrong_method_says_which_there_are() {
 
 #[tokio::test]
 async fn probes() {
-    let mut fixture = Fixture::new();
+    let fixture = Fixture::new();
     for path in ["/healthz", "/livez"] {
         let answer = fixture.get(path).await;
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "ok"));

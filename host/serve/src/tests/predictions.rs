@@ -7,7 +7,7 @@ use axum::http::Request;
 use futures::future::join_all;
 
 use super::fixture::{BAD_OUTPUT, BLOCK, Fixture, PANIC, REJECT, SLOW, TRAP, picture};
-use crate::limits::{BODY_BYTES_MAX, COMPUTING_MAX, PREDICTIONS_MAX};
+use crate::limits::{BODY_BYTES_MAX, INSTANCES_DEFAULT, PREDICTIONS_DEFAULT};
 
 const JSON: &str = "application/json";
 
@@ -181,19 +181,20 @@ async fn plugins_that_misbehave_answer_and_go_on() {
 async fn a_full_queue_refuses_and_a_late_turn_is_told_so() {
     let fixture = Fixture::serving().await;
     let mut blocked = Vec::new();
-    for _ in 0..COMPUTING_MAX {
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    for lane in 1..=INSTANCES_DEFAULT {
         let (router, request) = (fixture.router.clone(), Request::post("/predict").body(Body::from(picture(BLOCK))));
         blocked.push(tokio::spawn(tower::ServiceExt::oneshot(router, request.unwrap())));
+        // One after the other: together they would be one batch.
+        fixture.metric_becomes(in_flight, Some(lane as f64)).await;
     }
-    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
-    fixture.metric_becomes(in_flight, Some(COMPUTING_MAX as f64)).await;
 
     let late = Request::post("/predict").header("x-saggar-deadline-ms", "20").body(Body::from(picture(1))).unwrap();
     let late = super::fixture::Answer::of(fixture.send(late).await).await.error();
     assert_eq!((late.0, late.1.as_str()), (408, "deadline_queued"));
 
     let serving = fixture.app.models().find(None).unwrap();
-    let rest: Vec<_> = (0..PREDICTIONS_MAX - COMPUTING_MAX).map(|_| serving.lease().unwrap()).collect();
+    let rest: Vec<_> = (0..PREDICTIONS_DEFAULT - INSTANCES_DEFAULT).map(|_| serving.lease().unwrap()).collect();
     let full = fixture.predict(1).await;
     let (status, code, _) = full.error();
     assert_eq!((status, code.as_str(), full.header("retry-after")), (429, "queue_full", "1"));
@@ -234,7 +235,7 @@ async fn a_client_that_goes_away_leaves_nothing_behind() {
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(0.0)).await;
     let serving = fixture.app.models().find(None).unwrap();
     let mut all = Vec::new();
-    while all.len() < PREDICTIONS_MAX {
+    while all.len() < PREDICTIONS_DEFAULT {
         match serving.lease() {
             Some(lease) => all.push(lease),
             None => tokio::task::yield_now().await,

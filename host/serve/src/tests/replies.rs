@@ -11,7 +11,7 @@ use crate::limits::PIECES_WAITING_MAX;
 
 /// With version 1 of `speaker` serving.
 async fn speaking() -> Fixture {
-    let mut fixture = Fixture::new();
+    let fixture = Fixture::new();
     fixture.publish("speaker", "plugin that speaks", 1);
     fixture.loader.look().await;
     fixture

@@ -1,9 +1,9 @@
 //! A model of texts that sends what it says piece by piece, and does as its prompt says.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use saggar_plugin::{ModelPort, Piece, PieceSink, PluginError, Signature, Undelivered};
+use saggar_plugin::{ModelPort, Piece, PieceSink, PluginError, Signature, Terms, Undelivered};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::{Gate, port};
@@ -81,13 +81,13 @@ impl Predictor for Speaker {
         &self.signature
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        limit: Duration,
-        pieces: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError> {
-        let until = Instant::now() + limit;
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
+        let until = Instant::now() + terms.deadline;
+        let pieces = terms.sink.clone();
         let items = inputs[0].descriptor.shape[0];
         let times = inputs[1].bytes.chunks_exact(4).map(|times| u32::from_le_bytes(times.try_into().unwrap()));
         let (mut texts, mut lengths) = (Vec::new(), Vec::new());

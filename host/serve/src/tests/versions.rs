@@ -49,7 +49,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn a_newer_version_takes_over_and_the_old_one_is_freed() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("digits", "plugin", 2);
     fixture.loader.look().await;
     assert_eq!(mark(&fixture).await, 2);
@@ -74,7 +74,7 @@ async fn a_newer_version_takes_over_and_the_old_one_is_freed() {
 
 #[tokio::test]
 async fn a_request_keeps_its_version_until_it_is_done() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     let request = Request::post("/predict").body(Body::from(picture(BLOCK))).unwrap();
     let blocked = tokio::spawn(fixture.router.clone().oneshot(request));
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
@@ -92,7 +92,7 @@ async fn a_request_keeps_its_version_until_it_is_done() {
 
 #[tokio::test]
 async fn a_refused_version_stays_refused_until_its_files_change() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     for (number, plugin, reason) in
         [(2, "refused", "BAD_PLUGIN: not a WebAssembly component"), (3, "panics", "PANICKED: ")]
     {
@@ -119,7 +119,7 @@ async fn a_refused_version_stays_refused_until_its_files_change() {
 
 #[tokio::test]
 async fn half_a_copy_is_waited_for() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("elsewhere", "plugin", 2);
     let (from, to) = (fixture.version_dir("elsewhere", 1), fixture.version_dir("digits", 2));
     fs::create_dir_all(&to).unwrap();
@@ -148,7 +148,7 @@ async fn half_a_copy_is_waited_for() {
 
 #[tokio::test]
 async fn damaged_files_are_refused_and_mended_ones_taken() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("digits", "plugin", 2);
     let weights = fixture.version_dir("digits", 2).join("weights.safetensors");
     let good = fs::read(&weights).unwrap();
@@ -167,7 +167,7 @@ async fn damaged_files_are_refused_and_mended_ones_taken() {
 
 #[tokio::test]
 async fn a_removed_version_gives_way_to_the_one_before() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("digits", "plugin", 2);
     fixture.loader.look().await;
     assert_eq!(mark(&fixture).await, 2);
@@ -191,7 +191,7 @@ async fn a_removed_version_gives_way_to_the_one_before() {
 
 #[tokio::test]
 async fn a_version_whose_replacement_is_half_there_goes_on() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fs::remove_file(fixture.version_dir("digits", 1).join("manifest.json")).unwrap();
     fixture.loader.look().await;
     assert_eq!(mark(&fixture).await, 1);
@@ -201,7 +201,7 @@ async fn a_version_whose_replacement_is_half_there_goes_on() {
 /// Ways in which people and systems put a version in place.
 #[tokio::test]
 async fn every_way_of_replacing_a_version_is_noticed() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     let dir = fixture.version_dir("digits", 1);
     let hidden = fixture.home.root().join("elsewhere");
     let mut wanted = 1;
@@ -253,7 +253,7 @@ async fn every_way_of_replacing_a_version_is_noticed() {
 
 #[tokio::test]
 async fn the_default_model_is_the_one_published_last() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("letters", "plugin", 5);
     fixture.loader.look().await;
     assert_eq!(mark(&fixture).await, 5);
@@ -265,7 +265,7 @@ async fn the_default_model_is_the_one_published_last() {
 
 #[tokio::test]
 async fn old_versions_leave_the_metrics() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     let last = 3 * UNLOADED_SERIES_MAX as i32;
     for number in 2..=last {
         fixture.publish("digits", "plugin", number);
@@ -283,7 +283,7 @@ async fn old_versions_leave_the_metrics() {
 /// Thirty swaps while clients ask without a pause: no request fails, and each client sees versions grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn swaps_under_load_fail_no_request() {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     let over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8)
         .map(|_| {

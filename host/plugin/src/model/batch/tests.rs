@@ -1,4 +1,4 @@
-use saggar_tensor::{DType, Shape};
+use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::*;
 
@@ -56,32 +56,47 @@ fn inputs_must_fit_the_signature() {
 
 #[test]
 fn parts_are_padded_with_zeros() {
-    let inputs = [named("y", &[3], &[7, 8, 9]), named("x", &[3, 2], &[1, 2, 3, 4, 5, 6])];
-    let part = slice(&signature(), &inputs, 1, 2, 4).unwrap();
+    let signature = signature();
+    let inputs = vec![named("y", &[3], &[7, 8, 9]), named("x", &[3, 2], &[1, 2, 3, 4, 5, 6])];
+    let part = Inputs::new(&signature, inputs.clone()).part(1, 2, 4).unwrap();
     assert_eq!(part[0], named("x", &[4, 2], &[3, 4, 5, 6, 0, 0, 0, 0]));
     assert_eq!(part[1], named("y", &[4], &[8, 9, 0, 0]));
+    let whole = Inputs::new(&signature, inputs).part(0, 3, 4).unwrap();
+    assert_eq!(whole[0], named("x", &[4, 2], &[1, 2, 3, 4, 5, 6, 0, 0]));
+}
+
+#[test]
+fn a_model_without_batches_takes_items() {
+    let signature = Signature { batch_sizes: Vec::new(), ..signature() };
+    let inputs = vec![named("x", &[2, 2], &[1, 2, 3, 4]), named("y", &[2], &[5, 6])];
+    let mut inputs = Inputs::new(&signature, inputs);
+    assert_eq!(inputs.part(0, 1, 1).unwrap(), [named("x", &[2], &[1, 2]), named("y", &[], &[5])]);
+    assert_eq!(inputs.part(1, 1, 1).unwrap(), [named("x", &[2], &[3, 4]), named("y", &[], &[6])]);
 }
 
 #[test]
 fn outputs_are_trimmed_and_joined() {
-    let mut outputs = Outputs::new(&signature(), 3).unwrap();
-    let part = |z: &[u8], w: &[u8]| vec![named("w", &[2], w), named("z", &[2, 3], z)];
-    let first = check(&signature(), part(&[1, 2, 3, 4, 5, 6], &[1, 2]), 2).unwrap();
-    let second = check(&signature(), part(&[7, 8, 9, 0, 0, 0], &[3, 0]), 2).unwrap();
-    outputs.append(first, 2);
-    outputs.append(second, 1);
-    assert_eq!(outputs.finish(), [named("z", &[3, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]), named("w", &[3], &[1, 2, 3])]);
+    let part = |z: &[u8], w: &[u8]| vec![named("z", &[2, 3], z), named("w", &[2], w)];
+    let parts = vec![(part(&[1, 2, 3, 4, 5, 6], &[1, 2]), 2), (part(&[7, 8, 9, 0, 0, 0], &[3, 0]), 1)];
+    let joined = join(&signature(), parts, 3).unwrap();
+    assert_eq!(joined, [named("z", &[3, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]), named("w", &[3], &[1, 2, 3])]);
 }
 
 #[test]
 fn broken_promises_are_named() {
-    let z = || named("z", &[2, 3], &[0; 6]);
-    let w = || named("w", &[2], &[0; 2]);
+    let cpu = saggar_device::cpu::open(Some(1)).unwrap();
+    let buffer = |name: &str, dims: &[usize]| {
+        (name.to_owned(), cpu.allocate(&descriptor(dims), &saggar_device::Meter::unlimited()).unwrap())
+    };
+    let z = || buffer("z", &[2, 3]);
+    let w = || buffer("w", &[2]);
+    let names: Vec<String> = check(&signature(), vec![w(), z()], 2).unwrap().into_iter().map(|it| it.0).collect();
+    assert_eq!(names, ["z", "w"], "in the signature's order");
     for (given, expected) in [
         (vec![], "output none: the signature promises 2 outputs, and the plugin gave 0 outputs"),
         (vec![z(), w(), w()], "output z: the signature promises 2 outputs, and the plugin gave 3 outputs"),
         (vec![z(), z()], "output w: the signature promises uint8[2], and the plugin gave no output of this name"),
-        (vec![z(), named("w", &[1], &[0])], "output w: the signature promises uint8[2], and the plugin gave uint8[1]"),
+        (vec![z(), buffer("w", &[1])], "output w: the signature promises uint8[2], and the plugin gave uint8[1]"),
     ] {
         let error = check(&signature(), given, 2).unwrap_err();
         assert_eq!(error.to_string(), expected);

@@ -1,0 +1,139 @@
+//! `/api/v1/models/{model}/...`: loading, promoting, rolling back, aliases, shares, shadows, settings. Each answers with the
+//! model as it stands after.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::limits::BODY_BYTES_MAX;
+use crate::models::ModelStatus;
+use crate::models::plan::ShadowPlan;
+
+type Answer = Result<Json<Value>, ApiError>;
+
+fn answer(status: Result<ModelStatus, ApiError>) -> Answer {
+    Ok(Json(super::models::whole(&status?)))
+}
+
+/// `{"version": 3}`, or nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Maybe {
+    version: Option<u64>,
+}
+
+async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let whole = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
+    if whole.bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let maybe: Maybe =
+        serde_json::from_slice(&whole.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+    Ok(maybe.version)
+}
+
+/// `POST /api/v1/models/{model}/load`, of a version or of those that are needed.
+pub(crate) async fn load(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let version = maybe(&app, request).await?;
+    answer(app.manager().load(&name, version).await)
+}
+
+/// `POST /api/v1/models/{model}/unload`, of a version or of all.
+pub(crate) async fn unload(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let version = maybe(&app, request).await?;
+    answer(app.manager().unload(&name, version).await)
+}
+
+/// `POST /api/v1/models/{model}/warm`.
+pub(crate) async fn warm(State(app): State<App>, Path(name): Path<String>) -> Answer {
+    answer(app.manager().warm(&name).await)
+}
+
+/// A version, or `newest`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Target {
+    Version(u64),
+    Word(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promotion {
+    version: Target,
+}
+
+/// `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
+pub(crate) async fn promote(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let Promotion { version } = app.bodies().json(request).await?;
+    let version = match version {
+        Target::Version(version) => Some(version),
+        Target::Word(word) if word == "newest" => None,
+        Target::Word(word) => {
+            let got = word.chars().take(80).collect();
+            return Err(ApiError::Parameter { name: "version", expected: "a version's number, or \"newest\"", got });
+        }
+    };
+    answer(app.manager().promote(&name, version).await)
+}
+
+/// `POST /api/v1/models/{model}/rollback`.
+pub(crate) async fn roll_back(State(app): State<App>, Path(name): Path<String>) -> Answer {
+    answer(app.manager().roll_back(&name).await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pointed {
+    version: u64,
+}
+
+/// `PUT /api/v1/models/{model}/aliases/{alias}` with `{"version": 3}`.
+pub(crate) async fn set_alias(
+    State(app): State<App>,
+    Path((name, alias)): Path<(String, String)>,
+    request: Request,
+) -> Answer {
+    let Pointed { version } = app.bodies().json(request).await?;
+    answer(app.manager().set_alias(&name, &alias, version).await)
+}
+
+/// `DELETE /api/v1/models/{model}/aliases/{alias}`.
+pub(crate) async fn remove_alias(State(app): State<App>, Path((name, alias)): Path<(String, String)>) -> Answer {
+    answer(app.manager().remove_alias(&name, &alias).await)
+}
+
+/// `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
+pub(crate) async fn set_traffic(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let traffic: BTreeMap<String, u32> = app.bodies().json(request).await?;
+    answer(app.manager().set_traffic(&name, traffic).await)
+}
+
+/// `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.
+pub(crate) async fn set_shadow(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let shadow: ShadowPlan = app.bodies().json(request).await?;
+    answer(app.manager().set_shadow(&name, Some(shadow)).await)
+}
+
+/// `DELETE /api/v1/models/{model}/shadow`.
+pub(crate) async fn remove_shadow(State(app): State<App>, Path(name): Path<String>) -> Answer {
+    answer(app.manager().set_shadow(&name, None).await)
+}
+
+/// `GET /api/v1/models/{model}/config`.
+pub(crate) async fn configuration(State(app): State<App>, Path(name): Path<String>) -> Answer {
+    Ok(Json(json!(super::models::config(&app.models().status(&name)?))))
+}
+
+/// `PUT /api/v1/models/{model}/config`: replaces `model.json`.
+pub(crate) async fn configure(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+    let (parts, body) = request.into_parts();
+    let whole = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
+    answer(app.manager().configure(&name, &whole.bytes).await)
+}

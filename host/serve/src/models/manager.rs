@@ -1,0 +1,414 @@
+//! What decides which versions are up: it looks at the models directory and at what users decided, brings up what is
+//! missing, and lets go of what nothing needs. One model's changes happen one after the other, those of several models at
+//! the same time.
+//!
+//! What serves goes on serving whatever happens to other versions. A version whose files are half there is waited for; one
+//! that is refused is tried again when its files change; one whose directory is removed gives way to the one before it.
+//! What users tell it is in [`commands`](super::commands), sleeping and waking in [`residency`](super::residency).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use saggar_metrics::Metrics;
+use saggar_store::clock::Clock;
+use saggar_store::error::ModelError;
+use saggar_store::models::{FoundState, Models};
+use tokio::sync::Semaphore;
+
+use super::bring_up::{BringUp, load};
+use super::found::{Fingerprint, OnDisk, scan, without_dir};
+use super::plan::{PLAN_FILE, Plan};
+use super::predictor::{Kind, LoadError, ModelHost};
+use super::router::ModelRouter;
+use super::settings::{SETTINGS_FILE, Settings};
+use super::state::{Listed, Rest, Swap};
+use crate::limits::{LOAD_TRIES_MAX, LOADS_MAX};
+
+/// What is remembered of a model between looks.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) plan: Plan,
+    pub(super) settings: Settings,
+    /// The settings file as it was read last.
+    settings_text: Option<Vec<u8>>,
+    plan_read: bool,
+    /// The files of versions that are up, as they were when they were loaded.
+    pub(super) up: BTreeMap<u64, Fingerprint>,
+    /// Versions that were refused: their files then, and why.
+    pub(super) refused: BTreeMap<u64, (Fingerprint, String)>,
+    /// When it was last brought up or asked for.
+    pub(super) woken_ms: u64,
+}
+
+/// Decides which versions are up.
+#[derive(Debug)]
+pub struct Manager {
+    pub(super) models: Models,
+    pub(super) host: Arc<dyn ModelHost>,
+    pub(super) router: Arc<ModelRouter>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Device bytes that all versions may hold together.
+    pub(super) bytes_max: u64,
+    entries: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Memory>>>>,
+    found: Mutex<BTreeMap<String, BTreeMap<u64, OnDisk>>>,
+    loads: Semaphore,
+    /// What was wrong with the last look, so that it is logged once.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Why a model is looked at anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause {
+    /// `NEWEST`, `PROMOTED`, ... as [`Swap::reason`].
+    pub(super) reason: &'static str,
+    /// Whether it brings up a model that is not.
+    pub(super) wakes: bool,
+    pub(super) began: Instant,
+}
+
+impl Cause {
+    pub(super) fn new(reason: &'static str) -> Cause {
+        Cause { reason, wakes: true, began: Instant::now() }
+    }
+}
+
+impl Manager {
+    /// One that brings up versions in `models` by `host`, to serve through `router`; together they may hold `bytes_max` of
+    /// device memory.
+    pub fn new(
+        models: Models,
+        host: Arc<dyn ModelHost>,
+        router: Arc<ModelRouter>,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+        bytes_max: u64,
+    ) -> Manager {
+        Manager {
+            models,
+            host,
+            router,
+            metrics,
+            clock,
+            bytes_max,
+            entries: Mutex::default(),
+            found: Mutex::default(),
+            loads: Semaphore::new(LOADS_MAX),
+            trouble: Mutex::default(),
+        }
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Arc<tokio::sync::Mutex<Memory>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(entries.entry(name.to_owned()).or_default())
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<u64, OnDisk>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The versions of a model, as the last look found them.
+    pub(super) fn versions(&self, name: &str) -> BTreeMap<u64, OnDisk> {
+        self.found().get(name).cloned().unwrap_or_default()
+    }
+
+    /// Looks at the models directory once and brings up what is new, several models at a time.
+    pub async fn look(self: &Arc<Manager>) {
+        let began = Instant::now();
+        if !self.scan().await {
+            return;
+        }
+        let names: Vec<String> = self.found().keys().cloned().collect();
+        let mut models = tokio::task::JoinSet::new();
+        for name in names {
+            let manager = Arc::clone(self);
+            models.spawn(async move {
+                let entry = manager.entry(&name);
+                let mut memory = entry.lock().await;
+                let cause = Cause { reason: "NEWEST", wakes: false, began };
+                manager.settle(&name, &mut memory, cause).await;
+            });
+        }
+        while models.join_next().await.is_some() {}
+    }
+
+    /// Looks which versions there are. False where that cannot be said.
+    pub(super) async fn scan(self: &Arc<Manager>) -> bool {
+        self.metrics.families.watch_rescans.with_label_values::<&str>(&[]).inc();
+        let models = self.models.clone();
+        let scanned = tokio::task::spawn_blocking(move || scan(&models)).await;
+        let found = match scanned {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return self.troubled(error.to_string()),
+            Err(_) => return self.troubled("looking at the models panicked".to_owned()),
+        };
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| found.contains_key(name));
+        let mut listed = BTreeMap::new();
+        for (name, versions) in &found {
+            listed.insert(name.clone(), self.listed(name, versions).await);
+        }
+        *self.found() = found;
+        self.router.describe(listed);
+        true
+    }
+
+    /// Says once, not at every tick, that the models cannot be looked at; what serves goes on.
+    fn troubled(&self, trouble: String) -> bool {
+        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&trouble) {
+            tracing::error!(error = trouble, "the models directory cannot be read");
+            *last = Some(trouble);
+        }
+        false
+    }
+
+    /// The versions of a model as clients are told of them.
+    async fn listed(&self, name: &str, versions: &BTreeMap<u64, OnDisk>) -> BTreeMap<u64, Listed> {
+        let entry = self.entry(name);
+        // A model that is being changed knows its refusals when that is over; they are shown as they are found.
+        let refused = match entry.try_lock() {
+            Ok(mut memory) => {
+                let same =
+                    |version: &u64, then: &Fingerprint| versions.get(version).is_some_and(|v| v.fingerprint == *then);
+                memory.refused.retain(|version, (then, _)| same(version, then));
+                memory.refused.clone()
+            }
+            Err(_) => BTreeMap::new(),
+        };
+        let list = |(version, on_disk): (&u64, &OnDisk)| {
+            let refused = refused.get(version).map(|(_, reason)| reason.clone());
+            let waiting = match &on_disk.found.state {
+                FoundState::Complete => String::new(),
+                FoundState::Incomplete(reason) => format!("INCOMPLETE: {}", without_dir(reason, &on_disk.found)),
+            };
+            let failed = refused.is_some();
+            (*version, Listed { origin: on_disk.origin.clone(), reason: refused.unwrap_or(waiting), failed })
+        };
+        versions.iter().map(list).collect()
+    }
+
+    /// Makes what is up what should be, as far as it can be.
+    pub(super) async fn settle(self: &Arc<Manager>, name: &str, memory: &mut Memory, cause: Cause) {
+        self.read_notes(name, memory).await;
+        let versions = self.versions(name);
+        if memory.plan.forget_missing(|version| versions.contains_key(&version)) {
+            tracing::info!(model = name, "what pointed to versions that are gone is forgotten");
+            self.save_plan(name, memory).await;
+        }
+        self.router.instruct(name, &memory.plan, &memory.settings);
+        let rest = self.router.status(name).map(|status| status.rest).unwrap_or_default();
+        if memory.plan.unloaded {
+            return self.put_down(name, memory, Rest::Unloaded, "UNLOADED");
+        }
+        if rest != Rest::Awake && !cause.wakes {
+            return;
+        }
+        let before = self.router.serving(name).map(|serving| serving.version);
+        let (default, kind) = match memory.plan.pinned() {
+            Some(version) => {
+                let kind = self.up(name, version, &versions, memory).await;
+                (kind.is_some().then_some(version), kind.flatten())
+            }
+            None => self.newest(name, &versions, memory).await,
+        };
+        // What cannot come up leaves in service what is.
+        let default = default.or(before.filter(|version| self.router.ready(name, *version).is_some()));
+        let mut keep: BTreeSet<u64> = default.into_iter().collect();
+        for version in memory.plan.needed() {
+            if self.up(name, version, &versions, memory).await.is_some() {
+                keep.insert(version);
+            }
+        }
+        memory.up.retain(|version, _| keep.contains(version));
+        let swap = (default != before).then(|| Swap {
+            at_ms: self.clock.now_ms(),
+            from: before,
+            to: default,
+            kind: kind.map_or(if default.is_none() { "unload" } else { "alias" }, Kind::name),
+            reason: cause.reason,
+            seconds: cause.began.elapsed().as_secs_f64(),
+        });
+        let swapped = swap.is_some();
+        self.router.settle(name, default, &keep, swap);
+        self.router.change(name, |model| model.rest = Rest::Awake);
+        if let Some(before) = before.filter(|_| swapped && cause.reason != "ROLLED_BACK") {
+            memory.plan.remember(before);
+            self.save_plan(name, memory).await;
+            self.router.instruct(name, &memory.plan, &memory.settings);
+        }
+        if swapped {
+            memory.woken_ms = self.clock.now_ms();
+        }
+        self.make_room(name);
+    }
+
+    /// Brings up the newest version of a model that can be, unless that one is up already. Gives it, and how it came up.
+    async fn newest(
+        self: &Arc<Manager>,
+        name: &str,
+        versions: &BTreeMap<u64, OnDisk>,
+        memory: &mut Memory,
+    ) -> (Option<u64>, Option<Kind>) {
+        // As long as its directory is there, nothing older than what serves is of interest.
+        let serving = self.router.serving(name).map(|serving| serving.version);
+        let oldest = serving.filter(|version| versions.contains_key(version)).unwrap_or(0);
+        let mut tries = 0;
+        for (&version, on_disk) in versions.range(oldest..).rev() {
+            let is_up = memory.up.get(&version) == Some(&on_disk.fingerprint);
+            if !is_up && (!self.can_try(version, on_disk, memory) || tries == LOAD_TRIES_MAX) {
+                continue;
+            }
+            tries += 1;
+            if let Some(kind) = self.up(name, version, versions, memory).await {
+                return (Some(version), kind);
+            }
+        }
+        (None, None)
+    }
+
+    fn can_try(&self, version: u64, on_disk: &OnDisk, memory: &Memory) -> bool {
+        let refused = memory.refused.get(&version).is_some_and(|(then, _)| *then == on_disk.fingerprint);
+        !refused && on_disk.found.state == FoundState::Complete
+    }
+
+    /// Sees to it that a version is up with the files it has now. None where it cannot be; how it came up where it was not.
+    async fn up(
+        self: &Arc<Manager>,
+        name: &str,
+        version: u64,
+        versions: &BTreeMap<u64, OnDisk>,
+        memory: &mut Memory,
+    ) -> Option<Option<Kind>> {
+        let ready = self.router.ready(name, version);
+        let Some(on_disk) = versions.get(&version) else { return ready.map(|_| None) };
+        if memory.up.get(&version) == Some(&on_disk.fingerprint) && ready.is_some() {
+            return Some(None);
+        }
+        if !self.can_try(version, on_disk, memory) {
+            // One that serves does so until there is something to take its place.
+            return ready.map(|_| None);
+        }
+        match self.bring_up(name, version, on_disk, memory).await {
+            Some(kind) => Some(Some(kind)),
+            None => ready.map(|_| None),
+        }
+    }
+
+    /// Brings a version up. None where that fails, which is remembered.
+    async fn bring_up(
+        self: &Arc<Manager>,
+        name: &str,
+        version: u64,
+        on_disk: &OnDisk,
+        memory: &mut Memory,
+    ) -> Option<Kind> {
+        let _turn = self.loads.acquire().await.ok()?;
+        let began = Instant::now();
+        self.router.loading(name, Some(version));
+        tracing::info!(model = name, version, "loading");
+        let bring_up = BringUp {
+            host: Arc::clone(&self.host),
+            models: self.models.clone(),
+            metrics: Arc::clone(&self.metrics),
+            model: name.to_owned(),
+            dir: on_disk.found.dir.clone(),
+            settings: memory.settings.clone(),
+        };
+        let mut result = load(bring_up.clone()).await;
+        while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY") && self.evict_one(name).await {
+            result = load(bring_up.clone()).await;
+        }
+        self.router.loading(name, None);
+        match result {
+            Ok((origin, loaded)) => {
+                let (kind, device, weights) = (loaded.kind, loaded.device.clone(), origin.weights);
+                self.router.add(bring_up.serving(version, origin, loaded));
+                memory.up.insert(version, on_disk.fingerprint);
+                memory.refused.remove(&version);
+                let families = &self.metrics.families;
+                families.model_setups.with_label_values(&[name, &version.to_string()]).inc();
+                self.router.reloaded(name, [kind.name(), "ok", ""]);
+                let seconds = began.elapsed().as_secs_f64();
+                families.model_swap_duration.with_label_values(&[name]).observe(seconds);
+                tracing::info!(model = name, version, kind = kind.name(), %weights, device, seconds, "version is ready");
+                Some(kind)
+            }
+            // Removed a moment ago: the next look finds what there is.
+            Err(LoadError::Files(ModelError::NotFound { .. })) => None,
+            Err(error) => {
+                self.refuse(name, version, on_disk, memory, &error);
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, name: &str, version: u64, on_disk: &OnDisk, memory: &mut Memory, error: &LoadError) {
+        let reason = format!("{}: {}", error.reason(), without_dir(&error.to_string(), &on_disk.found));
+        let result = if error.is_rejection() { "rejected" } else { "failed" };
+        self.router.reloaded(name, ["full", result, error.reason()]);
+        tracing::warn!(model = name, version, reason, "version refused; what served before goes on serving");
+        memory.refused.insert(version, (on_disk.fingerprint, reason.clone()));
+        self.router.failed(name, version, reason);
+    }
+
+    /// Reads the files beside the versions that say how to serve them.
+    async fn read_notes(self: &Arc<Manager>, name: &str, memory: &mut Memory) {
+        let (models, model, read_plan) = (self.models.clone(), name.to_owned(), !memory.plan_read);
+        let read = tokio::task::spawn_blocking(move || {
+            let plan = if read_plan { models.note(&model, PLAN_FILE) } else { Ok(None) };
+            (models.note(&model, SETTINGS_FILE), plan)
+        });
+        let Ok((settings, plan)) = read.await else { return };
+        memory.plan_read = true;
+        match plan.map(|text| text.map(|text| serde_json::from_slice(&text))) {
+            Ok(Some(Ok(plan))) => memory.plan = plan,
+            Ok(Some(Err(error))) => tracing::error!(model = name, %error, "{PLAN_FILE} is not as it was written"),
+            Ok(None) => {}
+            Err(error) => tracing::error!(model = name, %error, "{PLAN_FILE} cannot be read"),
+        }
+        match settings {
+            Ok(text) if text != memory.settings_text => {
+                let parsed = text.as_deref().map_or_else(|| Ok(Settings::default()), Settings::parse);
+                memory.settings_text = text;
+                match parsed {
+                    Ok(settings) => self.apply(name, memory, settings),
+                    Err(error) => tracing::error!(model = name, %error, "the model is served as before"),
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(model = name, %error, "{SETTINGS_FILE} cannot be read"),
+        }
+    }
+
+    /// Serves the versions that are up as these settings say; where that takes other instances, they come up anew.
+    fn apply(&self, name: &str, memory: &mut Memory, settings: Settings) {
+        let again = settings.instances_max != memory.settings.instances_max
+            || settings.warmup != memory.settings.warmup
+            || settings.ensemble != memory.settings.ensemble;
+        if again {
+            memory.up.clear();
+            memory.refused.clear();
+        } else if settings != memory.settings {
+            for version in memory.up.keys() {
+                let Some(serving) = self.router.ready(name, *version) else { continue };
+                let largest = serving.predictor().signature().batch_sizes.last().copied().unwrap_or(1);
+                self.router.add(serving.on(settings.terms(largest), &self.metrics));
+            }
+        }
+        memory.settings = settings;
+    }
+
+    /// Writes down what users decided.
+    pub(super) async fn save_plan(&self, name: &str, memory: &Memory) {
+        let (models, model, plan) = (self.models.clone(), name.to_owned(), memory.plan.clone());
+        let save = move || {
+            let text = serde_json::to_vec_pretty(&plan).unwrap_or_default();
+            models.write_note(&model, PLAN_FILE, &text)
+        };
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(save).await {
+            tracing::error!(model = name, %error, "what was decided about the model holds until the server ends");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The queue of one model version: predictions wait here for company and go to the model in batches.
+//!
+//! A request that finds nobody gathering a batch gathers one itself: it steps back once, so that requests which have
+//! arrived meanwhile join, and runs what is there. While the model is idle nobody waits longer than that. While it is busy,
+//! a batch may wait for company until it is full, the model is idle, or `max_delay` has passed.
+//!
+//! How a batch is run is in [`batch`](super::batch).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use saggar_plugin::{PieceSink, PluginError};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout_at;
+
+use super::batch;
+use super::pace::Pace;
+use super::version::{Lease, Serving};
+use super::version_series::Counted;
+use crate::error::ApiError;
+use crate::predict::decode::{Inputs, Tensor};
+
+/// How batches are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Items that go together at most. A request with more goes alone.
+    pub items_max: usize,
+    /// How long a request may wait for company while the model is busy.
+    pub delay_max: Duration,
+    /// Batches that run at once.
+    pub lanes: usize,
+}
+
+/// Why a batch went when it did, for the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// No more items would have fitted.
+    Full,
+    /// Its oldest request had waited for long enough.
+    Deadline,
+    /// The model had nothing else to do.
+    Idle,
+    /// The version is making way for another.
+    Draining,
+}
+
+impl Release {
+    pub(crate) const ALL: [Release; 4] = [Release::Full, Release::Deadline, Release::Idle, Release::Draining];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Release::Full => "full",
+            Release::Deadline => "deadline",
+            Release::Idle => "idle",
+            Release::Draining => "draining",
+        }
+    }
+}
+
+/// A prediction to be computed.
+pub(crate) struct Request {
+    pub(crate) inputs: Inputs,
+    /// When its client gives up, and how long it gave.
+    pub(crate) until: Instant,
+    pub(crate) limit: Duration,
+    /// Where pieces of its outputs go. Such a request goes alone.
+    pub(crate) sink: Option<Arc<dyn PieceSink>>,
+    pub(crate) lease: Arc<Lease>,
+}
+
+/// What was computed for a request.
+#[derive(Debug)]
+pub(crate) struct Computed {
+    /// In the signature's order.
+    pub(crate) tensors: Vec<Tensor>,
+    /// How long it waited.
+    pub(crate) queue: Duration,
+    /// How long its batch took.
+    pub(crate) compute: Duration,
+}
+
+/// A request in the queue, or in a batch.
+pub(super) struct Waiting {
+    pub(super) request: Request,
+    pub(super) items: usize,
+    pub(super) since: Instant,
+    /// Set when nobody waits for the answer any more.
+    pub(super) gone: Arc<AtomicBool>,
+    reply: oneshot::Sender<Result<Computed, PluginError>>,
+    ticket: u64,
+    /// Until it is taken into a batch.
+    queued: Option<Counted>,
+}
+
+impl Waiting {
+    /// Whether it must not be computed with others.
+    fn is_alone(&self) -> bool {
+        let signature = self.request.lease.serving().predictor().signature();
+        self.request.sink.is_some() || signature.batch_sizes.is_empty()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Answers it, and lets go of the version.
+    pub(super) fn answer(self, result: Result<Computed, PluginError>) {
+        // One that is gone is not told.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Requests that wait, and batches that run.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    rules: Rules,
+    line: Mutex<Line>,
+    /// Tells whoever waits for company that there is no more reason to.
+    stir: Notify,
+    pub(super) pace: Pace,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    items: usize,
+    tickets: u64,
+    /// Batches that run.
+    busy: usize,
+    /// Whether somebody is about to take a batch.
+    gathered: bool,
+    draining: bool,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line").field("waiting", &self.waiting.len()).field("busy", &self.busy).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// An empty queue. To be called within a runtime, which drives it.
+    pub(super) fn new(rules: Rules) -> Queue {
+        let rules = Rules { items_max: rules.items_max.max(1), lanes: rules.lanes.max(1), ..rules };
+        Queue { rules, line: Mutex::default(), stir: Notify::new(), pace: Pace::default(), runtime: Handle::current() }
+    }
+
+    /// Nothing waits for company any more.
+    pub(super) fn drain(&self) {
+        self.line().draining = true;
+        self.stir.notify_one();
+    }
+
+    // Every change is whole between any two statements that hold the lock.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a request, and says whether its task is to gather the next batch.
+    fn push(
+        &self,
+        request: Request,
+        gone: &Arc<AtomicBool>,
+    ) -> (oneshot::Receiver<Result<Computed, PluginError>>, u64, bool) {
+        let (reply, answer) = oneshot::channel();
+        let items = request.inputs.items.unwrap_or(1);
+        let queued = Some(request.lease.serving().series().queued());
+        let gone = Arc::clone(gone);
+        let mut line = self.line();
+        let ticket = line.tickets;
+        line.tickets += 1;
+        line.items += items;
+        line.waiting.push_back(Waiting { request, items, since: Instant::now(), gone, reply, ticket, queued });
+        if line.items >= self.rules.items_max && line.gathered {
+            self.stir.notify_one();
+        }
+        let gathers = self.is_wanted(&line);
+        line.gathered |= gathers;
+        (answer, ticket, gathers)
+    }
+
+    /// Whether somebody must gather a batch.
+    fn is_wanted(&self, line: &Line) -> bool {
+        !line.gathered && !line.waiting.is_empty() && line.busy < self.rules.lanes
+    }
+
+    /// Takes a request out that has not been computed yet. False where it has.
+    fn withdraw(&self, ticket: u64) -> bool {
+        let mut line = self.line();
+        let Some(at) = line.waiting.iter().position(|waiting| waiting.ticket == ticket) else { return false };
+        if let Some(waiting) = line.waiting.remove(at) {
+            line.items -= waiting.items;
+            drop(line);
+            // Lets go of the version, which takes a lock of its own.
+            drop(waiting);
+        }
+        true
+    }
+
+    /// Waits for company while the model is busy and there is room for some.
+    async fn company(&self) {
+        if self.rules.delay_max.is_zero() {
+            return;
+        }
+        loop {
+            let until = {
+                let line = self.line();
+                let Some(oldest) = line.waiting.front() else { return };
+                if line.busy == 0 || line.draining || line.items >= self.rules.items_max {
+                    return;
+                }
+                oldest.request.until.min(oldest.since + self.rules.delay_max)
+            };
+            if timeout_at(until.into(), self.stir.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The next batch, and why it goes.
+    fn take(&self, line: &mut Line) -> Option<(Vec<Waiting>, Release)> {
+        let first = line.waiting.pop_front()?;
+        let mut items = first.items;
+        let mut batch = vec![first];
+        let mut full = items >= self.rules.items_max;
+        if !batch[0].is_alone() {
+            while let Some(next) = line.waiting.front() {
+                if next.is_alone() || items + next.items > self.rules.items_max {
+                    full |= !next.is_alone();
+                    break;
+                }
+                items += next.items;
+                batch.extend(line.waiting.pop_front());
+            }
+            full |= items >= self.rules.items_max;
+        }
+        batch.iter_mut().for_each(|waiting| waiting.queued = None);
+        line.items -= items;
+        let release = match (full, line.busy, line.draining) {
+            (true, ..) => Release::Full,
+            (_, _, true) => Release::Draining,
+            (_, 0, _) => Release::Idle,
+            _ => Release::Deadline,
+        };
+        Some((batch, release))
+    }
+}
+
+/// The duty to take the next batch. Where it is dropped without, as when the request that had it was given up, another
+/// task gets it.
+struct Gathering(Option<Arc<Serving>>);
+
+impl Gathering {
+    /// Gathers a batch and starts it. Runs it at once, on this thread, where that is known to be quick.
+    async fn lead(mut self) {
+        // Whoever is ready to ask joins first: the runtime polls them, and their connections, before this goes on.
+        tokio::task::yield_now().await;
+        if let Some(serving) = &self.0 {
+            serving.queue().company().await;
+        }
+        let Some(serving) = self.0.take() else { return };
+        let queue = serving.queue();
+        let mut line = queue.line();
+        line.gathered = false;
+        let Some((batch, release)) = queue.take(&mut line) else { return };
+        line.busy += 1;
+        let more = queue.is_wanted(&line);
+        line.gathered |= more;
+        drop(line);
+        if more {
+            Gathering(Some(Arc::clone(&serving))).hand_over();
+        }
+        serving.series().released(release, batch.iter().map(|waiting| waiting.items).sum());
+        batch::start(Lane(Arc::clone(&serving)), batch);
+    }
+
+    /// Has another task do it.
+    fn hand_over(self) {
+        if let Some(serving) = &self.0 {
+            let runtime = serving.queue().runtime.clone();
+            runtime.spawn(self.lead());
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        if let Some(serving) = self.0.take() {
+            Gathering(Some(serving)).hand_over();
+        }
+    }
+}
+
+/// A batch that runs. When it is dropped, the next one may.
+pub(super) struct Lane(Arc<Serving>);
+
+impl Lane {
+    pub(super) fn serving(&self) -> &Arc<Serving> {
+        &self.0
+    }
+
+    /// Runs `work` on a thread that may block.
+    pub(super) fn block(self, work: impl FnOnce(Lane) + Send + 'static) {
+        let runtime = self.0.queue().runtime.clone();
+        runtime.spawn_blocking(move || work(self));
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let queue = self.0.queue();
+        let mut line = queue.line();
+        line.busy -= 1;
+        let wanted = queue.is_wanted(&line);
+        line.gathered |= wanted;
+        let idle = line.busy == 0 && line.gathered;
+        drop(line);
+        if idle {
+            queue.stir.notify_one();
+        }
+        if wanted {
+            Gathering(Some(Arc::clone(&self.0))).hand_over();
+        }
+    }
+}
+
+/// Says that nobody waits any more, however that came about.
+struct Leaving(Arc<AtomicBool>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Waits for a request's turn and its result. Dropping the future withdraws the request: at once where it waits, at the
+/// next dispatch where it is computed alone.
+///
+/// # Errors
+/// `DeadlineQueued` and `Plugin(Deadline)` where the time is over; whatever the plugin does wrong.
+pub(crate) async fn compute(request: Request) -> Result<Computed, ApiError> {
+    let (until, limit) = (request.until, request.limit);
+    let serving = Arc::clone(request.lease.serving());
+    let leaving = Leaving(Arc::new(AtomicBool::new(false)));
+    let (answer, ticket, gathers) = serving.queue().push(request, &leaving.0);
+    let withdrawing = Withdrawing { serving: &serving, ticket: Some(ticket) };
+    if gathers {
+        Gathering(Some(Arc::clone(&serving))).lead().await;
+    }
+    let answer = timeout_at(until.into(), answer).await;
+    match answer {
+        Ok(result) => {
+            withdrawing.done();
+            let lost = || ApiError::Internal { cause: "predicting panicked".to_owned() };
+            result.map_err(|_| lost())?.map_err(ApiError::from)
+        }
+        Err(_) if serving.queue().withdraw(ticket) => Err(ApiError::DeadlineQueued { limit }),
+        Err(_) => {
+            let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            Err(PluginError::Deadline { during: "predict", limit_ms }.into())
+        }
+    }
+}
+
+/// Takes a request out of the queue whose client went away.
+struct Withdrawing<'s> {
+    serving: &'s Arc<Serving>,
+    ticket: Option<u64>,
+}
+
+impl Withdrawing<'_> {
+    fn done(mut self) {
+        self.ticket = None;
+    }
+}
+
+impl Drop for Withdrawing<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.serving.queue().withdraw(ticket);
+        }
+    }
+}

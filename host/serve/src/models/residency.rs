@@ -1,0 +1,125 @@
+//! Which models stay loaded: those that nobody asks for sleep after a while, the one that was not asked for longest makes
+//! room where memory is short, and a request wakes what sleeps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::manager::{Cause, Manager, Memory};
+use super::settings::KeepAlive;
+use super::state::{Rest, Swap};
+use super::version::Serving;
+use crate::connection::told;
+use crate::limits::IDLE_LOOK;
+
+impl Manager {
+    /// Wakes models that requests wait for and puts idle ones to sleep, until `shutdown` is true.
+    pub async fn keep_house(self: Arc<Manager>, mut shutdown: watch::Receiver<bool>) {
+        let Some(mut wakes) = self.router.wakes() else { return };
+        let mut idle = interval(IDLE_LOOK);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                name = wakes.recv() => match name {
+                    Some(name) => drop(tokio::spawn(Arc::clone(&self).wake(name))),
+                    None => return,
+                },
+                _ = idle.tick() => self.put_idle_to_sleep(),
+                () = told(&mut shutdown) => return,
+            }
+        }
+    }
+
+    async fn wake(self: Arc<Manager>, name: String) {
+        let entry = self.entry(&name);
+        let mut memory = entry.lock().await;
+        // Several requests ask for it; the first one was answered when the others get here.
+        if self.router.status(&name).is_ok_and(|status| status.rest.wakes()) {
+            self.settle(&name, &mut memory, Cause::new("WOKEN")).await;
+        }
+    }
+
+    /// Has models sleep that nobody has asked for as long as they are to be kept.
+    fn put_idle_to_sleep(self: &Arc<Manager>) {
+        let now_ms = self.clock.now_ms();
+        for status in self.router.list() {
+            let KeepAlive::For(keep) = status.keep_alive() else { continue };
+            let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
+            if up.is_empty() || up.iter().any(|serving| serving.is_busy()) {
+                continue;
+            }
+            let entry = self.entry(&status.name);
+            // One that is being changed is not idle.
+            let Ok(mut memory) = entry.try_lock() else { continue };
+            let used_ms = up.iter().map(|serving| serving.used_ms()).max().unwrap_or(0).max(memory.woken_ms);
+            if Duration::from_millis(now_ms.saturating_sub(used_ms)) >= keep {
+                self.put_down(&status.name, &mut memory, Rest::Asleep("IDLE"), "IDLE");
+            }
+        }
+    }
+
+    /// Takes a model's versions out of service. What they hold is freed when their last requests are done.
+    pub(super) fn put_down(self: &Arc<Manager>, name: &str, memory: &mut Memory, rest: Rest, reason: &'static str) {
+        memory.up.clear();
+        let at_ms = self.clock.now_ms();
+        let was_up = self.router.change(name, |model| {
+            let (from, was_up) = (model.default, !model.ready.is_empty());
+            model.rest = rest;
+            model.retire(|_| false);
+            if was_up {
+                model.last_swap = Some(Swap { at_ms, from, to: None, kind: "unload", reason, seconds: 0.0 });
+            }
+            was_up
+        });
+        if was_up {
+            let label = match reason {
+                "IDLE" => "idle",
+                "MEMORY" => "lru",
+                _ => "manual",
+            };
+            self.metrics.families.model_evictions.with_label_values(&[label]).inc();
+            tracing::info!(model = name, reason, "model put down");
+        }
+    }
+
+    /// Has models sleep until what is up fits the memory that there is for them. Never the one of this name.
+    pub(super) fn make_room(self: &Arc<Manager>, name: &str) {
+        while self.bytes_held() > self.bytes_max && self.evict(name) {}
+    }
+
+    /// Device bytes that all versions hold.
+    fn bytes_held(&self) -> u64 {
+        self.router.all_ready().iter().map(|serving| serving.predictor().bytes()).sum()
+    }
+
+    /// Has the model sleep that was not asked for longest, and waits until its memory is free.
+    pub(super) async fn evict_one(self: &Arc<Manager>, name: &str) -> bool {
+        if !self.evict(name) {
+            return false;
+        }
+        self.router.settled().await;
+        true
+    }
+
+    fn evict(self: &Arc<Manager>, name: &str) -> bool {
+        let mut candidates: Vec<(u64, String)> = Vec::new();
+        for status in self.router.list() {
+            let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
+            let pinned = status.settings.pin || status.name == name || status.settings.ensemble.is_some();
+            if up.is_empty() || pinned || up.iter().any(|serving| serving.is_busy()) {
+                continue;
+            }
+            candidates.push((up.iter().map(|serving| serving.used_ms()).max().unwrap_or(0), status.name));
+        }
+        candidates.sort();
+        for (_, name) in candidates {
+            let entry = self.entry(&name);
+            let Ok(mut memory) = entry.try_lock() else { continue };
+            self.put_down(&name, &mut memory, Rest::Asleep("MEMORY"), "MEMORY");
+            return true;
+        }
+        false
+    }
+}

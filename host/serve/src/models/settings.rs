@@ -1,0 +1,300 @@
+//! How a model is to be served: `models/NAME/model.json`, which a user writes, or nobody. What it leaves out has a default;
+//! what it must not have is an error that names the key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::queue::Rules;
+use super::version::Terms;
+use crate::limits::{
+    DEADLINE_DEFAULT, DEADLINE_MAX, INSTANCES_DEFAULT, INSTANCES_MAX, PREDICTIONS_DEFAULT, PREDICTIONS_MAX,
+};
+
+/// The file's name in a model's directory.
+pub const SETTINGS_FILE: &str = "model.json";
+
+/// What `model.json` says. The keys are those of a model's table in a project file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Whether requests that name no model get this one.
+    #[serde(skip_serializing_if = "is_false")]
+    pub default: bool,
+    /// How requests are put together.
+    pub batch: Batch,
+    /// How many wait, and how long.
+    pub queue: Waiting,
+    /// How long it stays loaded when nobody asks.
+    pub keep_alive: KeepAlive,
+    /// Whether it stays loaded where others need the memory.
+    #[serde(skip_serializing_if = "is_false")]
+    pub pin: bool,
+    /// Calls at a time.
+    pub instances_max: Instances,
+    /// Answers kept for requests that come again.
+    pub cache: Caching,
+    /// Inputs that are predicted before a version is ready: files beside this one, or the inputs themselves, as `/predict`
+    /// takes them.
+    pub warmup: Vec<serde_json::Value>,
+    /// The models that this one is made of, where it has no versions of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ensemble: Option<Ensemble>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// How requests are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Batch {
+    /// Items of a batch; none means as many as the model has a graph for.
+    pub max_items: Option<usize>,
+    /// How long a request may wait for company while the model is busy.
+    pub max_delay: Time,
+}
+
+/// How many predictions wait, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Waiting {
+    /// Predictions that wait or are computed.
+    pub capacity: usize,
+    /// The time a prediction gets where its client names none.
+    pub timeout: Time,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { capacity: PREDICTIONS_DEFAULT, timeout: Time(DEADLINE_DEFAULT) }
+    }
+}
+
+/// Calls at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Instances(pub usize);
+
+impl Default for Instances {
+    fn default() -> Instances {
+        Instances(INSTANCES_DEFAULT)
+    }
+}
+
+/// Answers kept for requests that come again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Caching {
+    /// Bytes; 0 keeps none.
+    pub max_bytes: usize,
+}
+
+/// A time with its unit: `2ms`, `5m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time(pub Duration);
+
+/// How long a model stays loaded when nobody asks: a time, or `forever`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// It is never put to sleep.
+    #[default]
+    Forever,
+    /// It sleeps after so long without a request.
+    For(Duration),
+}
+
+/// A model made of models.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ensemble {
+    /// Computed one after the other.
+    pub steps: Vec<Step>,
+}
+
+/// One model of an ensemble, and where its tensors come from and go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// `name`, `name@version` or `name@alias`.
+    pub model: String,
+    /// The ensemble's name for each of the model's inputs; one that is left out keeps its own.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, String>,
+    /// The ensemble's name for each of the model's outputs; one that is left out keeps its own.
+    #[serde(default)]
+    pub outputs: BTreeMap<String, String>,
+}
+
+/// Why a model's settings cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("model.json: {0}")]
+pub struct BadSettings(pub String);
+
+impl Settings {
+    /// What the file says.
+    ///
+    /// # Errors
+    /// `BadSettings` with the place and what was expected.
+    pub fn parse(text: &[u8]) -> Result<Settings, BadSettings> {
+        let settings: Settings = serde_json::from_slice(text).map_err(|error| BadSettings(error.to_string()))?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), BadSettings> {
+        let within = |key: &str, value: usize, most: usize| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            value => Err(BadSettings(format!("{key}: expected 1 to {most}, got {value}"))),
+        };
+        within("queue.capacity", self.queue.capacity, PREDICTIONS_MAX)?;
+        within("instances_max", self.instances_max.0, INSTANCES_MAX)?;
+        if let Some(items) = self.batch.max_items {
+            within("batch.max_items", items, usize::from(u16::MAX))?;
+        }
+        let timeout = self.queue.timeout.0;
+        if timeout.is_zero() || timeout > DEADLINE_MAX {
+            let most = Time(DEADLINE_MAX);
+            return Err(BadSettings(format!("queue.timeout: expected more than 0s and at most {most}")));
+        }
+        if self.batch.max_delay.0 > timeout {
+            return Err(BadSettings("batch.max_delay: a batch cannot wait for longer than queue.timeout".to_owned()));
+        }
+        if self.ensemble.as_ref().is_some_and(|ensemble| ensemble.steps.is_empty()) {
+            return Err(BadSettings("ensemble.steps: expected at least one step".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The terms of a version whose largest graph takes so many items.
+    pub(super) fn terms(&self, largest: usize) -> Terms {
+        let rules = Rules {
+            items_max: self.batch.max_items.unwrap_or(largest).max(1),
+            delay_max: self.batch.max_delay.0,
+            lanes: self.instances_max.0,
+        };
+        Terms {
+            rules,
+            capacity: self.queue.capacity,
+            deadline: self.queue.timeout.0,
+            cache_bytes: self.cache.max_bytes,
+        }
+    }
+}
+
+/// A time such as `1500us`, `2ms`, `3s`, `5m`, `1h`.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        "h" => number.checked_mul(3600).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = self.0;
+        match time.as_micros() {
+            micros if micros % 1_000 != 0 => write!(f, "{micros}us"),
+            micros if micros % 1_000_000 != 0 => write!(f, "{}ms", time.as_millis()),
+            _ if time.as_secs() > 0 && time.as_secs().is_multiple_of(60) => write!(f, "{}m", time.as_secs() / 60),
+            _ => write!(f, "{}s", time.as_secs()),
+        }
+    }
+}
+
+impl fmt::Display for KeepAlive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeepAlive::Forever => f.write_str("forever"),
+            KeepAlive::For(time) => Time(*time).fmt(f),
+        }
+    }
+}
+
+impl std::str::FromStr for KeepAlive {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeepAlive, String> {
+        match (text, parse_time(text)) {
+            ("forever" | "-1", _) => Ok(KeepAlive::Forever),
+            ("0", _) => Ok(KeepAlive::For(Duration::ZERO)),
+            (_, Some(time)) => Ok(KeepAlive::For(time)),
+            (_, None) => Err(format!("expected a time such as \"5m\" or \"0s\", or \"forever\", got {text:?}")),
+        }
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let expected = || de::Error::custom(format!("expected a time such as \"2ms\" or \"3s\", got {text:?}"));
+        parse_time(&text).map(Time).ok_or_else(expected)
+    }
+}
+
+impl Serialize for KeepAlive {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeepAlive {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeepAlive, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_has_a_default_and_comes_back_the_same() {
+        let settings = Settings::parse(b"{}").unwrap();
+        assert_eq!(settings, Settings::default());
+        assert_eq!(settings.terms(32).rules.items_max, 32);
+        let text = r#"{"batch": {"max_items": 4, "max_delay": "1500us"}, "queue": {"capacity": 9, "timeout": "2m"},
+            "keep_alive": "5m", "cache": {"max_bytes": 100}, "instances_max": 2, "warmup": ["a.json", {"x": [1]}]}"#;
+        let settings = Settings::parse(text.as_bytes()).unwrap();
+        let again = Settings::parse(&serde_json::to_vec(&settings).unwrap()).unwrap();
+        assert_eq!(settings, again);
+        let terms = settings.terms(32);
+        assert_eq!((terms.rules.items_max, terms.rules.delay_max), (4, Duration::from_micros(1500)));
+        assert_eq!((terms.capacity, terms.deadline, terms.cache_bytes), (9, Duration::from_secs(120), 100));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, says) in [
+            (r#"{"bach": {}}"#, "unknown field `bach`"),
+            (r#"{"batch": {"max_delay": "2"}}"#, "expected a time such as"),
+            (r#"{"batch": {"max_delay": 2}}"#, "invalid type"),
+            (r#"{"batch": {"max_items": 0}}"#, "batch.max_items: expected 1 to"),
+            (r#"{"queue": {"capacity": 0}}"#, "queue.capacity: expected 1 to"),
+            (r#"{"queue": {"timeout": "0s"}}"#, "queue.timeout: expected more than 0s"),
+            (r#"{"keep_alive": "soon"}"#, "expected a time such as \"5m\""),
+            (r#"{"ensemble": {"steps": []}}"#, "at least one step"),
+            ("[", "EOF"),
+        ] {
+            let error = Settings::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("model.json: ") && error.contains(says), "{text}: {error}");
+        }
+    }
+}

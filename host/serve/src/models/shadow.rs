@@ -1,0 +1,62 @@
+//! A shadow: a version that repeats predictions of another one. Nobody gets its answers; they are compared and counted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_metrics::Metrics;
+
+use super::queue::{self, Request};
+use super::version::{Lease, Serving};
+use crate::predict::decode::{Inputs, Tensor};
+
+/// A prediction that is to be repeated, with a place in the shadow's queue.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    lease: Arc<Lease>,
+    inputs: Inputs,
+    metrics: Arc<Metrics>,
+}
+
+impl Shadow {
+    /// A repetition by `serving`; none where its signature does not take these inputs, or its queue is full: shadows never
+    /// hold up anybody.
+    pub(super) fn of(serving: &Arc<Serving>, inputs: &Inputs, metrics: &Arc<Metrics>) -> Option<Shadow> {
+        let ports = &serving.predictor().signature().inputs;
+        let takes = ports.len() == inputs.tensors.len()
+            && ports.iter().zip(&inputs.tensors).all(|(port, tensor)| {
+                let item = tensor.descriptor.shape.dims().get(1..);
+                port.name == tensor.name
+                    && port.item.dtype == tensor.descriptor.dtype
+                    && item == Some(port.item.shape.dims())
+            });
+        match serving.lease().filter(|_| takes) {
+            Some(lease) => {
+                Some(Shadow { lease: Arc::new(lease), inputs: inputs.clone(), metrics: Arc::clone(metrics) })
+            }
+            None => {
+                count(metrics, serving, "dropped");
+                None
+            }
+        }
+    }
+
+    /// Repeats the prediction, which gave `expected`, in the background.
+    pub(crate) fn follow(self, until: Instant, limit: Duration, expected: &[Tensor]) {
+        let Shadow { lease, inputs, metrics } = self;
+        let expected = expected.to_vec();
+        tokio::spawn(async move {
+            let request = Request { inputs, until, limit, sink: None, lease: Arc::clone(&lease) };
+            let result = match queue::compute(request).await {
+                Ok(computed) if computed.tensors == expected => "same",
+                Ok(_) => "different",
+                Err(_) => "failed",
+            };
+            count(&metrics, lease.serving(), result);
+        });
+    }
+}
+
+fn count(metrics: &Metrics, serving: &Serving, result: &'static str) {
+    let version = serving.version.to_string();
+    metrics.families.shadow_requests.with_label_values(&[&serving.model, &version, result]).inc();
+}

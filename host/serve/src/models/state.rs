@@ -1,0 +1,240 @@
+//! Where one model stands: which of its versions are up, what points to them, and what is known of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::plan::{Plan, STABLE};
+use super::settings::{KeepAlive, Settings};
+use super::version::{Origin, Serving, VersionState};
+
+/// A version whose files were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Where it comes from, as far as its manifest can be read.
+    pub origin: Option<Origin>,
+    /// Why it cannot be loaded, or not yet.
+    pub reason: String,
+    /// Whether it was tried.
+    pub failed: bool,
+}
+
+/// A version as clients see it.
+#[derive(Clone, Debug)]
+pub struct VersionStatus {
+    /// Its number.
+    pub version: u64,
+    /// Where it stands.
+    pub state: VersionState,
+    /// Why, where there is something to explain.
+    pub reason: String,
+    /// Where it comes from, as far as that is known.
+    pub origin: Option<Origin>,
+    /// The version itself, where it is ready.
+    pub serving: Option<Arc<Serving>>,
+    /// The names that point to it.
+    pub aliases: Vec<String>,
+    /// Its share of default requests.
+    pub traffic_percent: u32,
+}
+
+/// A model as clients see it.
+#[derive(Clone, Debug)]
+pub struct ModelStatus {
+    /// Its name.
+    pub name: String,
+    /// The version that default requests get.
+    pub serving: Option<Arc<Serving>>,
+    /// Every version that is there, oldest first.
+    pub versions: Vec<VersionStatus>,
+    /// Whether it is up, and why not.
+    pub rest: Rest,
+    /// What users decided.
+    pub plan: Plan,
+    /// How it is served.
+    pub settings: Settings,
+    /// The last change of the default.
+    pub last_swap: Option<Swap>,
+    /// How long a request asked for it to be kept.
+    pub asked: Option<KeepAlive>,
+}
+
+impl ModelStatus {
+    /// How long it stays loaded when nobody asks: as the last request said that said so, else as it is set.
+    pub fn keep_alive(&self) -> KeepAlive {
+        self.asked.unwrap_or(self.settings.keep_alive)
+    }
+}
+
+/// Whether a model is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// As far as its versions can be.
+    #[default]
+    Awake,
+    /// Not until somebody asks for it; the reason says why: `IDLE`, `MEMORY`.
+    Asleep(&'static str),
+    /// Not until a user loads it.
+    Unloaded,
+}
+
+impl Rest {
+    /// Whether a request brings it up.
+    pub fn wakes(&self) -> bool {
+        matches!(self, Rest::Asleep(_))
+    }
+}
+
+/// A change of the version that default requests get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Swap {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What was the default before.
+    pub from: Option<u64>,
+    /// What is now.
+    pub to: Option<u64>,
+    /// `full`, `weights`, or `alias` where the version was up already, or `unload`.
+    pub kind: &'static str,
+    /// `NEWEST`, `PROMOTED`, `ROLLED_BACK`, `LOADED`, `WOKEN`, `UNLOADED`, `IDLE`, `MEMORY`, `REMOVED`.
+    pub reason: &'static str,
+    /// From the reason to the first possible answer.
+    pub seconds: f64,
+}
+
+/// A model.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) ready: BTreeMap<u64, Arc<Serving>>,
+    /// The one of them that default requests get.
+    pub(super) default: Option<u64>,
+    pub(super) loading: Option<u64>,
+    pub(super) draining: Vec<u64>,
+    /// Taken out of service and not draining yet.
+    pub(super) leaving: Vec<Arc<Serving>>,
+    pub(super) listed: BTreeMap<u64, Listed>,
+    pub(super) plan: Plan,
+    pub(super) settings: Settings,
+    pub(super) rest: Rest,
+    pub(super) last_swap: Option<Swap>,
+    pub(super) asked: Option<KeepAlive>,
+}
+
+impl Model {
+    pub(super) fn is_ensemble(&self) -> bool {
+        self.settings.ensemble.is_some()
+    }
+
+    /// When the version that is, or would be, the default was published. None where nothing can serve.
+    pub(super) fn published_ms(&self) -> Option<u64> {
+        if let Some(serving) = self.default.and_then(|version| self.ready.get(&version)) {
+            return Some(serving.origin.created_ms);
+        }
+        let wakes = self.rest.wakes().then(|| self.listed.values().rev().find_map(|it| it.origin.as_ref()))?;
+        wakes.map(|origin| origin.created_ms)
+    }
+
+    /// The version that an alias points to.
+    pub(super) fn alias(&self, alias: &str) -> Option<u64> {
+        if alias == STABLE {
+            return self.plan.pinned().or(self.default);
+        }
+        self.plan.aliases.get(alias).copied()
+    }
+
+    /// The versions that would be up if the model were awake.
+    pub(super) fn wanted(&self) -> BTreeSet<u64> {
+        let newest = self.listed.iter().rev().find(|(_, listed)| !listed.failed).map(|(version, _)| *version);
+        let mut wanted = self.plan.needed();
+        wanted.extend(self.plan.pinned().or(self.default).or(newest));
+        wanted
+    }
+
+    /// Takes the versions out of service that are not to be kept.
+    pub(super) fn retire(&mut self, keep: impl Fn(u64) -> bool) {
+        let versions: Vec<u64> = self.ready.keys().copied().filter(|&version| !keep(version)).collect();
+        self.leaving.extend(versions.into_iter().filter_map(|version| self.ready.remove(&version)));
+        self.default = self.default.filter(|default| self.ready.contains_key(default));
+    }
+
+    pub(super) fn state(&self, version: u64) -> Option<VersionState> {
+        if self.ready.contains_key(&version) {
+            return Some(VersionState::Ready);
+        }
+        if self.loading == Some(version) {
+            return Some(VersionState::Loading);
+        }
+        if self.draining.contains(&version) {
+            return Some(VersionState::Draining);
+        }
+        let state = |listed: &Listed| if listed.failed { VersionState::Failed } else { VersionState::Unloaded };
+        self.listed.get(&version).map(state)
+    }
+
+    pub(super) fn states(&self) -> BTreeMap<u64, VersionState> {
+        let up = self.draining.iter().chain(self.ready.keys());
+        let versions: BTreeSet<u64> = self.listed.keys().chain(up).copied().chain(self.loading).collect();
+        versions.into_iter().filter_map(|version| Some((version, self.state(version)?))).collect()
+    }
+
+    pub(super) fn status(&self, name: &str) -> ModelStatus {
+        let names = |version: u64| {
+            let set = self.plan.aliases.iter().filter(|(_, to)| **to == version).map(|(alias, _)| alias.clone());
+            let follows = self.plan.pinned().is_none() && self.default == Some(version);
+            follows.then(|| STABLE.to_owned()).into_iter().chain(set).collect()
+        };
+        let share = |version: u64| {
+            if self.plan.traffic.is_empty() {
+                return if self.default == Some(version) { 100 } else { 0 };
+            }
+            let shares = self.plan.traffic.iter();
+            let of = |name: &str| self.alias(name).or_else(|| name.parse().ok()) == Some(version);
+            shares.filter(|(name, _)| of(name)).map(|(_, share)| share).sum()
+        };
+        let version = |(version, state)| {
+            let listed = self.listed.get(&version);
+            let serving = self.ready.get(&version).cloned();
+            VersionStatus {
+                version,
+                state,
+                reason: listed.map(|listed| listed.reason.clone()).unwrap_or_default(),
+                origin: serving.as_ref().map(|s| s.origin.clone()).or_else(|| listed?.origin.clone()),
+                serving,
+                aliases: names(version),
+                traffic_percent: share(version),
+            }
+        };
+        ModelStatus {
+            name: name.to_owned(),
+            serving: self.default.and_then(|version| self.ready.get(&version)).cloned(),
+            versions: self.states().into_iter().map(version).collect(),
+            rest: self.rest.clone(),
+            plan: self.plan.clone(),
+            settings: self.settings.clone(),
+            last_swap: self.last_swap.clone(),
+            asked: self.asked,
+        }
+    }
+
+    pub(super) fn why_not_ready(&self) -> String {
+        if self.rest == Rest::Unloaded {
+            return "it was unloaded; load it first".to_owned();
+        }
+        if let Some(version) = self.loading {
+            return format!("version {version} is LOADING");
+        }
+        let newest = self.listed.iter().next_back();
+        newest.map_or_else(
+            || "it was removed".to_owned(),
+            |(version, listed)| {
+                let state = if listed.failed { "FAILED" } else { "waiting" };
+                let separator = if listed.reason.is_empty() { "" } else { ": " };
+                format!("version {version} is {state}{separator}{}", listed.reason)
+            },
+        )
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        let up = self.ready.is_empty() && self.draining.is_empty() && self.leaving.is_empty();
+        self.listed.is_empty() && up && self.loading.is_none() && !self.is_ensemble()
+    }
+}
