@@ -9,6 +9,7 @@ pub mod encode;
 pub mod image;
 mod number;
 pub(crate) mod outcome;
+pub(crate) mod plain;
 pub mod reference;
 mod stream;
 mod text;

@@ -1,6 +1,6 @@
 //! A loaded program: prepared kernels, run in scratch memory of its owner.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use saggar_compile::program::Program;
@@ -24,10 +24,16 @@ pub(super) struct CpuExecutable {
     workspace_bytes: usize,
     written: Vec<bool>,
     threads: Arc<Threads>,
+    /// What a dispatch does, counted in the first one.
+    operations: OnceLock<usize>,
     meter: Meter,
     scratch: Arc<Scratch>,
     _charge: Charge,
 }
+
+/// Programs of up to so many operations run on the thread that asks: waking others would take longer than they save, and
+/// leaves them to other requests.
+const ALONE_OPERATIONS_MAX: usize = 1 << 22;
 
 impl CpuExecutable {
     /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
@@ -66,16 +72,30 @@ impl CpuExecutable {
             workspace_bytes,
             written,
             threads,
+            operations: OnceLock::new(),
             meter: meter.clone(),
             scratch,
             _charge: charge,
         })
     }
 
+    /// Runs all kernels, on as many threads as their work is worth. Which threads those are changes no bit.
     fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64]) {
-        for kernel in &self.kernels {
-            let pieces = kernel.regions.cut(blocks);
-            kernel.run(&self.threads, pieces, workspace);
+        let mut on = |threads: &Threads, blocks: &mut [Block<'_>]| {
+            for kernel in &self.kernels {
+                let pieces = kernel.regions.cut(blocks);
+                kernel.run(threads, pieces, workspace);
+            }
+        };
+        match self.operations.get() {
+            Some(&operations) if operations > ALONE_OPERATIONS_MAX => {
+                self.threads.enter(|| on(&self.threads, blocks));
+            }
+            Some(_) | None => {
+                let alone = Threads::alone();
+                on(&alone, blocks);
+                self.operations.get_or_init(|| alone.operations());
+            }
         }
     }
 }
@@ -106,7 +126,7 @@ impl Executable for CpuExecutable {
         blocks.extend(outputs.iter_mut().map(|words| writable(words)));
         let (slabs, workspace) = arena.split(program);
         blocks.extend(slabs.map(writable));
-        self.threads.enter(|| self.run(&mut blocks, workspace));
+        self.run(&mut blocks, workspace);
         drop(blocks);
         drop(guards);
 

@@ -1,5 +1,7 @@
 //! The matrix product, on one thread: the `gemm` crate's packed kernels, or a plain loop where packing costs more.
 
+use super::simd::{self, Work};
+
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matrix<'a> {
@@ -35,10 +37,20 @@ impl<'a> Matrix<'a> {
 /// Products with fewer multiply-adds than this are done by the plain loop.
 const PACKED_MIN: usize = 512;
 
+/// Products of up to so many rows are done row by row: packing `b` for them costs more than it saves.
+const ROWS_MAX: usize = 3;
+
 /// `c = a b`, or `c += a b` where `add`: `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
 pub(super) fn multiply(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     assert!(c.len() == m * n && a.holds(m, k) && b.holds(k, n), "operands hold the product's sizes");
-    if m * n * k < PACKED_MIN {
+    if m <= ROWS_MAX && b.column == 1 {
+        if !add {
+            c.fill(0.0);
+        }
+        for (row, out) in c.chunks_exact_mut(n.max(1)).enumerate() {
+            simd::dispatch(Row { out, factors: a.below(row), b, k });
+        }
+    } else if m * n * k < PACKED_MIN {
         multiply_plain(c, [m, n, k], a, b, add);
     } else {
         multiply_packed(c, [m, n, k], a, b, add);
@@ -73,6 +85,42 @@ fn multiply_packed(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matri
             false,
             gemm::Parallelism::None,
         );
+    }
+}
+
+/// Adds to a row of the result the rows of `b`, each times its factor.
+struct Row<'a> {
+    out: &'a mut [f32],
+    factors: Matrix<'a>,
+    b: Matrix<'a>,
+    k: usize,
+}
+
+impl Work for Row<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Row { out, factors, b, k } = self;
+        let n = out.len();
+        let factor = |depth: usize| factors.data[depth * factors.column];
+        let row = |depth: usize| &b.data[depth * b.row..][..n];
+        let mut depth = 0;
+        // Four at a time: the result is loaded and stored once for them.
+        while depth + 4 <= k {
+            let [f0, f1, f2, f3] = [factor(depth), factor(depth + 1), factor(depth + 2), factor(depth + 3)];
+            let [b0, b1, b2, b3] = [row(depth), row(depth + 1), row(depth + 2), row(depth + 3)];
+            for ((((out, x0), x1), x2), x3) in out.iter_mut().zip(b0).zip(b1).zip(b2).zip(b3) {
+                *out += (f0 * x0 + f1 * x1) + (f2 * x2 + f3 * x3);
+            }
+            depth += 4;
+        }
+        for depth in depth..k {
+            let factor = factor(depth);
+            for (out, x) in out.iter_mut().zip(row(depth)) {
+                *out += factor * x;
+            }
+        }
     }
 }
 
@@ -114,6 +162,11 @@ mod tests {
                         let add = (m + n + k) % 2 == 0;
                         multiply_packed(&mut packed, [m, n, k], a, b, add);
                         multiply_plain(&mut plain, [m, n, k], a, b, add);
+                        let mut chosen = numbers(m * n, 5);
+                        multiply(&mut chosen, [m, n, k], a, b, add);
+                        for (x, y) in chosen.iter().zip(&plain) {
+                            assert!((x - y).abs() <= 1e-6 * (k as f32 + 2.0), "{m} {n} {k} {transposes}: {x} {y}");
+                        }
                         for (x, y) in packed.iter().zip(&plain) {
                             assert!((x - y).abs() <= 1e-6 * (k as f32 + 2.0), "{m} {n} {k} {transposes}: {x} {y}");
                         }

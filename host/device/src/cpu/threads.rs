@@ -1,6 +1,8 @@
 //! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
 //! write disjoint memory: so any number of threads gives the same bits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::error::DeviceError;
@@ -13,6 +15,8 @@ pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
 pub(super) struct Threads {
     pool: Option<rayon::ThreadPool>,
     count: usize,
+    /// Operations that were done alone.
+    operations: AtomicUsize,
 }
 
 impl Threads {
@@ -24,7 +28,7 @@ impl Threads {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = count.unwrap_or_else(cores).clamp(1, THREADS_MAX);
         if count == 1 {
-            return Ok(Threads { pool: None, count });
+            return Ok(Threads::alone());
         }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
@@ -35,7 +39,17 @@ impl Threads {
                 kernel: "threads".to_owned(),
                 reason: error.to_string(),
             })?;
-        Ok(Threads { pool: Some(pool), count })
+        Ok(Threads { pool: Some(pool), count, operations: AtomicUsize::new(0) })
+    }
+
+    /// The caller alone. Counts the operations that it is given.
+    pub(super) fn alone() -> Threads {
+        Threads { pool: None, count: 1, operations: AtomicUsize::new(0) }
+    }
+
+    /// The operations that were done so far, where the caller is alone.
+    pub(super) fn operations(&self) -> usize {
+        self.operations.load(Ordering::Relaxed)
     }
 
     /// How many there are.
@@ -57,7 +71,11 @@ impl Threads {
             Some(pool) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
                 pool.install(|| tasks.into_par_iter().with_max_len(1).for_each(f));
             }
-            Some(_) | None => tasks.into_iter().for_each(f),
+            Some(_) => tasks.into_iter().for_each(f),
+            None => {
+                self.operations.fetch_add(operations, Ordering::Relaxed);
+                tasks.into_iter().for_each(f);
+            }
         }
     }
 }

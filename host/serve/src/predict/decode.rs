@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use thiserror::Error;
 
 use super::dense::{Dense, Node};
+use super::plain;
 use super::text;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::{ModelPort as Port, Signature};
@@ -301,6 +302,11 @@ pub fn port<'s>(signature: &'s Signature, name: &str) -> Result<&'s Port, Decode
 /// # Errors
 /// [`DecodeError`], naming the place, what was expected and what was found.
 pub fn json(signature: &Signature, body: &[u8]) -> Result<Inputs, DecodeError> {
+    plain::json(signature, body).map_or_else(|| slowly(signature, body), Ok)
+}
+
+/// The inputs in a JSON body, plain or not.
+pub(super) fn slowly(signature: &Signature, body: &[u8]) -> Result<Inputs, DecodeError> {
     let mut reading = Reading { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
     let mut json = serde_json::Deserializer::from_slice(body);
     let read = json.deserialize_any(Body(&mut reading)).and_then(|()| json.end());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use saggar_plugin::{ModelPort, Piece, PieceSink, PluginError, Signature, Terms, Undelivered};
+use saggar_plugin::{ModelPort, Piece, PluginError, Signature, Terms, Undelivered};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::{Gate, port};
