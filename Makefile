@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PLUGINS := lenet mlp char-lm transformer input-opt onnx
-GUESTS := careless echo formulas hostile matmul teller
+GUESTS := careless echo formulas hostile matmul painter teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
 export KEEP

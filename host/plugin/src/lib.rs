@@ -33,7 +33,9 @@ pub mod watch;
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
 pub use import::{Imported, import};
-pub use model::{LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Signature, Started, Terms};
+pub use model::{
+    LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Route, Segment, Signature, Started, Terms,
+};
 pub use replies::{Piece, PieceSink, Undelivered};
 pub use state::Cancel;
 pub use train::{JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};

@@ -51,6 +51,10 @@ pub const RUN_OUTPUTS_KEPT: usize = 64;
 pub const SIGNATURE_PORTS_MAX: usize = 256;
 /// Class names of one port.
 pub const CLASSES_MAX: usize = 100_000;
+/// Paths of a model's own.
+pub const ROUTES_MAX: usize = 64;
+/// Bytes of such a path.
+pub const ROUTE_BYTES_MAX: usize = 256;
 /// Batch sizes of a signature.
 pub const BATCH_SIZES_MAX: usize = 32;
 /// Pieces of outputs that one call may send ahead of its answer. `wit/replies.wit` names it.

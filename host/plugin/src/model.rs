@@ -6,6 +6,7 @@
 
 mod batch;
 mod instances;
+mod route;
 mod signature;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::state::Cancel;
 use crate::variables::{Namespace, Weights};
 
 use instances::{Instances, Recipe};
+pub use route::{Route, Segment};
 pub use signature::{ModelPort, Signature};
 
 /// A tensor with its port's name: dense little-endian elements, row-major.
@@ -108,6 +110,28 @@ impl Terms {
     }
 }
 
+/// Checks a batch of any size, cuts it into parts that a model of this signature has graphs for, padded with zeros, has each
+/// of them computed, and puts the outputs together. `compute` is given a part, its items, and the size it is padded to.
+///
+/// # Errors
+/// `BadInput`; those of `compute`.
+pub fn in_parts(
+    signature: &Signature,
+    inputs: Vec<NamedBytes>,
+    mut compute: impl FnMut(Vec<NamedBytes>, [usize; 2]) -> Result<Vec<NamedBytes>, PluginError>,
+) -> Result<Vec<NamedBytes>, PluginError> {
+    let items = batch::items(signature, &inputs)?;
+    let mut inputs = batch::Inputs::new(signature, inputs);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (count, size) in batch::plan(&signature.batch_sizes, items) {
+        let padded = inputs.part(start, count, size)?;
+        parts.push((compute(padded, [count, size])?, count));
+        start += count;
+    }
+    batch::join(signature, parts, items)
+}
+
 /// A model version ready to predict. Clones share it; it may be called from any thread.
 #[derive(Clone, Debug)]
 pub struct LoadedModel {
@@ -184,17 +208,12 @@ impl LoadedModel {
     /// any more and the plugin gave up.
     pub fn predict(&self, inputs: Vec<NamedBytes>, terms: &Terms) -> Result<Vec<NamedBytes>, PluginError> {
         let until = Instant::now() + terms.deadline;
-        let items = batch::items(&self.signature, &inputs)?;
-        let mut parts = Vec::new();
         let mut start = 0;
-        let mut inputs = batch::Inputs::new(&self.signature, inputs);
-        for (count, size) in batch::plan(&self.signature.batch_sizes, items) {
-            let padded = inputs.part(start, count, size)?;
+        in_parts(&self.signature, inputs, |padded, [count, size]| {
             let given = self.run(self.upload(padded)?, Range { start, count, size }, until, terms)?;
-            parts.push((self.download(given)?, count));
             start += count;
-        }
-        batch::join(&self.signature, parts, items)
+            self.download(given)
+        })
     }
 
     /// Predicts a batch that is on the device already, of a size that the model has a graph for, and leaves the outputs

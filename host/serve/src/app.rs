@@ -132,6 +132,7 @@ impl App {
             ("/", get(index::index).post(predict::by_default)),
             ("/predict", post(predict::by_default)),
             ("/models/{model}/predict", post(predict::by_name)),
+            ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
             ("/healthz", get(health::alive)),
             ("/livez", get(health::alive)),
             ("/readyz", get(health::ready)),
@@ -183,17 +184,13 @@ impl App {
             router = router.route(path, methods);
         }
         router
-            .fallback(no_route)
+            .fallback(predict::route::by_default)
             .method_not_allowed_fallback(no_method)
             // Handlers read bodies through `Bodies`, each with its own maximum.
             .layer(DefaultBodyLimit::disable())
             .layer(middleware::from_fn_with_state(Arc::clone(self.metrics()), observe))
             .with_state(self.clone())
     }
-}
-
-async fn no_route(request: Request) -> ApiError {
-    ApiError::NoRoute { path: request.uri().path().chars().take(200).collect() }
 }
 
 async fn no_method(request: Request) -> ApiError {

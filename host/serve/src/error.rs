@@ -272,6 +272,7 @@ impl ApiError {
             ApiError::Image(ImageError::NotPng { .. } | ImageError::NotImage { .. }) => {
                 of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send a PNG, or JSON")
             }
+            ApiError::Image(ImageError::OneAtATime { .. }) => of(StatusCode::NOT_ACCEPTABLE, "not_acceptable", ""),
             ApiError::Image(ImageError::Broken { .. }) => bad("bad_input", "the file may have been cut off"),
             ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
             ApiError::Json { .. } => bad("bad_json", ""),

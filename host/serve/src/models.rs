@@ -4,6 +4,7 @@ mod batch;
 mod bring_up;
 pub(crate) mod cache;
 mod commands;
+mod ensemble;
 mod found;
 pub mod import;
 pub mod loader;

@@ -1,8 +1,10 @@
 //! The server as clients see it, with models and plugins of the tests' own.
 
+mod batches;
 mod connections;
 mod fixture;
 mod management;
+mod model_commands;
 mod observing;
 mod outputs;
 mod predictions;

@@ -56,6 +56,7 @@ impl Predictor for Writer {
             ],
             outputs: vec![Port::text("text", CONTINUATION)],
             batch_sizes: vec![1],
+            routes: Vec::new(),
         }
     }
 

@@ -55,6 +55,7 @@ impl Predictor for Onnx {
             inputs: Self::ports(&self.plan.inputs),
             outputs: Self::ports(&self.plan.outputs),
             batch_sizes: self.plan.batch.clone(),
+            routes: Vec::new(),
         }
     }
 

@@ -52,7 +52,7 @@ pub use logging::{debug, info, warn};
 pub use losses::{CrossEntropy, accuracy};
 pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
-pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Signature};
+pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Route, Signature};
 pub use replies::{emit, emit_tensor};
 pub use tensor::{NamedTensor, Tensor, descriptor, named, unpadded};
 pub use variables::{Variable, Variables};

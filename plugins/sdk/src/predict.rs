@@ -70,6 +70,29 @@ pub struct Signature {
     pub outputs: Vec<Port>,
     /// Ascending. Empty where the model knows no batches: then a port's item is the whole tensor.
     pub batch_sizes: Vec<u32>,
+    /// Paths of its own.
+    pub routes: Vec<Route>,
+}
+
+/// A path of the model's own: `POST /models/NAME/invert`, or `POST /invert` where the model is the default one.
+#[derive(Debug, Clone)]
+pub struct Route {
+    path: String,
+    inputs: Vec<(String, f64)>,
+}
+
+impl Route {
+    /// A route by its path, whose segments may be inputs: `/brighten/{gain}`.
+    pub fn new(path: &str) -> Self {
+        Self { path: path.to_owned(), inputs: Vec::new() }
+    }
+
+    /// The route, which gives an input by itself: every element of it is `value`.
+    #[must_use]
+    pub fn with(mut self, input: &str, value: f64) -> Self {
+        self.inputs.push((input.to_owned(), value));
+        self
+    }
 }
 
 impl From<Port> for raw::Port {
@@ -85,6 +108,7 @@ impl From<Signature> for raw::Signature {
             inputs: signature.inputs.into_iter().map(Into::into).collect(),
             outputs: signature.outputs.into_iter().map(Into::into).collect(),
             batch_sizes: signature.batch_sizes,
+            routes: signature.routes.into_iter().map(|Route { path, inputs }| raw::Route { path, inputs }).collect(),
         }
     }
 }
@@ -105,6 +129,11 @@ pub trait Model: Sized + 'static {
 
     /// What it gives.
     fn outputs(&self) -> Vec<Port>;
+
+    /// Paths of its own.
+    fn routes(&self) -> Vec<Route> {
+        Vec::new()
+    }
 
     /// Builds the outputs, by their ports' names. Inputs are `[batch, item...]`. Called once for each batch size.
     ///
@@ -159,6 +188,7 @@ impl<M: Model> Predictor for Graphs<M> {
             inputs: self.model.inputs(),
             outputs: self.model.outputs(),
             batch_sizes: self.graphs.keys().copied().collect(),
+            routes: self.model.routes(),
         }
     }
 

@@ -76,6 +76,7 @@ impl Predictor for Translator {
             inputs: vec![text("source"), beam, alpha],
             outputs: vec![text("translation")],
             batch_sizes: vec![1],
+            routes: Vec::new(),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::error::PluginError;
 use crate::initial::element;
 use crate::limits::{BATCH_ITEMS_MAX, BATCH_SIZES_MAX, CLASSES_MAX, SIGNATURE_PORTS_MAX};
 
+use super::route::{Route, routes};
+
 /// A named input or output of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelPort {
@@ -62,7 +64,7 @@ impl ModelPort {
 }
 
 /// An element of a type that is a number and in range, or none where the type has none for the value.
-fn held(dtype: DType, value: f64) -> Option<Vec<u8>> {
+pub(super) fn held(dtype: DType, value: f64) -> Option<Vec<u8>> {
     let is_number = match dtype {
         DType::F32 => (value as f32).is_finite(),
         DType::F16 => float16::from_bits(float16::to_bits(value)).is_finite(),
@@ -80,6 +82,8 @@ pub struct Signature {
     pub outputs: Vec<ModelPort>,
     /// Batch sizes that the model has graphs for: ascending. Empty where it knows no batches: then an item is a whole call.
     pub batch_sizes: Vec<usize>,
+    /// Paths of its own, below the model's.
+    pub routes: Vec<Route>,
 }
 
 impl Signature {
@@ -109,7 +113,8 @@ impl Signature {
             let name = &port.name;
             return Err(PluginError::signature(format!("output {name} has a default, which only inputs have")));
         }
-        Ok(Signature { inputs, outputs, batch_sizes })
+        let routes = routes(given.routes, &inputs)?;
+        Ok(Signature { inputs, outputs, batch_sizes, routes })
     }
 }
 

@@ -30,6 +30,11 @@ impl Manager {
     async fn done(self: &Arc<Manager>, name: &str, memory: &mut Memory, cause: Cause) -> Result<ModelStatus, ApiError> {
         self.save_plan(name, memory).await;
         self.settle(name, memory, cause).await;
+        if memory.settings.ensemble.is_none() {
+            // Not waited for: ensembles wait for this model where they are being changed themselves.
+            let manager = Arc::clone(self);
+            tokio::spawn(async move { manager.connect_ensembles().await });
+        }
         self.router.status(name)
     }
 

@@ -12,18 +12,24 @@ use std::time::Instant;
 
 use saggar_metrics::Metrics;
 use saggar_store::clock::Clock;
+use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
 use saggar_store::models::{FoundState, Models};
 use tokio::sync::Semaphore;
 
 use super::bring_up::{BringUp, load};
+use super::ensemble::EnsembleModel;
 use super::found::{Fingerprint, OnDisk, scan, without_dir};
 use super::plan::{PLAN_FILE, Plan};
-use super::predictor::{Kind, LoadError, ModelHost};
+use super::predictor::{Kind, LoadError, ModelHost, Predictor};
 use super::router::ModelRouter;
-use super::settings::{SETTINGS_FILE, Settings};
+use super::settings::{Ensemble, SETTINGS_FILE, Settings};
 use super::state::{Listed, Rest, Swap};
+use super::version::{Origin, Serving};
 use crate::limits::{LOAD_TRIES_MAX, LOADS_MAX};
+
+/// An ensemble has one version, which stands for its steps as they are.
+const ENSEMBLE_VERSION: u64 = 1;
 
 /// What is remembered of a model between looks.
 #[derive(Debug, Default)]
@@ -131,6 +137,17 @@ impl Manager {
             });
         }
         while models.join_next().await.is_some() {}
+        self.connect_ensembles().await;
+    }
+
+    /// Settles ensembles, whose steps may have come up or changed.
+    pub(super) async fn connect_ensembles(self: &Arc<Manager>) {
+        let ensembles = self.router.list().into_iter().filter(|status| status.settings.ensemble.is_some());
+        for status in ensembles {
+            let entry = self.entry(&status.name);
+            let mut memory = entry.lock().await;
+            self.settle(&status.name, &mut memory, Cause { wakes: false, ..Cause::new("NEWEST") }).await;
+        }
     }
 
     /// Looks which versions there are. False where that cannot be said.
@@ -205,6 +222,9 @@ impl Manager {
         if rest != Rest::Awake && !cause.wakes {
             return;
         }
+        if let Some(ensemble) = memory.settings.ensemble.clone() {
+            return self.settle_ensemble(name, memory, &ensemble, cause);
+        }
         let before = self.router.serving(name).map(|serving| serving.version);
         let (default, kind) = match memory.plan.pinned() {
             Some(version) => {
@@ -242,6 +262,48 @@ impl Manager {
             memory.woken_ms = self.clock.now_ms();
         }
         self.make_room(name);
+    }
+
+    /// Connects the steps of an ensemble anew where they are others, or take or give something else, than before.
+    fn settle_ensemble(self: &Arc<Manager>, name: &str, memory: &mut Memory, ensemble: &Ensemble, cause: Cause) {
+        let model = match EnsembleModel::new(&self.router, name, ensemble) {
+            Ok(model) => model,
+            Err(error) => {
+                let reason = error.to_string();
+                let known = memory.refused.insert(ENSEMBLE_VERSION, (Digest::of(b""), reason.clone()));
+                if known.is_none_or(|(_, before)| before != reason) {
+                    tracing::warn!(model = name, reason, "the ensemble is not ready");
+                }
+                return self.router.change(name, |model| {
+                    let listed = Listed { origin: None, reason, failed: true };
+                    model.listed = BTreeMap::from([(ENSEMBLE_VERSION, listed)]);
+                });
+            }
+        };
+        memory.refused.clear();
+        let digest = Digest::of(format!("{ensemble:?}{:?}", model.signature()).as_bytes());
+        let is_up = self.router.ready(name, ENSEMBLE_VERSION).is_some();
+        if is_up && memory.up.get(&ENSEMBLE_VERSION) == Some(&digest) {
+            return;
+        }
+        // It was never published: a request that names no model gets it only where its settings say so.
+        let origin = Origin { plugin: digest, weights: digest, created_ms: 0, source_job: String::new() };
+        let largest = model.signature().batch_sizes.last().copied().unwrap_or(1);
+        let (terms, device) = (memory.settings.terms(largest), "ensemble".to_owned());
+        let model = Arc::new(model);
+        self.router.add(Serving::new(name, ENSEMBLE_VERSION, origin, device, model, terms, &self.metrics));
+        memory.up.insert(ENSEMBLE_VERSION, digest);
+        let swap = Swap {
+            at_ms: self.clock.now_ms(),
+            from: is_up.then_some(ENSEMBLE_VERSION),
+            to: Some(ENSEMBLE_VERSION),
+            kind: Kind::Full.name(),
+            reason: cause.reason,
+            seconds: cause.began.elapsed().as_secs_f64(),
+        };
+        self.router.change(name, |model| model.listed = BTreeMap::new());
+        self.router.settle(name, Some(ENSEMBLE_VERSION), &BTreeSet::from([ENSEMBLE_VERSION]), Some(swap));
+        tracing::info!(model = name, steps = ensemble.steps.len(), "ensemble is ready");
     }
 
     /// Brings up the newest version of a model that can be, unless that one is up already. Gives it, and how it came up.

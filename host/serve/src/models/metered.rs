@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use saggar_device::Meter;
 use saggar_metrics::Metrics;
-use saggar_plugin::{PluginError, Signature, Terms};
+use saggar_plugin::{LoadedModel, PluginError, Signature, Terms};
 
 use super::predictor::{Loaded, Predictor};
 use crate::predict::decode::Tensor;
@@ -100,6 +100,10 @@ impl Predictor for Metered {
 
     fn bytes(&self) -> u64 {
         self.accounts.iter().map(|account| account.bytes()).sum()
+    }
+
+    fn on_device(&self) -> Option<&LoadedModel> {
+        self.predictor.as_ref()?.on_device()
     }
 
     fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {

@@ -164,6 +164,10 @@ impl Predictor for LoadedModel {
         self.meter().bytes()
     }
 
+    fn on_device(&self) -> Option<&LoadedModel> {
+        Some(self)
+    }
+
     fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
         let inputs = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
         let outputs = LoadedModel::predict(self, inputs, terms)?;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_plugin::{PluginError, Signature, Terms};
+use saggar_plugin::{LoadedModel, PluginError, Signature, Terms};
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
@@ -19,6 +19,11 @@ pub trait Predictor: Debug + Send + Sync {
 
     /// Device bytes that it holds.
     fn bytes(&self) -> u64;
+
+    /// The model on its device, where it is one that can be given tensors there.
+    fn on_device(&self) -> Option<&LoadedModel> {
+        None
+    }
 
     /// Predicts one batch of any size: one tensor for each input, in the signature's order. Called from threads that may
     /// block, or where it is known to be quick; several at once, at most as many as the model has lanes. What is known of

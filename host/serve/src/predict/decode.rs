@@ -274,6 +274,36 @@ impl Inputs {
     }
 }
 
+impl Inputs {
+    /// These inputs, which are those of `signature` without the given ones, and the given ones: one item of each, the same
+    /// for every item of the batch.
+    ///
+    /// # Errors
+    /// `Missing`; `TooLarge`.
+    pub fn with(self, signature: &Signature, given: &[(String, Vec<u8>)]) -> Result<Inputs, DecodeError> {
+        let Inputs { mut tensors, items } = self;
+        for (name, item) in given {
+            let port = port(signature, name)?;
+            let count = items.unwrap_or(1);
+            if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
+                return Err(DecodeError::TooLarge { name: name.clone() });
+            }
+            let dims = [items.as_slice(), port.item.shape.dims()].concat();
+            tensors.push(Input::new(port, &dims, item.repeat(count))?.tensor);
+        }
+        let place = |tensor: &Tensor| signature.inputs.iter().position(|port| port.name == tensor.name);
+        tensors.sort_by_key(place);
+        Ok(Inputs { tensors, items })
+    }
+}
+
+impl Input {
+    /// Its elements.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.tensor.bytes
+    }
+}
+
 /// The default of `port` for each item, or for one without a batch.
 fn by_default(port: &Port, items: Option<usize>) -> Result<Input, DecodeError> {
     let item = port.default_item().unwrap_or_default();

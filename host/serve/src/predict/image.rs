@@ -1,4 +1,4 @@
-//! Pictures as inputs: PNG to the item of an `image` port.
+//! Pictures: PNG to the item of an `image` port, and an item of one to PNG.
 //!
 //! Colours become grey by ITU-R BT.601 weights, grey becomes three equal channels, transparent pixels are laid on
 //! black, 16 bits become 8. A picture of another size is resized, each axis by itself: shrunk by the mean over the area
@@ -11,7 +11,9 @@ use saggar_tensor::DType;
 use thiserror::Error;
 
 use crate::limits::IMAGE_PIXELS_MAX;
-use saggar_plugin::ModelPort as Port;
+use saggar_plugin::{ModelPort as Port, Signature};
+
+use super::decode::Tensor;
 
 /// The first bytes of every PNG.
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -45,6 +47,14 @@ pub enum ImageError {
         /// Its height.
         height: u32,
     },
+    /// A batch of pictures where a PNG holds one.
+    #[error("{name}: a PNG holds one picture, and the batch has {items}; ask for JSON, or for one at a time")]
+    OneAtATime {
+        /// The output.
+        name: String,
+        /// Items of the batch.
+        items: usize,
+    },
     /// The input takes no pictures.
     #[error("{name}: takes {item}, not a picture")]
     NotImage {
@@ -53,6 +63,38 @@ pub enum ImageError {
         /// What it takes.
         item: String,
     },
+}
+
+/// The first output that is a picture.
+pub(super) fn output(signature: &Signature) -> Option<&Port> {
+    signature.outputs.iter().find(|port| geometry(port).is_some())
+}
+
+/// The picture that a model made, as a PNG. `items` is the batch that was asked for, or none for one item.
+///
+/// # Errors
+/// `OneAtATime` for a batch of several; `Broken` where the plugin's output is none.
+pub(super) fn encode(signature: &Signature, outputs: &[Tensor], items: Option<usize>) -> Result<Vec<u8>, ImageError> {
+    let broken = |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), reason };
+    let port = output(signature).ok_or_else(|| broken("output", "the model makes no pictures".to_owned()))?;
+    if let Some(items) = items.filter(|&items| items != 1) {
+        return Err(ImageError::OneAtATime { name: port.name.clone(), items });
+    }
+    let (height, width, channels) = geometry(port).unwrap_or_default();
+    let tensor = outputs.iter().find(|tensor| tensor.name == port.name);
+    let bytes = tensor.map(|tensor| tensor.bytes.as_slice()).filter(|bytes| bytes.len() == height * width * channels);
+    let bytes = bytes.ok_or_else(|| broken(&port.name, format!("the plugin gave no {}", port.item)))?;
+    let side = |pixels: usize| u32::try_from(pixels).map_err(|error| broken(&port.name, error.to_string()));
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, side(width)?, side(height)?);
+    encoder.set_color(if channels == 3 { ColorType::Rgb } else { ColorType::Grayscale });
+    encoder.set_depth(BitDepth::Eight);
+    let written = encoder.write_header().and_then(|mut writer| {
+        writer.write_image_data(bytes)?;
+        writer.finish()
+    });
+    written.map_err(|error| broken(&port.name, error.to_string()))?;
+    Ok(file)
 }
 
 /// Whether these are a PNG's first bytes.

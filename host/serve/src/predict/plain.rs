@@ -261,7 +261,12 @@ mod tests {
             classes: Vec::new(),
             default: (name == "y").then_some(1.0),
         };
-        Signature { inputs: vec![port("x", dims), port("y", &[])], outputs: vec![port("z", &[])], batch_sizes: vec![1] }
+        Signature {
+            inputs: vec![port("x", dims), port("y", &[])],
+            outputs: vec![port("z", &[])],
+            batch_sizes: vec![1],
+            routes: Vec::new(),
+        }
     }
 
     const TYPES: [DType; 8] =

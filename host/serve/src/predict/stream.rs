@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures::StreamExt;
 use futures::stream;
@@ -32,13 +32,6 @@ use crate::models::Serving;
 use crate::observe::RequestId;
 
 const EVENTS: &str = "text/event-stream";
-
-/// Whether the client asks for pieces.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let kind = |range: &str| range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENTS);
-    accept.split(',').any(kind)
-}
 
 /// Computes, and answers with events once there is a first one.
 ///

@@ -51,7 +51,7 @@ pub(super) const BAD_OUTPUT: u8 = 205;
 pub(super) const BYTES: u64 = 4096;
 
 pub(super) struct Fixture {
-    _home: tempfile::TempDir,
+    directory: Arc<tempfile::TempDir>,
     pub(super) home: Home,
     pub(super) records: Arc<SqliteRecords>,
     pub(super) models: Models,
@@ -64,7 +64,20 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new() -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), u64::MAX)
+    }
+
+    /// Whose models hold at most so many bytes of their device.
+    pub(super) fn with_memory(bytes_max: u64) -> Fixture {
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), bytes_max)
+    }
+
+    /// Another server over the same directory, as after a restart.
+    pub(super) fn again(&self) -> Fixture {
+        Fixture::within(Arc::clone(&self.directory), u64::MAX)
+    }
+
+    fn within(directory: Arc<tempfile::TempDir>, bytes_max: u64) -> Fixture {
         let home = Home::open(directory.path().join("home")).unwrap();
         let metrics = Arc::new(Metrics::new());
         let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
@@ -79,7 +92,7 @@ impl Fixture {
             Arc::clone(&router),
             Arc::clone(&metrics),
             clock.clone(),
-            u64::MAX,
+            bytes_max,
         ));
         let loader = Loader::new(Arc::clone(&manager));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
@@ -100,7 +113,7 @@ impl Fixture {
         };
         let app = App::new(parts, clock, stopping);
         let router = app.router();
-        Fixture { _home: directory, home, records, models, loader, host, app, router, stop }
+        Fixture { directory, home, records, models, loader, host, app, router, stop }
     }
 
     /// With version 1 of `digits` serving.
@@ -334,6 +347,7 @@ fn signature() -> Signature {
         inputs: vec![port("image", DType::U8, &[2, 2], Some("image"))],
         outputs: vec![port("sum", DType::F32, &[], None), port("mark", DType::I32, &[], None)],
         batch_sizes: vec![1, 8],
+        routes: Vec::new(),
     }
 }
 

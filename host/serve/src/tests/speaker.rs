@@ -31,7 +31,7 @@ impl Speaker {
         let times = ModelPort { default: Some(1.0), ..port("times", DType::U32, &[], None) };
         let inputs = vec![port("prompt", DType::U8, &[8], Some("text")), times];
         let outputs = vec![port("said", DType::U8, &[SAID], Some("text")), port("bytes", DType::U32, &[], None)];
-        Speaker { signature: Signature { inputs, outputs, batch_sizes: vec![1] }, gate }
+        Speaker { signature: Signature { inputs, outputs, batch_sizes: vec![1], routes: Vec::new() }, gate }
     }
 
     /// What it says of one item, with every piece told to `say`.

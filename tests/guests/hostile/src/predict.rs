@@ -65,6 +65,7 @@ impl Predictor for Hostile {
                 "falling-batch-sizes" => vec![4, 2, 1],
                 _ => vec![1, 2, 4],
             },
+            routes: Vec::new(),
         }
     }
 

@@ -34,6 +34,7 @@ impl Predictor for Teller {
             ],
             outputs: vec![Port::text("said", SAID), Port::new("lengths", DataType::Float32, [2])],
             batch_sizes: vec![1],
+            routes: Vec::new(),
         }
     }
 

@@ -15,6 +15,7 @@ fn signature() -> Signature {
         inputs: vec![port("x", &[2]), port("y", &[])],
         outputs: vec![port("z", &[3]), port("w", &[])],
         batch_sizes: vec![1, 2, 4],
+        routes: Vec::new(),
     }
 }
 

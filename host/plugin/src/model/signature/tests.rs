@@ -15,7 +15,7 @@ fn number(data_type: DataType, default: f64) -> predictor::Port {
 }
 
 fn taken(inputs: Vec<predictor::Port>, output: predictor::Port) -> Result<Signature, String> {
-    let signature = predictor::Signature { inputs, outputs: vec![output], batch_sizes: vec![1, 4] };
+    let signature = predictor::Signature { inputs, outputs: vec![output], batch_sizes: vec![1, 4], routes: Vec::new() };
     Signature::new(signature).map_err(|error| error.to_string())
 }
 

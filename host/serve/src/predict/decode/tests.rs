@@ -8,7 +8,7 @@ fn port_of(name: &str, dtype: DType, shape: &[usize]) -> Port {
 }
 
 fn of(inputs: Vec<Port>) -> Signature {
-    Signature { inputs, outputs: Vec::new(), batch_sizes: vec![1] }
+    Signature { inputs, outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() }
 }
 
 fn image() -> Signature {

@@ -10,7 +10,7 @@ fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Tensor {
 }
 
 fn of(outputs: Vec<Port>) -> Signature {
-    Signature { inputs: Vec::new(), outputs, batch_sizes: vec![1] }
+    Signature { inputs: Vec::new(), outputs, batch_sizes: vec![1], routes: Vec::new() }
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {

@@ -1,0 +1,209 @@
+//! A model made of models: each step's outputs are the next ones' inputs, on the device all the way. It has no weights and
+//! no versions of its own; its steps are whatever answers to their names when a batch is computed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use saggar_device::Buffer;
+use saggar_plugin::{LoadedModel, ModelPort, NamedBytes, PluginError, Signature, Terms, model};
+
+use super::predictor::Predictor;
+use super::router::ModelRouter;
+use super::settings::Ensemble;
+use super::version::{Lease, Serving};
+use crate::predict::decode::Tensor;
+use crate::predict::reference::Reference;
+
+/// Steps that fit together.
+#[derive(Debug)]
+pub(super) struct EnsembleModel {
+    router: Weak<ModelRouter>,
+    steps: Vec<Bound>,
+    signature: Signature,
+}
+
+/// A step, and which wires its ports are connected to, in the order of its signature.
+#[derive(Debug)]
+struct Bound {
+    reference: Reference,
+    signature: Signature,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+}
+
+/// Why steps make no model.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("ensemble: {0}")]
+pub(super) struct BadEnsemble(String);
+
+impl EnsembleModel {
+    /// Connects the steps by the names of their ports.
+    ///
+    /// # Errors
+    /// `BadEnsemble` where a step is not ready, or gives what a later one does not take.
+    pub(super) fn new(
+        router: &Arc<ModelRouter>,
+        name: &str,
+        ensemble: &Ensemble,
+    ) -> Result<EnsembleModel, BadEnsemble> {
+        let mut steps = Vec::with_capacity(ensemble.steps.len());
+        let mut wires: BTreeMap<String, ModelPort> = BTreeMap::new();
+        let mut inputs: Vec<ModelPort> = Vec::new();
+        let mut outputs: Vec<ModelPort> = Vec::new();
+        let mut sizes: Option<Vec<usize>> = None;
+        for (at, step) in ensemble.steps.iter().enumerate() {
+            let refuse = |reason: String| BadEnsemble(format!("step {at}, {}: {reason}", step.model));
+            let reference = Reference::parse(&step.model).map_err(|error| refuse(error.to_string()))?;
+            if reference.model == name {
+                return Err(refuse("an ensemble cannot be a step of itself".to_owned()));
+            }
+            let serving = router.find(Some(&reference)).map_err(|error| refuse(error.to_string()))?;
+            let signature = serving.predictor().signature().clone();
+            let unknown = |names: &BTreeMap<String, String>, ports: &[ModelPort]| {
+                names.keys().find(|name| !ports.iter().any(|port| port.name == **name)).cloned()
+            };
+            if let Some(port) = unknown(&step.inputs, &signature.inputs).or(unknown(&step.outputs, &signature.outputs))
+            {
+                return Err(refuse(format!("it has no port {port}")));
+            }
+            let wire = |names: &BTreeMap<String, String>, port: &ModelPort| {
+                names.get(&port.name).unwrap_or(&port.name).clone()
+            };
+            let mut taken = Vec::with_capacity(signature.inputs.len());
+            for port in &signature.inputs {
+                let wire = wire(&step.inputs, port);
+                match wires.get(&wire) {
+                    Some(given) if given.item == port.item => outputs.retain(|output| output.name != wire),
+                    Some(given) => {
+                        return Err(refuse(format!("{} takes {}, and {wire} is {}", port.name, port.item, given.item)));
+                    }
+                    None => {
+                        let input = ModelPort { name: wire.clone(), ..port.clone() };
+                        wires.insert(wire.clone(), input.clone());
+                        inputs.push(input);
+                    }
+                }
+                taken.push(wire);
+            }
+            let mut given = Vec::with_capacity(signature.outputs.len());
+            for port in &signature.outputs {
+                let wire = wire(&step.outputs, port);
+                let output = ModelPort { name: wire.clone(), ..port.clone() };
+                if wires.insert(wire.clone(), output.clone()).is_some() {
+                    return Err(refuse(format!("{wire} is there already; name the output otherwise")));
+                }
+                outputs.push(output);
+                given.push(wire);
+            }
+            sizes = Some(match sizes {
+                None => signature.batch_sizes.clone(),
+                Some(sizes) if sizes.is_empty() != signature.batch_sizes.is_empty() => {
+                    return Err(refuse(
+                        "it knows batches and another step does not, or the other way round".to_owned(),
+                    ));
+                }
+                Some(sizes) => sizes.into_iter().filter(|size| signature.batch_sizes.contains(size)).collect(),
+            });
+            steps.push(Bound { reference, signature, inputs: taken, outputs: given });
+        }
+        let sizes = sizes.unwrap_or_default();
+        if sizes.is_empty() && steps.iter().any(|step| !step.signature.batch_sizes.is_empty()) {
+            return Err(BadEnsemble("the steps have no batch size in common".to_owned()));
+        }
+        let signature = Signature { inputs, outputs, batch_sizes: sizes, routes: Vec::new() };
+        Ok(EnsembleModel { router: Arc::downgrade(router), steps, signature })
+    }
+
+    /// The versions that answer to the steps' names now, none of which is freed before the leases are back.
+    fn leases(&self) -> Result<Vec<Lease>, PluginError> {
+        let gone = |reason: String| PluginError::Engine { reason };
+        let router = self.router.upgrade().ok_or_else(|| gone("the server is stopping".to_owned()))?;
+        let lease = |step: &Bound| {
+            let serving: Arc<Serving> = router
+                .find(Some(&step.reference))
+                .map_err(|error| gone(format!("step {}: {error}", step.reference.model)))?;
+            if *serving.predictor().signature() != step.signature {
+                return Err(gone(format!("step {} takes or gives something else now", step.reference.model)));
+            }
+            let waited = Duration::ZERO;
+            let instances = serving.terms().rules.lanes;
+            serving.lease().ok_or(PluginError::Busy { instances, waited })
+        };
+        self.steps.iter().map(lease).collect()
+    }
+
+    /// One part of a batch through all steps, on the device.
+    fn on_device(
+        &self,
+        models: &[&LoadedModel],
+        part: Vec<NamedBytes>,
+        [count, size]: [usize; 2],
+        terms: &Terms,
+        until: Instant,
+    ) -> Result<Vec<NamedBytes>, PluginError> {
+        let Some(first) = models.first() else { return Ok(Vec::new()) };
+        let mut wires: BTreeMap<String, Buffer> = first.upload(part)?.into_iter().collect();
+        for (step, model) in self.steps.iter().zip(models) {
+            let ports = step.signature.inputs.iter().zip(&step.inputs);
+            let inputs = ports.filter_map(|(port, wire)| Some((port.name.clone(), wires.get(wire)?.clone()))).collect();
+            let left = Terms { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
+            let outputs = model.predict_buffers(inputs, count, size, &left)?;
+            wires.extend(step.outputs.iter().cloned().zip(outputs.into_iter().map(|(_, buffer)| buffer)));
+        }
+        let taken = self.signature.outputs.iter();
+        let outputs = taken.filter_map(|port| Some((port.name.clone(), wires.remove(&port.name)?))).collect();
+        first.download(outputs)
+    }
+
+    /// A whole batch through all steps, for steps that keep their tensors elsewhere.
+    fn through_host(
+        &self,
+        leases: &[Lease],
+        inputs: Vec<Tensor>,
+        terms: &Terms,
+        until: Instant,
+    ) -> Result<Vec<Tensor>, PluginError> {
+        let mut wires: BTreeMap<String, Tensor> =
+            inputs.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
+        for (step, lease) in self.steps.iter().zip(leases) {
+            let ports = step.signature.inputs.iter().zip(&step.inputs);
+            let named = |(port, wire): (&ModelPort, &String)| {
+                Some(Tensor { name: port.name.clone(), ..wires.get(wire)?.clone() })
+            };
+            let inputs = ports.filter_map(named).collect();
+            let left = Terms { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
+            for tensor in lease.serving().predictor().predict(inputs, &left)? {
+                let place = step.signature.outputs.iter().position(|port| port.name == tensor.name);
+                let Some(wire) = place.and_then(|place| step.outputs.get(place)) else { continue };
+                wires.insert(wire.clone(), Tensor { name: wire.clone(), ..tensor });
+            }
+        }
+        Ok(self.signature.outputs.iter().filter_map(|port| wires.remove(&port.name)).collect())
+    }
+}
+
+impl Predictor for EnsembleModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
+        let until = Instant::now() + terms.deadline;
+        // Steps have no client of their own to send pieces to.
+        let terms = Terms { sink: None, ..terms.clone() };
+        let leases = self.leases()?;
+        let models: Option<Vec<&LoadedModel>> =
+            leases.iter().map(|lease| lease.serving().predictor().on_device()).collect();
+        let Some(models) = models else { return self.through_host(&leases, inputs, &terms, until) };
+        let inputs: Vec<NamedBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
+        let compute = |part, [count, size]: [usize; 2]| self.on_device(&models, part, [count, size], &terms, until);
+        let outputs = model::in_parts(&self.signature, inputs, compute)?;
+        let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };
+        Ok(outputs.into_iter().map(tensor).collect())
+    }
+}

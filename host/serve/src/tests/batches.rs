@@ -1,0 +1,80 @@
+//! Predictions in batches: together where they can be, alone where one is at fault.
+
+use axum::body::Body;
+use axum::http::Request;
+use futures::future::join_all;
+use tower::ServiceExt;
+
+use super::fixture::{Answer, BLOCK, Fixture, REJECT, TRAP, picture};
+
+/// Asks for all pictures at once.
+async fn together(fixture: &Fixture, firsts: &[u8]) -> Vec<Answer> {
+    let ask = |&first: &u8| async move {
+        let request = Request::post("/predict").body(Body::from(picture(first))).unwrap();
+        Answer::of(fixture.router.clone().oneshot(request).await.unwrap()).await
+    };
+    join_all(firsts.iter().map(ask)).await
+}
+
+async fn metric(fixture: &Fixture, name: &str) -> f64 {
+    fixture.metric(&format!("{name}{{model=\"digits\",version=\"1\"}}")).await.unwrap_or(0.0)
+}
+
+#[tokio::test]
+async fn requests_that_come_together_are_one_batch() {
+    let fixture = Fixture::serving().await;
+    let answers = together(&fixture, &[1, 2, 3, 4, 5, 6, 7]).await;
+    for (first, answer) in (1..).zip(&answers) {
+        assert_eq!(answer.json()["sum"], f64::from(first + 2 + 3 + 4), "each gets its own");
+    }
+    assert_eq!(metric(&fixture, "saggar_predict_items_total").await, 7.0);
+    let executions = metric(&fixture, "saggar_predict_executions_total").await;
+    assert!(executions < 7.0, "{executions} batches");
+    assert_eq!(metric(&fixture, "saggar_batch_items_sum").await, 7.0);
+    assert_eq!(metric(&fixture, "saggar_predict_queue_length").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_batch_is_as_large_as_the_settings_say() {
+    let fixture = Fixture::serving().await;
+    let path = "/api/v1/models/digits/config";
+    let put = Request::put(path).body(Body::from(r#"{"batch": {"max_items": 1}}"#)).unwrap();
+    assert_eq!(fixture.send(put).await.status(), 200);
+    assert!(together(&fixture, &[1, 2, 3, 4]).await.iter().all(|answer| answer.status == 200));
+    assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 4.0);
+    let full = r#"saggar_batch_releases_total{model="digits",reason="full",version="1"}"#;
+    assert_eq!(fixture.metric(full).await, Some(4.0));
+}
+
+#[tokio::test]
+async fn one_poisoned_item_fails_alone() {
+    let fixture = Fixture::serving().await;
+    for (poison, status) in [(TRAP, 500), (REJECT, 422)] {
+        let answers = together(&fixture, &[poison, 1, 2, 3]).await;
+        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
+        assert_eq!(statuses, [status, 200, 200, 200]);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_request_along() {
+    let fixture = Fixture::serving().await;
+    let put = Request::put("/api/v1/models/digits/config").body(Body::from(r#"{"instances_max": 1}"#)).unwrap();
+    assert_eq!(fixture.send(put).await.status(), 200);
+    let ask = |first| {
+        let request = Request::post("/predict").body(Body::from(picture(first))).unwrap();
+        tokio::spawn(fixture.router.clone().oneshot(request))
+    };
+    let blocked = ask(BLOCK);
+    fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
+    let waiting = ask(1);
+    let queue = r#"saggar_predict_queue_length{model="digits",version="1"}"#;
+    fixture.metric_becomes(queue, Some(1.0)).await;
+    waiting.abort();
+    fixture.metric_becomes(queue, Some(0.0)).await;
+    let cancelled = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
+    fixture.metric_becomes(cancelled, Some(1.0)).await;
+    fixture.host.gate.open();
+    assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
+    assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 1.0, "nobody computed the other");
+}
