@@ -22,6 +22,7 @@ use crate::body::Bodies;
 use crate::error::ApiError;
 use crate::models::{Manager, ModelImporter, ModelRouter};
 use crate::observe::observe;
+use crate::oip;
 use crate::predict;
 
 /// What a server is made of.
@@ -128,7 +129,7 @@ impl App {
 
     /// Every route, and the methods it has, as the index shows them.
     fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
-        vec![
+        let mut routes = vec![
             ("/", get(index::index).post(predict::by_default)),
             ("/predict", post(predict::by_default)),
             ("/models/{model}/predict", post(predict::by_name)),
@@ -169,7 +170,9 @@ impl App {
             ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
             ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),
             ("/api/v1/devices", get(devices::list)),
-        ]
+        ];
+        routes.extend(oip::routes());
+        routes
     }
 
     /// The paths of all routes.

@@ -12,9 +12,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::coding::Coding;
 use crate::error::ApiError;
 use crate::limits::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, REFUSED_BYTES_MAX, REFUSED_TIME_MAX,
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, EXPANDED_BYTES_MAX, REFUSED_BYTES_MAX,
+    REFUSED_TIME_MAX,
 };
 
 /// Bytes that one permit of [`Bodies`] stands for.
@@ -22,7 +24,12 @@ const PERMIT_BYTES: usize = 64 << 10;
 
 /// The memory that all bodies share.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies(Arc<Semaphore>);
+pub(crate) struct Bodies {
+    /// For bytes as they arrive.
+    arrived: Arc<Semaphore>,
+    /// For what compressed bodies become. A budget of its own: who waits for it holds one of the other kind already.
+    expanded: Arc<Semaphore>,
+}
 
 /// A body and its share of memory.
 #[derive(Debug)]
@@ -33,7 +40,30 @@ pub(crate) struct Whole {
 
 impl Bodies {
     pub(crate) fn new() -> Bodies {
-        Bodies(Arc::new(Semaphore::new(BODIES_BYTES_MAX / PERMIT_BYTES)))
+        let budget = |bytes| Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
+        Bodies { arrived: budget(BODIES_BYTES_MAX), expanded: budget(EXPANDED_BYTES_MAX) }
+    }
+
+    /// As [`Bodies::read`], for a body that may be compressed: at most `bytes_max` bytes before and after. It is expanded
+    /// on a thread that may take long.
+    pub(crate) async fn read_coded(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Whole, ApiError> {
+        let coding = Coding::of_body(headers)?;
+        let Whole { bytes, _share } = self.read(headers, body, bytes_max).await?;
+        let Some(coding) = coding else { return Ok(Whole { bytes, _share }) };
+        let permits = |bytes: usize| bytes.div_ceil(PERMIT_BYTES);
+        let most = u32::try_from(permits(bytes_max)).unwrap_or(u32::MAX);
+        let mut share = Arc::clone(&self.expanded).acquire_many_owned(most).await.ok();
+        let expanded = tokio::task::spawn_blocking(move || coding.expand(&bytes, bytes_max)).await;
+        let bytes = expanded.map_err(|error| ApiError::Internal { cause: format!("expanding: {error}") })??;
+        // What it did not need is given back.
+        let spare = permits(bytes_max).saturating_sub(permits(bytes.len()));
+        drop(share.as_mut().and_then(|share| share.split(spare)));
+        Ok(Whole { bytes: bytes.into(), _share: share })
     }
 
     /// The whole body, if it has at most `bytes_max`. A longer one is refused as soon as that is known, at best before
@@ -49,7 +79,7 @@ impl Bodies {
         let mut share = None;
         if room > PERMIT_BYTES {
             let permits = u32::try_from(room.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
-            share = Arc::clone(&self.0).acquire_many_owned(permits).await.ok();
+            share = Arc::clone(&self.arrived).acquire_many_owned(permits).await.ok();
         }
         let mut bytes = BytesMut::with_capacity(room.min(PERMIT_BYTES));
         // A client that sends a byte now and then must not hold its share of memory for ever.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::models::ImportError;
 use crate::models::plan::BadPlan;
 use crate::models::settings::BadSettings;
+use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
@@ -76,6 +77,15 @@ pub enum ApiError {
         /// What is taken.
         expected: &'static str,
     },
+    /// A body in a coding that the server does not know.
+    #[error("content-encoding: {got:?} is not taken here; expected gzip, deflate or none")]
+    Coding {
+        /// What came.
+        got: String,
+    },
+    /// The inference request is not one for the model.
+    #[error(transparent)]
+    Infer(#[from] InferError),
     /// No such route.
     #[error("no route {path}")]
     NoRoute {
@@ -280,7 +290,10 @@ impl ApiError {
             ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
             ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, "body_timeout", ""),
             ApiError::BodyBroken { .. } => bad("bad_body", ""),
-            ApiError::MediaType { .. } => of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", ""),
+            ApiError::Infer(_) => bad("bad_input", "GET /v2/models/NAME shows what the model takes"),
+            ApiError::MediaType { .. } | ApiError::Coding { .. } => {
+                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "")
+            }
             ApiError::NoRoute { .. } => missing("GET / with Accept: application/json lists the routes"),
             ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", ""),
             ApiError::NotFound { .. } => missing(""),

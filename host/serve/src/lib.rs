@@ -7,11 +7,13 @@
 pub mod api;
 pub mod app;
 mod body;
+mod coding;
 mod connection;
 pub mod error;
 pub mod limits;
 pub mod models;
 mod observe;
+mod oip;
 pub mod predict;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ pub use api::devices::Device;
 pub use api::plugins::{PluginFacts, PluginInspector};
 pub use app::{App, Parts};
 pub use error::ApiError;
+pub use oip::InferError;
 
 use connection::Patience;
 

@@ -23,6 +23,12 @@ pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 pub const IMPORT_BYTES_MAX: usize = 512 << 20;
 /// Bytes of all bodies held at once; past it a request waits for others to finish.
 pub const BODIES_BYTES_MAX: usize = 1 << 30;
+/// Bytes that all compressed bodies held at once become; past it a request waits for others to finish.
+pub const EXPANDED_BYTES_MAX: usize = 512 << 20;
+/// Bytes from which on an answer is compressed where its client takes that; a smaller one fits a packet anyway.
+pub const COMPRESS_BYTES_MIN: usize = 1 << 10;
+/// Bytes of an inference request of the Open Inference Protocol, compressed or not, and of each tensor in it.
+pub const INFER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a refused body that are read and dropped, so that the client gets to read the answer.
 pub const REFUSED_BYTES_MAX: u64 = 1 << 30;
 /// How long a refused body is read and dropped.
@@ -89,6 +95,7 @@ pub const OUTPUTS_NAMED_MAX: usize = 10;
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(INFER_BYTES_MAX <= BODIES_BYTES_MAX && INFER_BYTES_MAX <= EXPANDED_BYTES_MAX);
 const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);

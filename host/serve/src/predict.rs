@@ -7,13 +7,14 @@ pub mod decode;
 mod dense;
 pub mod encode;
 pub mod image;
-mod number;
+pub(crate) mod nonfinite;
+pub(crate) mod number;
 pub(crate) mod outcome;
 pub(crate) mod plain;
 pub mod reference;
 pub(crate) mod route;
 mod stream;
-mod text;
+pub(crate) mod text;
 
 use std::time::Instant;
 

@@ -18,20 +18,26 @@ pub(crate) async fn alive() -> &'static str {
 
 /// `GET /readyz`: whether every model that is there has a version that serves, and the server is not stopping.
 pub(crate) async fn ready(State(app): State<App>, parameters: Parameters) -> Response {
-    let models = app.models().list();
-    let mut reasons: Vec<String> = models.iter().filter(|model| model.serving.is_none()).map(why).collect();
-    if *app.shutdown().borrow() {
-        reasons.push("the server is stopping".to_owned());
-    }
+    let reasons = unready(&app);
     let ready = reasons.is_empty();
     let mut body = json!({ "ready": ready });
     if !ready {
         body["reasons"] = json!(reasons);
     }
     if parameters.flag("verbose") {
-        body["models"] = models.iter().map(super::models::summary).collect();
+        body["models"] = app.models().list().iter().map(super::models::summary).collect();
     }
     if ready { Json(body).into_response() } else { not_ready(body) }
+}
+
+/// Why the server is not ready; empty where it is.
+pub(crate) fn unready(app: &App) -> Vec<String> {
+    let mut reasons: Vec<String> =
+        app.models().list().iter().filter(|model| model.serving.is_none()).map(why).collect();
+    if *app.shutdown().borrow() {
+        reasons.push("the server is stopping".to_owned());
+    }
+    reasons
 }
 
 fn why(model: &ModelStatus) -> String {

@@ -123,6 +123,11 @@ impl Call {
         self.deadline
     }
 
+    /// Gives the prediction no more time than `limit`, counted from its request's arrival.
+    pub(crate) fn within(&mut self, limit: Duration) {
+        self.deadline.limit = self.deadline.limit.min(limit);
+    }
+
     /// Runs `decode`, which makes inputs of a body, and counts its time and its failure.
     ///
     /// # Errors

@@ -91,7 +91,8 @@ fn piece_of(port: &Port, item: Option<usize>, push: impl FnOnce(&mut String)) ->
     json
 }
 
-fn checked<'o>(port: &Port, output: Option<&'o Tensor>, items: usize) -> Result<&'o Tensor, EncodeError> {
+/// The output of a port, if it is as the signature promises.
+pub(crate) fn checked<'o>(port: &Port, output: Option<&'o Tensor>, items: usize) -> Result<&'o Tensor, EncodeError> {
     let expected = || format!("{} for each of {items} items", port.item);
     let refuse = |got: String| EncodeError { name: port.name.clone(), expected: expected(), got };
     let output = output.ok_or_else(|| refuse("nothing".to_owned()))?;
@@ -179,7 +180,7 @@ fn push_float(text: &mut String, value: f32) {
     }
 }
 
-fn push_string(text: &mut String, string: &str) {
+pub(crate) fn push_string(text: &mut String, string: &str) {
     text.push_str(&serde_json::Value::from(string).to_string());
 }
 

@@ -5,7 +5,7 @@ use saggar_tensor::interp::float16;
 
 /// A number as JSON writes it. A truth value counts as 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Whole(i128),
     Float(f64),
 }
@@ -13,7 +13,7 @@ pub(super) enum Number {
 impl Number {
     /// Appends the number as an element of `dtype`, little-endian. False where the type cannot hold it: out of its
     /// range, or a fraction for a type of whole numbers. A whole number may be written as a float: `3.0`.
-    pub(super) fn push(self, dtype: DType, bytes: &mut Vec<u8>) -> bool {
+    pub(crate) fn push(self, dtype: DType, bytes: &mut Vec<u8>) -> bool {
         match dtype {
             DType::F32 => {
                 let element = self.float() as f32;
@@ -56,7 +56,7 @@ impl Number {
 }
 
 /// What an element of this type may be, in words.
-pub(super) fn range(dtype: DType) -> &'static str {
+pub(crate) fn range(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "a number within ±3.4e38",
         DType::F16 => "a number within ±65504",

@@ -6,7 +6,7 @@ use super::decode::DecodeError;
 ///
 /// # Errors
 /// `Text` where it is longer, or has a zero byte: nobody could tell where it ends.
-pub(super) fn item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>, DecodeError> {
     let (place, bytes) = (place.to_owned(), text.len());
     if bytes > bytes_max {
         return Err(DecodeError::Text { place, reason: "is too long", bytes, bytes_max });
@@ -21,9 +21,14 @@ pub(super) fn item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>,
 }
 
 /// The text in an item: what stands before the zeros at its end. What is no UTF-8 becomes U+FFFD.
-pub(super) fn of(item: &[u8]) -> String {
+pub(crate) fn of(item: &[u8]) -> String {
+    String::from_utf8_lossy(bytes_of(item)).into_owned()
+}
+
+/// As [`of`], in the plugin's own bytes.
+pub(crate) fn bytes_of(item: &[u8]) -> &[u8] {
     let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    String::from_utf8_lossy(&item[..length]).into_owned()
+    &item[..length]
 }
 
 /// A text that comes in pieces, cut anywhere.

@@ -1,0 +1,136 @@
+//! The binary tensor extension: dense elements behind the JSON, in the order in which inputs and outputs stand there.
+//!
+//! A text is its length in 4 bytes, little-endian, and then its bytes.
+
+use axum::http::HeaderMap;
+use saggar_plugin::ModelPort;
+
+use super::data::Elements;
+use super::error::InferError;
+use crate::limits::INFER_BYTES_MAX;
+use crate::predict::text;
+
+/// The header that says how many bytes of the body are JSON.
+pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// Where the JSON of this body ends; none where all of it is JSON.
+///
+/// # Errors
+/// `HeaderLength`.
+pub(super) fn header_length(headers: &HeaderMap, body: &[u8]) -> Result<Option<usize>, InferError> {
+    let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    // Digits alone: Rust would take a plus sign too.
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = text.parse().ok().filter(|&length: &usize| digits && length <= body.len());
+    let refuse = || InferError::HeaderLength { bytes_max: body.len(), got: text.chars().take(40).collect() };
+    length.map(Some).ok_or_else(refuse)
+}
+
+/// The binary part of a body while inputs take theirs from it.
+pub(super) struct Rest<'b> {
+    /// None where the request does not say where it begins.
+    bytes: Option<&'b [u8]>,
+}
+
+impl<'b> Rest<'b> {
+    pub(super) fn new(bytes: Option<&'b [u8]>) -> Rest<'b> {
+        Rest { bytes }
+    }
+
+    /// The bytes of the next input.
+    ///
+    /// # Errors
+    /// `NoHeader`; `BinaryShort`.
+    pub(super) fn take(&mut self, name: &str, bytes: u64) -> Result<&'b [u8], InferError> {
+        let left = self.bytes.ok_or_else(|| InferError::NoHeader { name: name.to_owned() })?;
+        match usize::try_from(bytes).ok().and_then(|length| left.split_at_checked(length)) {
+            Some((taken, left)) => {
+                self.bytes = Some(left);
+                Ok(taken)
+            }
+            None => Err(InferError::BinaryShort { name: name.to_owned(), missing: bytes - left.len() as u64 }),
+        }
+    }
+
+    /// # Errors
+    /// `BinaryLeft` where inputs did not take all.
+    pub(super) fn end(self) -> Result<(), InferError> {
+        match self.bytes {
+            Some(left) if !left.is_empty() => Err(InferError::BinaryLeft { bytes: left.len() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `count` elements of a port.
+///
+/// # Errors
+/// `BinarySize`; `Texts`; `TooLarge`; those of texts.
+pub(super) fn elements(port: &ModelPort, count: usize, bytes: &[u8]) -> Result<Elements, InferError> {
+    if let Some(bytes_max) = port.text_bytes() {
+        return texts(port, bytes_max, count, bytes);
+    }
+    let expected = count.saturating_mul(port.item.dtype.bytes());
+    if bytes.len() != expected {
+        return Err(InferError::BinarySize { name: port.name.clone(), expected, got: bytes.len() });
+    }
+    Ok(Elements { bytes: bytes.to_vec(), count })
+}
+
+fn texts(port: &ModelPort, bytes_max: usize, count: usize, mut bytes: &[u8]) -> Result<Elements, InferError> {
+    let refuse = |reason| InferError::Texts { name: port.name.clone(), reason };
+    // Each element has four bytes at least, so this bounds what is made by what came.
+    if count > bytes.len() / 4 || count.saturating_mul(bytes_max) > INFER_BYTES_MAX {
+        let short = count > bytes.len() / 4;
+        return Err(if short {
+            refuse("the data has fewer elements than the shape")
+        } else {
+            InferError::TooLarge { name: port.name.clone() }
+        });
+    }
+    let mut elements = Elements { bytes: Vec::with_capacity(count * bytes_max), count };
+    for at in 0..count {
+        let (length, rest) =
+            bytes.split_first_chunk().ok_or_else(|| refuse("the data ends before an element's length"))?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let (element, rest) = rest.split_at_checked(length).ok_or_else(|| refuse("the data ends within an element"))?;
+        bytes = rest;
+        elements.bytes.extend_from_slice(&element_of(port, bytes_max, at, element)?);
+    }
+    if bytes.is_empty() { Ok(elements) } else { Err(refuse("the data has more elements than the shape")) }
+}
+
+fn element_of(port: &ModelPort, bytes_max: usize, at: usize, element: &[u8]) -> Result<Vec<u8>, InferError> {
+    let name = || port.name.clone();
+    let text = std::str::from_utf8(element);
+    let text = text.map_err(|_| InferError::Texts { name: name(), reason: "an element is not UTF-8" })?;
+    Ok(text::item(&format!("{}[{at}]", port.name), bytes_max, text)?)
+}
+
+/// A bare body as the one item of a model's only input. Of a text, the body is all of it.
+///
+/// # Errors
+/// `Raw`; `BinarySize`; those of texts.
+pub(super) fn raw<'s>(ports: &'s [ModelPort], body: &[u8]) -> Result<(&'s ModelPort, Elements), InferError> {
+    let [port] = ports else { return Err(InferError::Raw { inputs: ports.len() }) };
+    match port.text_bytes() {
+        Some(bytes_max) => Ok((port, Elements { bytes: element_of(port, bytes_max, 0, body)?, count: 1 })),
+        None => Ok((port, elements(port, port.item.shape.elements(), body)?)),
+    }
+}
+
+/// Appends the texts of a port's output.
+pub(super) fn push_texts(into: &mut Vec<u8>, bytes_max: usize, output: &[u8]) {
+    for item in output.chunks_exact(bytes_max) {
+        let text = text::bytes_of(item);
+        let length = u32::try_from(text.len()).expect("a port's item is smaller than 4 GiB");
+        into.extend_from_slice(&length.to_le_bytes());
+        into.extend_from_slice(text);
+    }
+}
+
+/// Bytes of the texts of a port's output.
+pub(super) fn texts_bytes(bytes_max: usize, output: &[u8]) -> usize {
+    output.chunks_exact(bytes_max).map(|item| 4 + text::bytes_of(item).len()).sum()
+}

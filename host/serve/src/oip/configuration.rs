@@ -1,0 +1,48 @@
+//! A model's configuration in the words of Triton's `ModelConfig`, as far as they have a meaning here.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use saggar_plugin::ModelPort;
+use serde_json::{Value, json};
+
+use super::datatype::{Datatype, item_dims};
+use super::metadata::PLATFORM;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::predict::reference::Reference;
+
+/// `GET /v2/models/{model}/config`.
+pub(super) async fn by_name(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
+    configuration(&app, &super::reference(&model, None)?)
+}
+
+/// `GET /v2/models/{model}/versions/{version}/config`.
+pub(super) async fn by_version(
+    State(app): State<App>,
+    Path((model, version)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    configuration(&app, &super::reference(&model, Some(&version))?)
+}
+
+fn configuration(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
+    let serving = app.models().find(Some(reference))?;
+    let signature = serving.predictor().signature();
+    let input = |port: &ModelPort| {
+        let mut tensor = tensor(port);
+        tensor["optional"] = json!(port.default.is_some());
+        tensor
+    };
+    Ok(Json(json!({
+        "name": serving.model,
+        "platform": PLATFORM,
+        "backend": "saggar",
+        // Larger batches are taken too, and computed in parts of this size.
+        "max_batch_size": signature.batch_sizes.last().copied().unwrap_or(0),
+        "input": signature.inputs.iter().map(input).collect::<Vec<Value>>(),
+        "output": signature.outputs.iter().map(tensor).collect::<Vec<Value>>(),
+    })))
+}
+
+fn tensor(port: &ModelPort) -> Value {
+    json!({ "name": port.name, "data_type": Datatype::of(port).configured(), "dims": item_dims(port) })
+}

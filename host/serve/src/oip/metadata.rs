@@ -1,0 +1,96 @@
+//! What the server is, whether it and its models are ready, and what a model takes and gives.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use saggar_plugin::{ModelPort, Signature};
+use serde_json::{Value, json};
+
+use super::datatype::{Datatype, item_dims};
+use super::request::is_batched;
+use crate::api::health::unready;
+use crate::app::App;
+use crate::error::{ApiError, not_ready};
+use crate::models::VersionState;
+use crate::predict::reference::Reference;
+
+/// What of the protocol is optional and offered.
+const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_configuration"];
+
+/// What runs every model, in the protocol's form `project_format`.
+pub(super) const PLATFORM: &str = "saggar_wasm";
+
+/// `GET /v2`.
+pub(super) async fn server() -> Json<Value> {
+    Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+}
+
+/// `GET /v2/health/live`: the process answers.
+pub(super) async fn live() -> Json<Value> {
+    Json(json!({ "live": true }))
+}
+
+/// `GET /v2/health/ready`: whether every model is, and the server is not stopping.
+pub(super) async fn ready(State(app): State<App>) -> Response {
+    let ready = unready(&app).is_empty();
+    let body = json!({ "ready": ready });
+    if ready { Json(body).into_response() } else { not_ready(body) }
+}
+
+/// `GET /v2/models/{model}`.
+pub(super) async fn model(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
+    describe(&app, &super::reference(&model, None)?)
+}
+
+/// `GET /v2/models/{model}/versions/{version}`.
+pub(super) async fn version(
+    State(app): State<App>,
+    Path((model, version)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    describe(&app, &super::reference(&model, Some(&version))?)
+}
+
+/// `GET /v2/models/{model}/ready`.
+pub(super) async fn model_ready(State(app): State<App>, Path(model): Path<String>) -> Result<Response, ApiError> {
+    is_ready(&app, &super::reference(&model, None)?)
+}
+
+/// `GET /v2/models/{model}/versions/{version}/ready`.
+pub(super) async fn version_ready(
+    State(app): State<App>,
+    Path((model, version)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    is_ready(&app, &super::reference(&model, Some(&version))?)
+}
+
+fn is_ready(app: &App, reference: &Reference) -> Result<Response, ApiError> {
+    let body = |ready: bool| json!({ "name": reference.model, "ready": ready });
+    match app.models().find(Some(reference)) {
+        Ok(_) => Ok(Json(body(true)).into_response()),
+        Err(ApiError::NotReady { .. }) => Ok(not_ready(body(false))),
+        Err(error) => Err(error),
+    }
+}
+
+fn describe(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
+    let serving = app.models().find(Some(reference))?;
+    let status = app.models().status(&reference.model)?;
+    let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);
+    let versions: Vec<String> = ready.map(|version| version.version.to_string()).collect();
+    let signature = serving.predictor().signature();
+    let tensors = |ports: &[ModelPort]| ports.iter().map(|port| tensor(signature, port)).collect::<Vec<Value>>();
+    Ok(Json(json!({
+        "name": serving.model,
+        "versions": versions,
+        "platform": PLATFORM,
+        "inputs": tensors(&signature.inputs),
+        "outputs": tensors(&signature.outputs),
+    })))
+}
+
+fn tensor(signature: &Signature, port: &ModelPort) -> Value {
+    let batch = is_batched(signature).then_some(-1);
+    let dims = item_dims(port).iter().map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX));
+    let shape: Vec<i64> = batch.into_iter().chain(dims).collect();
+    json!({ "name": port.name, "datatype": Datatype::of(port).name(), "shape": shape })
+}

@@ -1,0 +1,71 @@
+//! Numbers that JSON has no word for and that clients send all the same: `NaN`, `Infinity`, `-Infinity`.
+
+/// The text with such words in quotes, for a reader that takes them as strings; none where it has none outside of strings.
+pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
+    let mut quoted: Option<Vec<u8>> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    while at < json.len() {
+        match json[at] {
+            b'"' => at = end_of_string(json, at),
+            b'N' | b'I' | b'-' => {
+                let Some(word) = WORDS.iter().find(|word| json[at..].starts_with(word)) else {
+                    at += 1;
+                    continue;
+                };
+                let text = quoted.get_or_insert_with(|| Vec::with_capacity(json.len() + json.len() / 4));
+                text.extend_from_slice(&json[copied..at]);
+                text.push(b'"');
+                text.extend_from_slice(word);
+                text.push(b'"');
+                at += word.len();
+                copied = at;
+            }
+            _ => at += 1,
+        }
+    }
+    quoted.as_mut()?.extend_from_slice(&json[copied..]);
+    quoted
+}
+
+const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+
+/// The number that a word stands for.
+pub(crate) fn value(word: &str) -> Option<f64> {
+    match word {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+/// The place after the string that begins at `at`.
+fn end_of_string(json: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while at < json.len() && json[at] != b'"' {
+        at += if json[at] == b'\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_outside_of_strings_only() {
+        let check = |json: &str, expected: Option<&str>| {
+            assert_eq!(quoted(json.as_bytes()).map(|text| String::from_utf8(text).unwrap()).as_deref(), expected);
+        };
+        check(r#"{"x": [1.5, -2], "I": "N"}"#, None);
+        check("[NaN,-Infinity , Infinity]", Some(r#"["NaN","-Infinity" , "Infinity"]"#));
+        check(r#"["NaN", "a\"NaN", "\\", NaN]"#, Some(r#"["NaN", "a\"NaN", "\\", "NaN"]"#));
+        check(r#"["open NaN"#, None);
+        check(r#"["open \"#, None);
+        check("NaNs", Some(r#""NaN"s"#));
+        assert!(
+            value("NaN").unwrap().is_nan() && value("-Infinity") == Some(f64::NEG_INFINITY) && value("nan").is_none()
+        );
+    }
+}
