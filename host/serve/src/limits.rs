@@ -76,6 +76,8 @@ pub const DEADLINE_MAX: Duration = Duration::from_secs(600);
 pub const PIECES_WAITING_MAX: usize = 32;
 /// Compiled plugins kept at hand for new weights.
 pub const COMPILED_MAX: usize = 8;
+/// Batch sizes of one version whose executions are counted apart.
+pub const BATCHES_COUNTED_MAX: usize = 64;
 /// Versions of one model whose series stay in `/metrics` after they were unloaded.
 pub const UNLOADED_SERIES_MAX: usize = 8;
 /// Versions that one look at the models directory tries to bring up for one model, newest first.

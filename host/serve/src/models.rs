@@ -21,6 +21,7 @@ mod series;
 pub mod settings;
 mod shadow;
 pub mod state;
+pub mod statistics;
 pub mod version;
 mod version_series;
 
@@ -32,4 +33,5 @@ pub use plugin_host::PluginHost;
 pub use predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
 pub use router::ModelRouter;
 pub use state::{ModelStatus, VersionStatus};
+pub use statistics::Statistics;
 pub use version::{Lease, Origin, Serving, VersionState};

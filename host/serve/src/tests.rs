@@ -6,6 +6,7 @@ mod fixture;
 mod management;
 mod model_commands;
 mod observing;
+mod oip;
 mod outputs;
 mod predictions;
 mod replies;

@@ -13,7 +13,8 @@ pub(super) enum Value {
     Truth(bool),
     /// A whole number that is not negative.
     Whole(u64),
-    /// Another number, or a text.
+    Text(String),
+    /// Another number.
     Other,
 }
 
@@ -48,8 +49,8 @@ impl Visitor<'_> for AnyValue {
         Ok(Value::Other)
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Value, E> {
-        Ok(Value::Other)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
     }
 }
 
@@ -59,7 +60,7 @@ impl Value {
     pub(super) fn truth(&self, place: &str, name: &str) -> Result<bool, InferError> {
         match self {
             Value::Truth(truth) => Ok(*truth),
-            Value::Whole(_) | Value::Other => Err(refuse(place, name, "true or false")),
+            Value::Whole(_) | Value::Text(_) | Value::Other => Err(refuse(place, name, "true or false")),
         }
     }
 
@@ -68,7 +69,7 @@ impl Value {
     pub(super) fn whole(&self, place: &str, name: &str) -> Result<u64, InferError> {
         match self {
             Value::Whole(number) => Ok(*number),
-            Value::Truth(_) | Value::Other => Err(refuse(place, name, "a whole number from 0 on")),
+            Value::Truth(_) | Value::Text(_) | Value::Other => Err(refuse(place, name, "a whole number from 0 on")),
         }
     }
 }

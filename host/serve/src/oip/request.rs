@@ -52,6 +52,7 @@ pub(super) fn read(signature: &Signature, body: &[u8], json_bytes: Option<usize>
     let inputs: Vec<Input> =
         inputs.into_iter().map(|given| input(signature, given, &mut rest)).collect::<Result<_, InferError>>()?;
     rest.end()?;
+    let inputs = Inputs::new(signature, inputs)?;
     let wanted =
         |(port, is_binary): (usize, Option<bool>)| Wanted { port, is_binary: is_binary.unwrap_or(binary_output) };
     let outputs: Vec<Wanted> = match outputs {
@@ -61,7 +62,7 @@ pub(super) fn read(signature: &Signature, body: &[u8], json_bytes: Option<usize>
     for output in outputs.iter().filter(|output| !output.is_binary) {
         has_json(&signature.outputs[output.port])?;
     }
-    Ok(Asked { inputs: Inputs::new(signature, inputs)?, outputs, id, limit })
+    Ok(Asked { inputs, outputs, id, limit })
 }
 
 fn raw(signature: &Signature, body: &[u8]) -> Result<Asked, InferError> {

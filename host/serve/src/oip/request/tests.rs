@@ -137,8 +137,8 @@ fn requests_are_whole_and_name_what_the_model_has() {
     check("[]", "request: invalid type: sequence, expected an object with \"inputs\"");
     check("null", "request: invalid type: null");
     check("{}", "request: \"inputs\" is missing");
-    check(r#"{"inputs":[]}"#, "x: missing; expected f32[2]");
-    check(r#"{"inputs":null}"#, "x: missing; expected f32[2]");
+    check(r#"{"inputs":[]}"#, "x: missing; expected float32[2]");
+    check(r#"{"inputs":null}"#, "x: missing; expected float32[2]");
     check(r#"{"inputs":{}}"#, "request: invalid type: map, expected an array of tensors");
     check(r#"{"inputs":[7]}"#, "request: invalid type: integer `7`, expected an object with \"name\"");
     check(&format!(r#"{{"inputs":[{x},{x}]}}"#), "x: given twice");

@@ -1,0 +1,218 @@
+//! What a version did since it was brought up, counted without a lock: requests, executions, and what they took.
+//!
+//! A request's times are its own; an execution's belong to however many requests were computed together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::limits::BATCHES_COUNTED_MAX;
+
+/// How often something happened, and how long it took together.
+#[derive(Debug, Default)]
+pub struct Total {
+    count: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// A [`Total`] as it stood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How often.
+    pub count: u64,
+    /// How long together.
+    pub nanoseconds: u64,
+}
+
+impl Total {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn sum(&self) -> Sum {
+        Sum { count: self.count.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
+    }
+}
+
+/// What the parts of an answered request took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// All of it.
+    pub total: Duration,
+    /// Waiting for its turn.
+    pub queue: Duration,
+    /// Making tensors of its body.
+    pub decode: Duration,
+    /// The model.
+    pub compute: Duration,
+    /// Making a body of tensors.
+    pub encode: Duration,
+}
+
+/// The statistics of one version.
+#[derive(Debug)]
+pub struct Statistics {
+    /// Answered requests, cached ones too.
+    pub success: Total,
+    /// Requests that failed after their model took them.
+    pub fail: Total,
+    /// Waiting, of answered requests.
+    pub queue: Total,
+    /// Decoding, of requests that were computed.
+    pub compute_input: Total,
+    /// Computing, of requests that were computed.
+    pub compute_infer: Total,
+    /// Encoding, of requests that were computed.
+    pub compute_output: Total,
+    /// Looking up answers that were in the cache.
+    pub cache_hit: Total,
+    /// Looking up and keeping answers that were not.
+    pub cache_miss: Total,
+    items: AtomicU64,
+    executions: AtomicU64,
+    last_ms: AtomicU64,
+    /// An open table by batch size; a size of 0 is a free place.
+    batches: Box<[Batch]>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    items: AtomicU64,
+    compute: Total,
+}
+
+impl Default for Statistics {
+    fn default() -> Statistics {
+        let total = Total::default;
+        Statistics {
+            success: total(),
+            fail: total(),
+            queue: total(),
+            compute_input: total(),
+            compute_infer: total(),
+            compute_output: total(),
+            cache_hit: total(),
+            cache_miss: total(),
+            items: AtomicU64::new(0),
+            executions: AtomicU64::new(0),
+            last_ms: AtomicU64::new(0),
+            batches: (0..BATCHES_COUNTED_MAX).map(|_| Batch::default()).collect(),
+        }
+    }
+}
+
+impl Statistics {
+    /// Counts a request of `items` that was answered by computing.
+    pub fn computed(&self, items: usize, parts: Parts) {
+        self.success.add(parts.total);
+        self.queue.add(parts.queue);
+        self.compute_input.add(parts.decode);
+        self.compute_infer.add(parts.compute);
+        self.compute_output.add(parts.encode);
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
+        self.touch();
+    }
+
+    /// Counts a request that was answered from the cache; `lookup` is what that took.
+    pub fn cached(&self, parts: Parts, lookup: Duration) {
+        self.success.add(parts.total);
+        self.queue.add(parts.queue);
+        self.cache_hit.add(lookup);
+        self.touch();
+    }
+
+    /// Counts a request that failed.
+    pub fn failed(&self, total: Duration) {
+        self.fail.add(total);
+    }
+
+    /// Counts one execution of the model over `items`, whatever requests they came from.
+    pub fn executed(&self, items: usize, compute: Duration) {
+        self.executions.fetch_add(1, Ordering::Relaxed);
+        if let Some(batch) = self.batch(items as u64) {
+            batch.compute.add(compute);
+        }
+    }
+
+    /// The place of a batch size; none where there are too many different ones.
+    fn batch(&self, items: u64) -> Option<&Batch> {
+        let start = usize::try_from(items).unwrap_or(0) % BATCHES_COUNTED_MAX;
+        let places = (0..BATCHES_COUNTED_MAX).map(|step| &self.batches[(start + step) % BATCHES_COUNTED_MAX]);
+        let mut places = places.take_while(|_| items > 0);
+        places.find(|place| {
+            let claimed = place.items.compare_exchange(0, items, Ordering::Relaxed, Ordering::Relaxed);
+            claimed.map_or_else(|taken| taken == items, |_| true)
+        })
+    }
+
+    fn touch(&self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_ms.fetch_max(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Items of requests that were answered by computing.
+    pub fn items(&self) -> u64 {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// Executions of the model.
+    pub fn executions(&self) -> u64 {
+        self.executions.load(Ordering::Relaxed)
+    }
+
+    /// When a request was last answered, in milliseconds since 1970; 0 where none was.
+    pub fn last_ms(&self) -> u64 {
+        self.last_ms.load(Ordering::Relaxed)
+    }
+
+    /// Executions by batch size, ascending; of the first `limits::BATCHES_COUNTED_MAX` different sizes.
+    pub fn batches(&self) -> Vec<(u64, Sum)> {
+        let batch = |batch: &Batch| (batch.items.load(Ordering::Relaxed), batch.compute.sum());
+        let mut batches: Vec<_> = self.batches.iter().map(batch).filter(|(items, _)| *items > 0).collect();
+        batches.sort_unstable_by_key(|(items, _)| *items);
+        batches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_executions_are_counted_apart() {
+        let statistics = Statistics::default();
+        let ms = Duration::from_millis;
+        let parts = Parts { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
+        assert_eq!(statistics.last_ms(), 0);
+        // Two requests that were merged.
+        statistics.computed(1, parts);
+        statistics.computed(8, parts);
+        statistics.executed(9, ms(3));
+        statistics.cached(Parts { total: ms(1), ..Parts::default() }, ms(1));
+        statistics.failed(ms(5));
+        let sum = |count, milliseconds: u64| Sum { count, nanoseconds: milliseconds * 1_000_000 };
+        assert_eq!((statistics.items(), statistics.executions()), (9, 1));
+        assert_eq!((statistics.success.sum(), statistics.fail.sum()), (sum(3, 21), sum(1, 5)));
+        assert_eq!((statistics.queue.sum(), statistics.cache_hit.sum()), (sum(3, 2), sum(1, 1)));
+        assert_eq!(statistics.compute_infer.sum(), sum(2, 6));
+        assert_eq!(statistics.batches(), [(9, sum(1, 3))]);
+        assert!(statistics.last_ms() > 0);
+    }
+
+    #[test]
+    fn batch_sizes_are_counted_as_far_as_there_is_room() {
+        let statistics = Statistics::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..=2 * BATCHES_COUNTED_MAX).for_each(|items| statistics.executed(items * 64, Duration::ZERO))
+                });
+            }
+        });
+        let batches = statistics.batches();
+        assert_eq!(batches.len(), BATCHES_COUNTED_MAX);
+        assert!(batches.is_sorted_by(|(a, _), (b, _)| a < b), "no size is there twice");
+        assert_eq!(statistics.executions(), 4 * (2 * BATCHES_COUNTED_MAX as u64 + 1));
+    }
+}

@@ -1,0 +1,340 @@
+//! The Open Inference Protocol as its clients speak it: metadata, inference in every form, and what must be refused.
+
+use std::io::{Read, Write};
+
+use axum::body::Body;
+use axum::http::Request;
+use flate2::Compression;
+use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
+use serde_json::{Value, json};
+
+use super::fixture::{Answer, BAD_OUTPUT, BLOCK, Fixture, PANIC, REJECT, TRAP};
+use crate::limits::INFER_BYTES_MAX;
+
+const INFER: &str = "/v2/models/digits/infer";
+
+/// Asks as tritonclient does: without a content type.
+async fn infer(fixture: &Fixture, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    let mut request = Request::post(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    Answer::of(fixture.send(request.body(body.into()).unwrap()).await).await
+}
+
+/// A request for pictures of four pixels.
+fn pictures(first: u8, items: usize) -> Value {
+    let data: Vec<u8> = [first, 2, 3, 4].repeat(items);
+    json!({ "inputs": [{ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "data": data }] })
+}
+
+/// The same as binary data: the body, and how many bytes of it are JSON.
+fn binary(first: u8, items: usize, outputs: Value) -> (Vec<u8>, String) {
+    let parameters = json!({ "binary_data_size": 4 * items });
+    let input = json!({ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "parameters": parameters });
+    let mut body = json!({ "inputs": [input], "outputs": outputs }).to_string().into_bytes();
+    let length = body.len().to_string();
+    body.extend([first, 2, 3, 4].repeat(items));
+    (body, length)
+}
+
+async fn is_healthy(fixture: &Fixture) {
+    let answer = infer(fixture, INFER, &[], pictures(1, 1).to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn the_server_and_its_models_say_what_they_are() {
+    let fixture = Fixture::serving().await;
+    let server = fixture.get("/v2").await.json();
+    assert_eq!(server["name"], "saggar");
+    assert!(server["extensions"].as_array().unwrap().contains(&json!("binary_tensor_data")));
+    assert_eq!(fixture.get("/v2/").await.json(), server);
+    assert_eq!(fixture.get("/v2/health/live").await.json(), json!({ "live": true }));
+    assert_eq!(fixture.get("/v2/health/ready").await.json(), json!({ "ready": true }));
+    assert_eq!(fixture.get("/v2/models/digits/ready").await.json(), json!({ "name": "digits", "ready": true }));
+    assert_eq!(fixture.get("/v2/models/digits/versions/1/ready").await.status, 200);
+    let expected = json!({
+        "name": "digits",
+        "versions": ["1"],
+        "platform": "saggar_wasm",
+        "inputs": [{ "name": "image", "datatype": "UINT8", "shape": [-1, 2, 2] }],
+        "outputs": [
+            { "name": "sum", "datatype": "FP32", "shape": [-1] },
+            { "name": "mark", "datatype": "INT32", "shape": [-1] },
+        ],
+    });
+    assert_eq!(fixture.get("/v2/models/digits").await.json(), expected);
+    assert_eq!(fixture.get("/v2/models/digits/versions/1").await.json(), expected);
+    let config = fixture.get("/v2/models/digits/config").await.json();
+    assert_eq!(config["max_batch_size"], 8);
+    assert_eq!(
+        config["input"],
+        json!([{ "name": "image", "data_type": "TYPE_UINT8", "dims": [2, 2], "optional": false }])
+    );
+    assert_eq!(config["output"][1], json!({ "name": "mark", "data_type": "TYPE_INT32", "dims": [] }));
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_there_or_not_ready_is_said_to_be_so() {
+    let fixture = Fixture::serving().await;
+    for (path, code) in [
+        ("/v2/models/none", "unknown_model"),
+        ("/v2/models/none/ready", "unknown_model"),
+        ("/v2/models/none/config", "unknown_model"),
+        ("/v2/models/digits/versions/9", "version_not_serving"),
+        ("/v2/models/digits/versions/9/ready", "version_not_serving"),
+        ("/v2/models/digits/versions/canary", "not_found"),
+        ("/v2/models/digits@canary", "not_found"),
+        ("/v2/nothing", "not_found"),
+    ] {
+        let (status, found, _) = fixture.get(path).await.error();
+        assert_eq!((status, found.as_str()), (404, code), "{path}");
+    }
+    let missing = infer(&fixture, "/v2/models/none/infer", &[], pictures(1, 1).to_string()).await.error();
+    assert_eq!((missing.0, missing.2.as_str()), (404, "no model none; known are digits"));
+    let version = infer(&fixture, "/v2/models/digits/versions/9/infer", &[], pictures(1, 1).to_string()).await;
+    assert_eq!(version.error().0, 404);
+    assert_eq!(fixture.get("/v2/models/digits/versions/1.5").await.error().0, 400);
+    assert_eq!(fixture.get(INFER).await.error().0, 405);
+
+    let mut fixture = Fixture::new();
+    fixture.publish("broken", "refused", 1);
+    fixture.loader.look().await;
+    assert_eq!(fixture.get("/v2/health/live").await.status, 200);
+    let ready = fixture.get("/v2/health/ready").await;
+    assert_eq!((ready.status.as_u16(), ready.json()), (503, json!({ "ready": false })));
+    let model = fixture.get("/v2/models/broken/ready").await;
+    assert_eq!((model.status.as_u16(), model.json()), (503, json!({ "name": "broken", "ready": false })));
+    assert_eq!(infer(&fixture, "/v2/models/broken/infer", &[], pictures(1, 1).to_string()).await.error().0, 503);
+}
+
+#[tokio::test]
+async fn json_in_and_out() {
+    let fixture = Fixture::serving().await;
+    let mut request = pictures(1, 2);
+    request["id"] = json!("my \"id\"");
+    let answer = infer(&fixture, INFER, &[], request.to_string()).await;
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(answer.header("x-saggar-model"), "digits@1");
+    assert_eq!(answer.header("inference-header-content-length"), "");
+    let sum = json!({ "name": "sum", "datatype": "FP32", "shape": [2], "data": [10.0, 10.0] });
+    let mark = json!({ "name": "mark", "datatype": "INT32", "shape": [2], "data": [1, 1] });
+    let whole = json!({ "id": "my \"id\"", "model_name": "digits", "model_version": "1", "outputs": [sum, mark] });
+    assert_eq!(answer.json(), whole);
+    let mut request = pictures(1, 2);
+    request["outputs"] = json!([{ "name": "mark" }, { "name": "sum" }]);
+    let answer = infer(&fixture, "/v2/models/digits/versions/1/infer", &[], request.to_string()).await;
+    let whole = json!({ "model_name": "digits", "model_version": "1", "outputs": [mark, sum] });
+    assert_eq!(answer.json(), whole, "in the order that was asked for, without an id");
+    request["outputs"] = json!([{ "name": "mark" }]);
+    assert_eq!(infer(&fixture, INFER, &[], request.to_string()).await.json()["outputs"], json!([mark]));
+    // The content type says nothing.
+    let lies = [("content-type", "application/octet-stream")];
+    assert_eq!(infer(&fixture, INFER, &lies, request.to_string()).await.status, 200);
+}
+
+#[tokio::test]
+async fn binary_in_and_out() {
+    let fixture = Fixture::serving().await;
+    let (body, length) =
+        binary(1, 2, json!([{ "name": "mark", "parameters": { "binary_data": true } }, { "name": "sum" }]));
+    let header = [("inference-header-content-length", length.as_str())];
+    let answer = infer(&fixture, INFER, &header, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), "application/octet-stream");
+    let length: usize = answer.header("inference-header-content-length").parse().unwrap();
+    let (json, rest) = answer.body.split_at(length);
+    let json: Value = serde_json::from_slice(json).unwrap();
+    let parameters = json!({ "binary_data_size": 8 });
+    let mark = json!({ "name": "mark", "datatype": "INT32", "shape": [2], "parameters": parameters });
+    let sum = json!({ "name": "sum", "datatype": "FP32", "shape": [2], "data": [10.0, 10.0] });
+    assert_eq!(json["outputs"], json!([mark, sum]));
+    assert_eq!(rest, [1, 0, 0, 0, 1, 0, 0, 0]);
+    // A bare item: every output comes as binary data.
+    let answer = infer(&fixture, INFER, &[("inference-header-content-length", "0")], vec![1, 2, 3, 4]).await;
+    let length: usize = answer.header("inference-header-content-length").parse().unwrap();
+    assert_eq!(answer.body[length..], [&10f32.to_le_bytes()[..], &1i32.to_le_bytes()].concat());
+}
+
+#[tokio::test]
+async fn what_must_be_refused_is_and_does_no_harm() {
+    let fixture = Fixture::serving().await;
+    let image = |rest: &str| format!(r#"{{"inputs":[{{"name":"image",{rest}}}]}}"#);
+    let shaped = |shape: &str, data: &str| image(&format!(r#""shape":{shape},"datatype":"UINT8","data":{data}"#));
+    let good = pictures(1, 1).to_string();
+    let with = |more: &str| format!("{},{more}}}", &good[..good.len() - 1]);
+    let deep = format!("{}1{}", "[".repeat(101), "]".repeat(101));
+    let refused = [
+        String::new(),
+        "{".to_owned(),
+        "nonsense".to_owned(),
+        "[]".to_owned(),
+        "{}".to_owned(),
+        r#"{"inputs":[]}"#.to_owned(),
+        r#"{"inputs":[{"name":"other","shape":[1,2,2],"datatype":"UINT8","data":[1,2,3,4]}]}"#.to_owned(),
+        image(r#""shape":[1,2,2],"datatype":"NONE","data":[1,2,3,4]"#),
+        image(r#""shape":[1,2,2],"datatype":"BOOL","data":[true,true,true,true]"#),
+        image(r#""shape":[1,2,2],"datatype":"FP32","data":[1,2,3,4]"#),
+        image(r#""shape":[1,2,2],"datatype":"UINT8""#),
+        image(r#""datatype":"UINT8","data":[1,2,3,4]"#),
+        image(r#""shape":[1,2,2],"data":[1,2,3,4]"#),
+        image(r#""shape":[1,2,2],"datatype":"UINT8","parameters":{"binary_data_size":4}"#),
+        image(r#""shape":[1,2,2],"datatype":"UINT8","data":[1,2,3,4],"parameters":{"shared_memory_region":"x"}"#),
+        shaped("[2,2]", "[1,2,3,4]"),
+        shaped("[1,4]", "[1,2,3,4]"),
+        shaped("[0,2,2]", "[]"),
+        shaped("[1,2,2]", "[1,2,3]"),
+        shaped("[1,2,2]", "[1,2,3,4,5]"),
+        shaped("[1,2,2]", "[1,2,3,256]"),
+        shaped("[1,2,2]", "[1,2,3,-1]"),
+        shaped("[1,2,2]", "[1,2,3,4.5]"),
+        shaped("[1,2,2]", "[1,2,3,\"4\"]"),
+        shaped("[1,2,2]", "[1,2,3,null]"),
+        shaped("[1,2,2]", "7"),
+        shaped("[-1,2,2]", "[1,2,3,4]"),
+        shaped("[1.5,2,2]", "[1,2,3,4]"),
+        shaped("[9223372036854775807,2,2]", "[1,2,3,4]"),
+        shaped("[4611686018427387904,2,2]", "[1,2,3,4]"),
+        shaped("[99999999999999999999999,2,2]", "[1,2,3,4]"),
+        shaped("[1,2,2]", &deep),
+        shaped("[1,2,2]", &"[".repeat(100_000)),
+        with(r#""outputs":[{"name":"other"}]"#),
+        with(r#""outputs":[{"name":"sum"},{"name":"sum"}]"#),
+        with(r#""parameters":{"triton_x":1}"#),
+        with(r#""parameters":{"x":{}}"#),
+        with(&format!(r#""parameters":{{"x":{deep}}}"#)),
+        good.replace("]}]", "]},{}]"),
+        format!("{good}{good}"),
+    ];
+    for body in refused {
+        let (status, code, text) = infer(&fixture, INFER, &[], body.clone()).await.error();
+        assert_eq!((status, code.as_str()), (400, "bad_input"), "{text} for {:.200}", body);
+        is_healthy(&fixture).await;
+    }
+    // Not known, and not in the way.
+    let ignored = with(&format!(r#""model_name":"x","more":{deep},"parameters":{{"mine":"x","priority":1}}"#));
+    assert_eq!(infer(&fixture, INFER, &[], ignored).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_length_of_the_json_is_within_the_body() {
+    let fixture = Fixture::serving().await;
+    let (body, length) = binary(1, 1, json!([{ "name": "sum" }]));
+    let json_bytes: usize = length.parse().unwrap();
+    let past = (body.len() + 1).to_string();
+    let short = (json_bytes - 1).to_string();
+    let bad = ["-1", "x", "", "1.5", "+7", "99999999999999999999", "4294967296", past.as_str(), short.as_str(), "1"];
+    for length in bad {
+        let answer = infer(&fixture, INFER, &[("inference-header-content-length", length)], body.clone()).await;
+        assert_eq!(answer.error().0, 400, "{length}");
+    }
+    let header = [("inference-header-content-length", length.as_str())];
+    for body in [body[..body.len() - 1].to_vec(), [&body[..], b"x"].concat(), body[..json_bytes].to_vec()] {
+        assert_eq!(infer(&fixture, INFER, &header, body).await.error().0, 400);
+    }
+    assert_eq!(infer(&fixture, INFER, &header, body).await.status, 200);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn bodies_are_compressed_either_way() {
+    let fixture = Fixture::serving().await;
+    let plain = infer(&fixture, INFER, &[], pictures(1, 600).to_string()).await;
+    assert_eq!((plain.status.as_u16(), plain.header("content-encoding")), (200, ""));
+    // The length of the JSON is that before compression.
+    let outputs = json!([{ "name": "sum", "parameters": { "binary_data": true } }]);
+    let (body, length) = binary(1, 600, outputs);
+    for (name, packed) in [("gzip", gzip(&body)), ("deflate", deflate(&body))] {
+        let headers = [
+            ("content-encoding", name),
+            ("accept-encoding", name),
+            ("inference-header-content-length", length.as_str()),
+        ];
+        let answer = infer(&fixture, INFER, &headers, packed).await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, name));
+        let mut whole = Vec::new();
+        match name {
+            "gzip" => GzDecoder::new(&answer.body[..]).read_to_end(&mut whole).unwrap(),
+            _ => ZlibDecoder::new(&answer.body[..]).read_to_end(&mut whole).unwrap(),
+        };
+        let length: usize = answer.header("inference-header-content-length").parse().unwrap();
+        assert_eq!(whole[length..], 10f32.to_le_bytes().repeat(600));
+    }
+    // Too small to be worth it.
+    let small = infer(&fixture, INFER, &[("accept-encoding", "gzip")], pictures(1, 1).to_string()).await;
+    assert_eq!((small.status.as_u16(), small.header("content-encoding")), (200, ""));
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_expanded_are_refused() {
+    let fixture = Fixture::serving().await;
+    let body = pictures(1, 1).to_string();
+    let (status, code, text) = infer(&fixture, INFER, &[("content-encoding", "br")], body.clone()).await.error();
+    assert_eq!((status, code.as_str()), (415, "unsupported_media_type"), "{text}");
+    let packed = gzip(body.as_bytes());
+    for broken in [&packed[..packed.len() - 3], b"text", b""] {
+        let answer = infer(&fixture, INFER, &[("content-encoding", "gzip")], broken.to_vec()).await;
+        assert_eq!(answer.error().1, "bad_body");
+    }
+    let bomb = gzip(&vec![b' '; INFER_BYTES_MAX + 1]);
+    assert!(bomb.len() < 1 << 20);
+    assert_eq!(infer(&fixture, INFER, &[("content-encoding", "gzip")], bomb).await.error().0, 413);
+    is_healthy(&fixture).await;
+}
+
+#[tokio::test]
+async fn bodies_have_a_maximum_and_may_come_in_pieces() {
+    let fixture = Fixture::serving().await;
+    let long = (INFER_BYTES_MAX + 1).to_string();
+    let answer = infer(&fixture, INFER, &[("content-length", &long)], "").await;
+    assert_eq!(answer.error().0, 413);
+    let body = pictures(1, 1).to_string().into_bytes();
+    let pieces: Vec<Result<Vec<u8>, std::io::Error>> = body.chunks(3).map(|piece| Ok(piece.to_vec())).collect();
+    let answer = infer(&fixture, INFER, &[], Body::from_stream(futures::stream::iter(pieces))).await;
+    assert_eq!(answer.status, 200);
+    // More elements than bytes: a large tensor is refused for its shape before anything is made of it.
+    let large = r#"{"inputs":[{"name":"image","shape":[20000000,2,2],"datatype":"UINT8","data":[1]}]}"#;
+    assert_eq!(infer(&fixture, INFER, &[], large).await.error().0, 400);
+}
+
+#[tokio::test]
+async fn what_the_plugin_does_wrong_has_its_status() {
+    let fixture = Fixture::serving().await;
+    for (first, status) in [(TRAP, 500), (REJECT, 422), (PANIC, 500), (BAD_OUTPUT, 500)] {
+        let answer = infer(&fixture, INFER, &[], pictures(first, 1).to_string()).await;
+        assert_eq!(answer.error().0, status, "{first}");
+    }
+    is_healthy(&fixture).await;
+}
+
+#[tokio::test]
+async fn a_time_limit_in_the_request_is_kept() {
+    let fixture = Fixture::serving().await;
+    let mut request = pictures(BLOCK, 1);
+    request["parameters"] = json!({ "timeout": 20_000 });
+    let (status, ..) = infer(&fixture, INFER, &[], request.to_string()).await.error();
+    assert!([408, 504].contains(&status), "{status}");
+    fixture.host.gate.open();
+    is_healthy(&fixture).await;
+}
+
+#[tokio::test]
+async fn requests_count_under_their_routes() {
+    let fixture = Fixture::serving().await;
+    is_healthy(&fixture).await;
+    let line = r#"saggar_http_requests_total{code="200",method="POST",route="/v2/models/{model}/infer"}"#;
+    assert_eq!(fixture.metric(line).await, Some(1.0));
+}

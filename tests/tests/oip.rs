@@ -1,0 +1,44 @@
+//! The Open Inference Protocol with the clients that people use: Triton's and KServe's own, against the real binary.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::Path;
+use std::process::Command;
+
+use saggar_store::home::Home;
+use saggar_store::models::{Models, Publication};
+use saggar_tests::{Server, copy_version, guest, root};
+
+/// A server with two versions of `digits`, a text model `teller`, and `echo`, which gives back its floats.
+fn with_models(home: &Path) -> Server {
+    let echo = std::fs::read(guest("echo")).unwrap();
+    let publication =
+        Publication { model: "echo", plugin: &echo, variables: &[], config: "", source_job: "", created_ms: 1 };
+    Models::new(Home::open(home).unwrap().models()).publish(&publication).unwrap();
+    let server = Server::with_digits(home, &[]);
+    copy_version(&home.join("models/digits"), 1, 2);
+    server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
+    for (model, version) in [("echo", 1), ("digits", 2), ("teller", 1)] {
+        server.wait_for_version(model, version);
+    }
+    server
+}
+
+/// Runs a client's checks in an environment that has the client.
+fn check(server: &Server, script: &str) {
+    let installed = Command::new(root().join(".ci/clients")).output().unwrap();
+    let problem = String::from_utf8_lossy(&installed.stderr);
+    assert!(installed.status.success(), "the clients could not be installed: {problem}");
+    let python = String::from_utf8(installed.stdout).unwrap();
+    let script = root().join("tests/clients").join(script);
+    let checked = Command::new(python.trim()).arg("-B").arg(script).arg(server.url()).output().unwrap();
+    let (said, problem) = (String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
+    assert!(checked.status.success(), "{said}\n{problem}");
+}
+
+#[test]
+fn clients_of_triton_and_kserve() {
+    let home = tempfile::tempdir().unwrap();
+    let server = with_models(home.path());
+    check(&server, "kserve_rest.py");
+    check(&server, "triton.py");
+}
