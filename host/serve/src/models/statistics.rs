@@ -103,22 +103,23 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Counts a request of `items` that was answered by computing.
-    pub fn computed(&self, items: usize, parts: Parts) {
+    /// Counts a request of `items` that was answered: from the cache, by computing although there is one, or without one.
+    pub fn answered(&self, items: usize, parts: Parts, cached: Option<bool>) {
         self.success.add(parts.total);
         self.queue.add(parts.queue);
-        self.compute_input.add(parts.decode);
-        self.compute_infer.add(parts.compute);
-        self.compute_output.add(parts.encode);
-        self.items.fetch_add(items as u64, Ordering::Relaxed);
-        self.touch();
-    }
-
-    /// Counts a request that was answered from the cache; `lookup` is what that took.
-    pub fn cached(&self, parts: Parts, lookup: Duration) {
-        self.success.add(parts.total);
-        self.queue.add(parts.queue);
-        self.cache_hit.add(lookup);
+        // All that a request does besides is to look into the cache.
+        let lookup = || parts.total.saturating_sub(parts.decode + parts.queue + parts.compute + parts.encode);
+        match cached {
+            Some(true) => self.cache_hit.add(lookup()),
+            Some(false) => self.cache_miss.add(lookup()),
+            None => {}
+        }
+        if cached != Some(true) {
+            self.compute_input.add(parts.decode);
+            self.compute_infer.add(parts.compute);
+            self.compute_output.add(parts.encode);
+            self.items.fetch_add(items as u64, Ordering::Relaxed);
+        }
         self.touch();
     }
 
@@ -186,15 +187,16 @@ mod tests {
         let parts = Parts { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
         assert_eq!(statistics.last_ms(), 0);
         // Two requests that were merged.
-        statistics.computed(1, parts);
-        statistics.computed(8, parts);
+        statistics.answered(1, parts, None);
+        statistics.answered(8, Parts { total: ms(12), ..parts }, Some(false));
         statistics.executed(9, ms(3));
-        statistics.cached(Parts { total: ms(1), ..Parts::default() }, ms(1));
+        statistics.answered(1, Parts { total: ms(3), decode: ms(1), ..Parts::default() }, Some(true));
         statistics.failed(ms(5));
         let sum = |count, milliseconds: u64| Sum { count, nanoseconds: milliseconds * 1_000_000 };
         assert_eq!((statistics.items(), statistics.executions()), (9, 1));
-        assert_eq!((statistics.success.sum(), statistics.fail.sum()), (sum(3, 21), sum(1, 5)));
-        assert_eq!((statistics.queue.sum(), statistics.cache_hit.sum()), (sum(3, 2), sum(1, 1)));
+        assert_eq!((statistics.success.sum(), statistics.fail.sum()), (sum(3, 25), sum(1, 5)));
+        assert_eq!(statistics.queue.sum(), sum(3, 2));
+        assert_eq!((statistics.cache_hit.sum(), statistics.cache_miss.sum()), (sum(1, 2), sum(1, 2)));
         assert_eq!(statistics.compute_infer.sum(), sum(2, 6));
         assert_eq!(statistics.batches(), [(9, sum(1, 3))]);
         assert!(statistics.last_ms() > 0);
