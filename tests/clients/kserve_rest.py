@@ -5,8 +5,9 @@ import sys
 
 import httpx
 import numpy as np
-from kserve import InferenceRESTClient, InferInput, InferRequest, RequestedOutput
+from kserve import InferenceRESTClient, InferInput, InferRequest
 from kserve.inference_client import RESTConfig
+from kserve.protocol.infer_type import RequestedOutput
 
 URL = sys.argv[1]
 

@@ -149,7 +149,9 @@ def mistakes(client):
     assert "missing" in refused(400, client.infer, "digits", [])
     other = [http.InferRequestedOutput("other")]
     assert "no such output" in refused(400, client.infer, "digits", [image()], outputs=other)
-    assert "triton_x" in refused(400, client.infer, "digits", [image()], parameters={"triton_x": 1})
+    reserved = {"inputs": [], "parameters": {"triton_x": 1}}
+    response = client._post("v2/models/digits/infer", json.dumps(reserved), None, None)
+    assert response.status_code == 400 and "triton_x" in json.loads(response.read())["error"]
     short = http.InferInput("image", [2, 8, 8], "UINT8")
     short._raw_data, short._parameters["binary_data_size"] = IMAGE.tobytes(), IMAGE.nbytes
     assert "byte size mismatch" in refused(400, client.infer, "digits", [short])
