@@ -6,7 +6,7 @@ use std::process::Command;
 
 use saggar_store::home::Home;
 use saggar_store::models::{Models, Publication};
-use saggar_tests::{Server, copy_version, guest, root};
+use saggar_tests::{Payload, Server, copy_version, guest, root};
 
 /// A server with two versions of `digits`, a text model `teller`, and `echo`, which gives back its floats.
 fn with_models(home: &Path) -> Server {
@@ -20,6 +20,10 @@ fn with_models(home: &Path) -> Server {
     for (model, version) in [("echo", 1), ("digits", 2), ("teller", 1)] {
         server.wait_for_version(model, version);
     }
+    // Beside the newest.
+    let first = serde_json::json!({ "version": 1 });
+    let loaded = server.request("POST", "/api/v1/models/digits/load", Payload::Json(&first));
+    assert_eq!(loaded.status, 200, "{}", loaded.text);
     server
 }
 

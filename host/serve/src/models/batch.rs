@@ -120,6 +120,7 @@ fn timed(
     serving.queue().pace.took(items, time);
     let outputs = outputs?;
     serving.series().executed(items);
+    serving.statistics().executed(items, time);
     Ok((outputs, time))
 }
 

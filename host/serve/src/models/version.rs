@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::cache::Cache;
 use super::predictor::Predictor;
 use super::queue::{Queue, Rules};
+use super::statistics::Statistics;
 use super::version_series::VersionSeries;
 
 /// Where a version stands.
@@ -95,6 +96,7 @@ pub struct Serving {
     queue: Queue,
     cache: Option<Cache>,
     series: VersionSeries,
+    statistics: Arc<Statistics>,
     about: About,
     used_ms: AtomicU64,
 }
@@ -153,6 +155,7 @@ impl Serving {
             queue: Queue::new(terms.rules),
             cache: (terms.cache_bytes > 0).then(|| Cache::new(terms.cache_bytes)),
             series: VersionSeries::new(metrics, model, version),
+            statistics: Arc::default(),
             used_ms: AtomicU64::new(0),
         }
     }
@@ -160,7 +163,8 @@ impl Serving {
     /// The same version with other terms: new requests are served by them.
     pub(super) fn on(&self, terms: Terms, metrics: &Metrics) -> Serving {
         let Serving { model, version, origin, device, predictor, .. } = self;
-        Serving::new(model, *version, origin.clone(), device.clone(), Arc::clone(predictor), terms, metrics)
+        let new = Serving::new(model, *version, origin.clone(), device.clone(), Arc::clone(predictor), terms, metrics);
+        Serving { statistics: Arc::clone(&self.statistics), ..new }
     }
 
     /// The model itself.
@@ -179,6 +183,11 @@ impl Serving {
 
     pub(crate) fn series(&self) -> &VersionSeries {
         &self.series
+    }
+
+    /// What it did since it was brought up.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     pub(crate) fn cache(&self) -> Option<&Cache> {

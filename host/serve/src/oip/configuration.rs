@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use super::datatype::{Datatype, item_dims};
 use super::metadata::PLATFORM;
+use super::request::is_batched;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::predict::reference::Reference;
 
 /// `GET /v2/models/{model}/config`.
 pub(super) async fn by_name(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
-    configuration(&app, &super::reference(&model, None)?)
+    configuration(&app, &super::reference(&model, None)?).await
 }
 
 /// `GET /v2/models/{model}/versions/{version}/config`.
@@ -21,11 +22,13 @@ pub(super) async fn by_version(
     State(app): State<App>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    configuration(&app, &super::reference(&model, Some(&version))?)
+    configuration(&app, &super::reference(&model, Some(&version))?).await
 }
 
-fn configuration(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
-    let serving = app.models().find(Some(reference))?;
+async fn configuration(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
+    let serving = super::version(app, reference).await?;
+    let settings = crate::api::models::config(&app.models().status(&reference.model)?);
+    let rules = serving.terms().rules;
     let signature = serving.predictor().signature();
     let input = |port: &ModelPort| {
         let mut tensor = tensor(port);
@@ -36,10 +39,13 @@ fn configuration(app: &App, reference: &Reference) -> Result<Json<Value>, ApiErr
         "name": serving.model,
         "platform": PLATFORM,
         "backend": "saggar",
-        // Larger batches are taken too, and computed in parts of this size.
-        "max_batch_size": signature.batch_sizes.last().copied().unwrap_or(0),
+        // Larger batches are taken too, and computed in parts.
+        "max_batch_size": if is_batched(signature) { rules.items_max } else { 0 },
+        "dynamic_batching": { "max_queue_delay_microseconds": u64::try_from(rules.delay_max.as_micros()).unwrap_or(u64::MAX) },
         "input": signature.inputs.iter().map(input).collect::<Vec<Value>>(),
         "output": signature.outputs.iter().map(tensor).collect::<Vec<Value>>(),
+        // What a load takes as its `config`.
+        "parameters": { "saggar": { "string_value": settings.to_string() } },
     })))
 }
 

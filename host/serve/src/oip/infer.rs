@@ -41,7 +41,7 @@ async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Res
     let (parts, body) = request.into_parts();
     let deadline = Deadline::of(&parts.headers)?;
     // A model that is not there is said to be so before its input is read.
-    app.models().find(Some(reference)).inspect_err(|error| rejected(app.metrics(), error))?;
+    app.models().check(Some(reference)).inspect_err(|error| rejected(app.metrics(), error))?;
     let body = app.bodies().read_coded(&parts.headers, body, INFER_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
     // Never by the content type: clients in use send none.

@@ -15,7 +15,7 @@ use crate::models::VersionState;
 use crate::predict::reference::Reference;
 
 /// What of the protocol is optional and offered.
-const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "model_configuration"];
+const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
 
 /// What runs every model, in the protocol's form `project_format`.
 pub(super) const PLATFORM: &str = "saggar_wasm";
@@ -39,7 +39,7 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
 
 /// `GET /v2/models/{model}`.
 pub(super) async fn model(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
-    describe(&app, &super::reference(&model, None)?)
+    describe(&app, &super::reference(&model, None)?).await
 }
 
 /// `GET /v2/models/{model}/versions/{version}`.
@@ -47,7 +47,7 @@ pub(super) async fn version(
     State(app): State<App>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    describe(&app, &super::reference(&model, Some(&version))?)
+    describe(&app, &super::reference(&model, Some(&version))?).await
 }
 
 /// `GET /v2/models/{model}/ready`.
@@ -65,15 +65,16 @@ pub(super) async fn version_ready(
 
 fn is_ready(app: &App, reference: &Reference) -> Result<Response, ApiError> {
     let body = |ready: bool| json!({ "name": reference.model, "ready": ready });
-    match app.models().find(Some(reference)) {
+    // One that sleeps is ready: a request wakes it.
+    match app.models().check(Some(reference)) {
         Ok(_) => Ok(Json(body(true)).into_response()),
         Err(ApiError::NotReady { .. }) => Ok(not_ready(body(false))),
         Err(error) => Err(error),
     }
 }
 
-fn describe(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
-    let serving = app.models().find(Some(reference))?;
+async fn describe(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
+    let serving = super::version(app, reference).await?;
     let status = app.models().status(&reference.model)?;
     let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);
     let versions: Vec<String> = ready.map(|version| version.version.to_string()).collect();

@@ -125,7 +125,7 @@ impl Call {
 
     /// Gives the prediction no more time than `limit`, counted from its request's arrival.
     pub(crate) fn within(&mut self, limit: Duration) {
-        self.deadline.limit = self.deadline.limit.min(limit);
+        self.deadline.limit = Some(self.deadline.limit().min(limit));
     }
 
     /// Runs `decode`, which makes inputs of a body, and counts its time and its failure.
@@ -165,12 +165,18 @@ impl Call {
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<Answer, ApiError> {
         let items = inputs.items;
+        self.record.taken();
         let result = self.answer(inputs, sink).await;
         if let Err(error) = &result {
             rejected(self.app.metrics(), error);
         }
         self.record.end(self.app.metrics(), &result);
         let (tensors, times, cached) = result?;
+        if cached != Some(true) {
+            self.record.phase(Phase::Queue, times.queue);
+            self.record.phase(Phase::Compute, times.compute);
+        }
+        self.record.answered(items.unwrap_or(1), cached);
         Ok(Answer { tensors, items, times, cached, call: self })
     }
 
@@ -208,8 +214,6 @@ impl Call {
         let shadow = self.app.models().shadow(self.serving(), &inputs);
         let computed = queue::compute(queue::Request { inputs, until, limit, sink, lease }).await?;
         let times = Times { queue: computed.queue, compute: computed.compute };
-        self.record.phase(Phase::Queue, times.queue);
-        self.record.phase(Phase::Compute, times.compute);
         self.serving().used(self.app.now_ms());
         if let Some(shadow) = shadow {
             shadow.follow(until, limit, &computed.tensors);

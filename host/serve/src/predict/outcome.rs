@@ -7,6 +7,7 @@ use saggar_metrics::Metrics;
 use saggar_plugin::PluginError;
 
 use crate::error::ApiError;
+use crate::models::statistics::Parts;
 use crate::models::version::{Lease, Serving};
 
 /// A part of a prediction.
@@ -77,11 +78,24 @@ pub(crate) struct Record {
     lease: Arc<Lease>,
     began: Instant,
     outcome: Outcome,
+    /// Whether its inputs were fit for the model.
+    taken: bool,
+    parts: Parts,
+    items: usize,
+    cached: Option<bool>,
 }
 
 impl Record {
     pub(crate) fn begin(lease: Arc<Lease>) -> Record {
-        Record { lease, began: Instant::now(), outcome: Outcome::Cancelled }
+        Record {
+            lease,
+            began: Instant::now(),
+            outcome: Outcome::Cancelled,
+            taken: false,
+            parts: Parts::default(),
+            items: 1,
+            cached: None,
+        }
     }
 
     pub(crate) fn serving(&self) -> &Arc<Serving> {
@@ -93,8 +107,24 @@ impl Record {
     }
 
     /// Observes how long a part took.
-    pub(crate) fn phase(&self, phase: Phase, time: Duration) {
+    pub(crate) fn phase(&mut self, phase: Phase, time: Duration) {
         self.serving().series().phase(phase, time);
+        match phase {
+            Phase::Decode => self.parts.decode = time,
+            Phase::Queue => self.parts.queue = time,
+            Phase::Compute => self.parts.compute = time,
+            Phase::Encode => self.parts.encode = time,
+        }
+    }
+
+    /// Says that the model is asked: from now on it is a failure of its own where there is no answer.
+    pub(crate) fn taken(&mut self) {
+        self.taken = true;
+    }
+
+    /// Says what was answered: how many items, and whether from the cache, where there is one.
+    pub(crate) fn answered(&mut self, items: usize, cached: Option<bool>) {
+        (self.items, self.cached) = (items, cached);
     }
 
     /// Says how it ended.
@@ -124,6 +154,13 @@ fn fault(metrics: &Metrics, plugin: &str, error: &PluginError) {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.serving().series().ended(self.outcome, self.began.elapsed());
+        let total = self.began.elapsed();
+        let statistics = self.serving().statistics();
+        if self.outcome == Outcome::Success {
+            statistics.answered(self.items, Parts { total, ..self.parts }, self.cached);
+        } else if self.taken {
+            statistics.failed(total);
+        }
+        self.serving().series().ended(self.outcome, total);
     }
 }

@@ -1,0 +1,120 @@
+//! The repository extension: what models there are, and having them loaded and unloaded.
+//!
+//! A load's `config` is the model's settings as `GET /api/v1/models/NAME/config` shows them, and stays until it is replaced.
+//! Files cannot be sent with a load: a version is published whole, with its digests, or not at all.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::error::InferError;
+use super::parameter::{self, refuse};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::limits::BODY_BYTES_MAX;
+use crate::models::{ModelStatus, VersionState, VersionStatus};
+
+/// `{"ready": true}`, or nothing.
+#[derive(Debug, Default, Deserialize)]
+struct Asked {
+    #[serde(default)]
+    ready: bool,
+}
+
+/// `POST /v2/repository/index`: every version of every model.
+pub(super) async fn index(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
+    let Asked { ready } = body(&app, request).await?;
+    let models = app.models().list();
+    let items = models.iter().flat_map(items).filter(|item| !ready || item["state"] == "READY");
+    Ok(Json(items.collect()))
+}
+
+fn items(model: &ModelStatus) -> Vec<Value> {
+    if model.versions.is_empty() {
+        return vec![json!({ "name": model.name })];
+    }
+    model.versions.iter().map(|version| item(model, version)).collect()
+}
+
+fn item(model: &ModelStatus, version: &VersionStatus) -> Value {
+    let (state, default) = match version.state {
+        VersionState::Ready => ("READY", ""),
+        VersionState::Loading => ("LOADING", ""),
+        VersionState::Draining => ("UNLOADING", ""),
+        VersionState::Unloaded if model.rest.wakes() => ("UNAVAILABLE", "asleep; a prediction wakes it"),
+        VersionState::Unloaded => ("UNAVAILABLE", "unloaded"),
+        VersionState::Failed => ("UNAVAILABLE", "failed"),
+    };
+    let reason = if version.reason.is_empty() { default } else { &version.reason };
+    json!({ "name": model.name, "version": version.version.to_string(), "state": state, "reason": reason })
+}
+
+/// `{"parameters": {...}}`, or nothing.
+#[derive(Debug, Default, Deserialize)]
+struct Command {
+    #[serde(default)]
+    parameters: Option<BTreeMap<String, parameter::Value>>,
+}
+
+/// `POST /v2/repository/models/{model}/load`: answers when the model is ready, or why it cannot be; then what served before
+/// serves on.
+pub(super) async fn load(
+    State(app): State<App>,
+    Path(model): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let Command { parameters } = body(&app, request).await?;
+    let mut config = None;
+    for (name, value) in parameters.unwrap_or_default() {
+        match (name.as_str(), value) {
+            ("config", parameter::Value::Text(text)) => config = Some(text),
+            ("config", _) => return Err(refused(&name, "the model's settings as a JSON text")),
+            (file, _) if file.starts_with("file:") => {
+                return Err(refused(file, "no files: publish a version instead"));
+            }
+            // What clients say for themselves.
+            _ => {}
+        }
+    }
+    if let Some(config) = config {
+        app.manager().configure(&model, config.as_bytes()).await?;
+    }
+    app.manager().load(&model, None).await?;
+    Ok(Json(json!({ "name": model, "load": true })))
+}
+
+/// `POST /v2/repository/models/{model}/unload`: answers when all that the model held is free. A model that is not there is
+/// unloaded already.
+pub(super) async fn unload(
+    State(app): State<App>,
+    Path(model): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let Command { parameters } = body(&app, request).await?;
+    if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
+        dependents.truth("request", "unload_dependents")?;
+    }
+    match app.manager().unload(&model, None).await {
+        Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),
+        Err(error) => Err(error),
+    }
+}
+
+fn refused(name: &str, expected: &'static str) -> ApiError {
+    refuse("request", name, expected).into()
+}
+
+/// The body's JSON; an empty body stands for an empty object.
+async fn body<T: DeserializeOwned + Default>(app: &App, request: Request) -> Result<T, ApiError> {
+    let (parts, body) = request.into_parts();
+    let whole = app.bodies().read_coded(&parts.headers, body, BODY_BYTES_MAX).await?;
+    if whole.bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(T::default());
+    }
+    let syntax = |error: serde_json::Error| InferError::Syntax { reason: error.to_string() };
+    Ok(serde_json::from_slice(&whole.bytes).map_err(syntax)?)
+}
