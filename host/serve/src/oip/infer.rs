@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use saggar_plugin::Signature;
+use tokio::task::JoinError;
 
 use super::answer::{From, encode};
 use super::binary::{HEADER_LENGTH, header_length};
@@ -47,9 +47,7 @@ async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Res
     // Never by the content type: clients in use send none.
     let json_bytes = header_length(&parts.headers, &body.bytes)?;
     let mut call = Call::begin(app, Some(reference), deadline).await?;
-    let decoding = Instant::now();
-    let asked = read(call.signature(), body, json_bytes).await;
-    let Asked { inputs, outputs, id, limit } = call.decoded(decoding, asked)?;
+    let Asked { inputs, outputs, id, limit } = read(&mut call, body, json_bytes).await?;
     if let Some(limit) = limit {
         call.within(limit);
     }
@@ -72,11 +70,12 @@ async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Res
 }
 
 /// Reads the request where it arrived, or, where it has much JSON, on a thread that may take long.
-async fn read(signature: &Signature, body: Whole, json_bytes: Option<usize>) -> Result<Asked, ApiError> {
+async fn read(call: &mut Call, body: Whole, json_bytes: Option<usize>) -> Result<Asked, ApiError> {
     if json_bytes.unwrap_or(body.bytes.len()) <= INLINE_BYTES_MAX {
-        return Ok(request::read(signature, &body.bytes, json_bytes)?);
+        return call.decode(|signature| request::read(signature, &body.bytes, json_bytes));
     }
-    let signature = signature.clone();
+    let (began, signature) = (Instant::now(), call.signature().clone());
     let read = tokio::task::spawn_blocking(move || request::read(&signature, &body.bytes, json_bytes)).await;
-    Ok(read.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })??)
+    let lost = |error: JoinError| ApiError::Internal { cause: format!("decoding: {error}") };
+    call.decoded(began, read.map_err(lost).and_then(|asked| Ok(asked?)))
 }

@@ -99,7 +99,7 @@ async fn a_model_that_is_not_there_or_not_ready_is_said_to_be_so() {
     assert_eq!(fixture.get("/v2/models/digits/versions/1.5").await.error().0, 400);
     assert_eq!(fixture.get(INFER).await.error().0, 405);
 
-    let mut fixture = Fixture::new();
+    let fixture = Fixture::new();
     fixture.publish("broken", "refused", 1);
     fixture.loader.look().await;
     assert_eq!(fixture.get("/v2/health/live").await.status, 200);
@@ -337,4 +337,133 @@ async fn requests_count_under_their_routes() {
     is_healthy(&fixture).await;
     let line = r#"saggar_http_requests_total{code="200",method="POST",route="/v2/models/{model}/infer"}"#;
     assert_eq!(fixture.metric(line).await, Some(1.0));
+}
+
+#[tokio::test]
+async fn versions_are_asked_for_by_number_or_alias() {
+    let fixture = Fixture::serving().await;
+    fixture.publish("digits", "plugin", 2);
+    fixture.loader.look().await;
+    let load = fixture.post_json("/api/v1/models/digits/load", r#"{"version": 1}"#).await;
+    assert_eq!(load.status, 200, "{}", load.text());
+    assert_eq!(fixture.get("/v2/models/digits").await.json()["versions"], json!(["1", "2"]));
+    for (path, version) in [
+        (INFER, "2"),
+        ("/v2/models/digits/versions/1/infer", "1"),
+        ("/v2/models/digits/versions/2/infer", "2"),
+        ("/v2/models/digits/versions/stable/infer", "2"),
+        ("/v2/models/digits@1/infer", "1"),
+    ] {
+        let answer = infer(&fixture, path, &[], pictures(1, 1).to_string()).await.json();
+        assert_eq!(answer["model_version"], version, "{path}");
+        assert_eq!(answer["outputs"][1]["data"], json!([version.parse::<i32>().unwrap()]), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn models_are_listed_loaded_and_unloaded() {
+    let fixture = Fixture::serving().await;
+    fixture.publish("digits", "refused", 2);
+    fixture.loader.look().await;
+    let post =
+        async |path: &str, body: &str| infer(&fixture, &format!("/v2/repository/{path}"), &[], body.to_owned()).await;
+    let first =
+        |state: &str, reason: &str| json!({ "name": "digits", "version": "1", "state": state, "reason": reason });
+    let index = post("index", "").await.json();
+    assert_eq!(index[0], first("READY", ""));
+    assert_eq!((&index[1]["version"], &index[1]["state"]), (&json!("2"), &json!("UNAVAILABLE")));
+    assert!(index[1]["reason"].as_str().unwrap().contains("it is text"), "{index}");
+    assert_eq!(post("index", r#"{"ready": true, "more": 1}"#).await.json(), json!([first("READY", "")]));
+    assert_eq!(post("index", "{}").await.json(), index);
+    let deep = format!("{{\"ready\": {}", "[".repeat(100_000));
+    for bad in [r#"{"ready": 1}"#, r#"{"ready": "true"}"#, r#"{"ready": null}"#, "{", deep.as_str()] {
+        assert_eq!(post("index", bad).await.error().0, 400, "{bad:.40}");
+    }
+    assert_eq!(fixture.get("/v2/repository/index").await.error().0, 405);
+
+    let unloaded = post("models/digits/unload", r#"{"parameters": {"unload_dependents": true}}"#).await;
+    assert_eq!((unloaded.status.as_u16(), unloaded.json()), (200, json!({ "name": "digits", "unload": true })));
+    assert_eq!(post("index", "").await.json()[0], first("UNAVAILABLE", "unloaded"));
+    assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 503);
+    assert_eq!(infer(&fixture, INFER, &[], pictures(1, 1).to_string()).await.error().0, 503);
+    let loaded = post("models/digits/load", "").await;
+    assert_eq!((loaded.status.as_u16(), loaded.json()), (200, json!({ "name": "digits", "load": true })));
+    is_healthy(&fixture).await;
+
+    assert_eq!(post("models/none/unload", "").await.status, 200, "it is unloaded already");
+    assert_eq!(post("models/none/load", "").await.error().0, 404);
+    assert_eq!(post("models/..%2f..%2fetc/load", r#"{"parameters": {"config": "{}"}}"#).await.error().0, 404);
+    assert_eq!(post("models/digits/unload", r#"{"parameters": {"unload_dependents": 1}}"#).await.error().0, 400);
+    is_healthy(&fixture).await;
+}
+
+#[tokio::test]
+async fn a_load_may_bring_settings_but_no_files() {
+    let fixture = Fixture::serving().await;
+    let load = async |parameters: Value| {
+        let body = json!({ "parameters": parameters }).to_string();
+        infer(&fixture, "/v2/repository/models/digits/load", &[], body).await
+    };
+    let config = json!({ "batch": { "max_items": 4 } }).to_string();
+    assert_eq!(load(json!({ "config": config, "mine": 1 })).await.status, 200);
+    let config = async || fixture.get("/v2/models/digits/config").await.json();
+    assert_eq!(config().await["max_batch_size"], 4);
+    let settings = config().await["parameters"]["saggar"]["string_value"].as_str().unwrap().to_owned();
+    assert_eq!(load(json!({ "config": settings })).await.status, 200, "what is shown can be loaded");
+    let long = format!("file:1/{}", "x".repeat(256));
+    for bad in [
+        json!({ "config": 1 }),
+        json!({ "config": "nonsense" }),
+        json!({ "config": "{\"nonsense\": 1}" }),
+        json!({ "config": "{}", "file:../../x": "eA==" }),
+        json!({ "config": "{}", (long): "eA==" }),
+        json!({ "x": [1] }),
+    ] {
+        assert_eq!(load(bad.clone()).await.error().0, 400, "{bad}");
+        is_healthy(&fixture).await;
+    }
+    assert_eq!(config().await["max_batch_size"], 4);
+}
+
+#[tokio::test]
+async fn versions_tell_what_they_did() {
+    let fixture = Fixture::serving().await;
+    let statistics = async |path: &str| fixture.get(path).await.json()["model_stats"].clone();
+    let before = statistics("/v2/models/digits/stats").await;
+    assert_eq!((&before[0]["name"], &before[0]["version"]), (&json!("digits"), &json!("1")));
+    assert_eq!((&before[0]["last_inference"], &before[0]["inference_count"]), (&json!(0), &json!(0)));
+    assert_eq!(before[0]["memory_usage"], json!([{ "type": "CPU", "id": 0, "byte_size": super::fixture::BYTES }]));
+    for (first, items, status) in [(1, 1, 200), (1, 8, 200), (REJECT, 1, 422), (TRAP, 1, 500)] {
+        let answer = infer(&fixture, INFER, &[], pictures(first, items).to_string()).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+    assert_eq!(infer(&fixture, INFER, &[], "{}").await.status, 400);
+    let after = statistics("/v2/models/digits/versions/1/stats").await[0].clone();
+    assert_eq!((&after["inference_count"], &after["execution_count"]), (&json!(9), &json!(2)));
+    let count = |key: &str| after["inference_stats"][key]["count"].as_u64().unwrap();
+    for key in ["success", "queue", "compute_input", "compute_infer", "compute_output", "fail"] {
+        assert_eq!(count(key), 2, "{key}");
+    }
+    assert_eq!((count("cache_hit"), count("cache_miss")), (0, 0));
+    let sizes: Vec<u64> =
+        after["batch_stats"].as_array().unwrap().iter().map(|batch| batch["batch_size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [1, 8]);
+    assert_eq!(statistics("/v2/models/stats").await, json!([after]));
+    assert_eq!(fixture.get("/v2/models/none/stats").await.error().0, 404);
+    assert_eq!(fixture.get("/v2/models/digits/versions/9/stats").await.error().0, 404);
+}
+
+#[tokio::test]
+async fn answers_from_the_cache_count_as_such() {
+    let fixture = Fixture::serving().await;
+    let config = json!({ "parameters": { "config": "{\"cache\": {\"max_bytes\": 100000}}" } }).to_string();
+    let loaded = infer(&fixture, "/v2/repository/models/digits/load", &[], config).await;
+    assert_eq!(loaded.status, 200, "{}", loaded.text());
+    for _ in 0..3 {
+        is_healthy(&fixture).await;
+    }
+    let after = fixture.get("/v2/models/digits/stats").await.json()["model_stats"][0].clone();
+    let count = |key: &str| after["inference_stats"][key]["count"].as_u64().unwrap();
+    assert_eq!([count("success"), count("cache_hit"), count("cache_miss"), count("compute_infer")], [3, 2, 1, 1]);
+    assert_eq!((&after["inference_count"], &after["execution_count"]), (&json!(1), &json!(1)));
 }
