@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::query::Parameters;
 use crate::app::App;
 use crate::error::{ApiError, not_ready};
+use crate::models::state::Rest;
 use crate::models::{ModelStatus, VersionState};
 
 /// `GET /healthz`, `GET /livez`: the process answers.
@@ -16,7 +17,7 @@ pub(crate) async fn alive() -> &'static str {
     "ok"
 }
 
-/// `GET /readyz`: whether every model that is there has a version that serves, and the server is not stopping.
+/// `GET /readyz`: whether every model that is meant to be up has a version that serves, and the server is not stopping.
 pub(crate) async fn ready(State(app): State<App>, parameters: Parameters) -> Response {
     let reasons = unready(&app);
     let ready = reasons.is_empty();
@@ -30,10 +31,10 @@ pub(crate) async fn ready(State(app): State<App>, parameters: Parameters) -> Res
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
-/// Why the server is not ready; empty where it is.
+/// Why the server is not ready; empty where it is. A model that sleeps or that a user unloaded is as it is meant to be.
 pub(crate) fn unready(app: &App) -> Vec<String> {
-    let mut reasons: Vec<String> =
-        app.models().list().iter().filter(|model| model.serving.is_none()).map(why).collect();
+    let is_missing = |model: &&ModelStatus| model.serving.is_none() && model.rest == Rest::Awake;
+    let mut reasons: Vec<String> = app.models().list().iter().filter(is_missing).map(why).collect();
     if *app.shutdown().borrow() {
         reasons.push("the server is stopping".to_owned());
     }

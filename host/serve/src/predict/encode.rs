@@ -181,7 +181,14 @@ fn push_float(text: &mut String, value: f32) {
 }
 
 pub(crate) fn push_string(text: &mut String, string: &str) {
-    text.push_str(&serde_json::Value::from(string).to_string());
+    // Names, mostly: nothing in them to escape.
+    if string.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        text.push('"');
+        text.push_str(string);
+        text.push('"');
+    } else {
+        text.push_str(&serde_json::Value::from(string).to_string());
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The Open Inference Protocol as its clients speak it: metadata, inference in every form, and what must be refused.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
@@ -385,6 +386,7 @@ async fn models_are_listed_loaded_and_unloaded() {
     assert_eq!((unloaded.status.as_u16(), unloaded.json()), (200, json!({ "name": "digits", "unload": true })));
     assert_eq!(post("index", "").await.json()[0], first("UNAVAILABLE", "unloaded"));
     assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 503);
+    assert_eq!(fixture.get("/v2/health/ready").await.status, 200, "as it is meant to be");
     assert_eq!(infer(&fixture, INFER, &[], pictures(1, 1).to_string()).await.error().0, 503);
     let loaded = post("models/digits/load", "").await;
     assert_eq!((loaded.status.as_u16(), loaded.json()), (200, json!({ "name": "digits", "load": true })));
@@ -395,6 +397,26 @@ async fn models_are_listed_loaded_and_unloaded() {
     assert_eq!(post("models/..%2f..%2fetc/load", r#"{"parameters": {"config": "{}"}}"#).await.error().0, 404);
     assert_eq!(post("models/digits/unload", r#"{"parameters": {"unload_dependents": 1}}"#).await.error().0, 400);
     is_healthy(&fixture).await;
+}
+
+#[tokio::test]
+async fn a_model_that_sleeps_is_ready_and_is_woken_to_say_what_it_is() {
+    let fixture = Fixture::serving().await;
+    let house = tokio::spawn(Arc::clone(fixture.app.manager()).keep_house(fixture.app.shutdown()));
+    let config = json!({ "parameters": { "config": "{\"keep_alive\": \"0s\"}" } }).to_string();
+    let loaded = infer(&fixture, "/v2/repository/models/digits/load", &[], config).await;
+    assert_eq!(loaded.status, 200, "{}", loaded.text());
+    let index = async || infer(&fixture, "/v2/repository/index", &[], "").await.json()[0].clone();
+    while index().await["state"] != "UNAVAILABLE" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(index().await["reason"], "asleep; a prediction wakes it");
+    assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 200);
+    assert_eq!(fixture.get("/v2/health/ready").await.status, 200);
+    assert_eq!(fixture.get("/v2/models/digits").await.json()["inputs"][0]["name"], "image");
+    is_healthy(&fixture).await;
+    fixture.stop.send(true).unwrap();
+    house.await.unwrap();
 }
 
 #[tokio::test]
