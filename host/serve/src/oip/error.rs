@@ -34,6 +34,16 @@ pub enum InferError {
         /// What it takes.
         expected: &'static str,
     },
+    /// A parameter that asks for what is not offered.
+    #[error("{place}: parameter {name} is refused: {reason}")]
+    Refused {
+        /// `request`, or the tensor.
+        place: String,
+        /// The parameter.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Something the request needs is not there.
     #[error("{place}: {key:?} is missing")]
     Missing {

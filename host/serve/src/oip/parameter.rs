@@ -60,7 +60,7 @@ impl Value {
     pub(super) fn truth(&self, place: &str, name: &str) -> Result<bool, InferError> {
         match self {
             Value::Truth(truth) => Ok(*truth),
-            Value::Whole(_) | Value::Text(_) | Value::Other => Err(refuse(place, name, "true or false")),
+            Value::Whole(_) | Value::Text(_) | Value::Other => Err(unfit(place, name, "true or false")),
         }
     }
 
@@ -69,12 +69,17 @@ impl Value {
     pub(super) fn whole(&self, place: &str, name: &str) -> Result<u64, InferError> {
         match self {
             Value::Whole(number) => Ok(*number),
-            Value::Truth(_) | Value::Text(_) | Value::Other => Err(refuse(place, name, "a whole number from 0 on")),
+            Value::Truth(_) | Value::Text(_) | Value::Other => Err(unfit(place, name, "a whole number from 0 on")),
         }
     }
 }
 
-/// The refusal of a parameter.
-pub(super) fn refuse(place: &str, name: &str, expected: &'static str) -> InferError {
+/// The refusal of a parameter's value.
+pub(super) fn unfit(place: &str, name: &str, expected: &'static str) -> InferError {
     InferError::Parameter { place: place.to_owned(), name: name.chars().take(80).collect(), expected }
+}
+
+/// The refusal of a parameter, whatever its value.
+pub(super) fn refused(place: &str, name: &str, reason: &'static str) -> InferError {
+    InferError::Refused { place: place.to_owned(), name: name.chars().take(80).collect(), reason }
 }

@@ -14,7 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::data::{Elements, Flat, Values};
 use super::datatype::Datatype;
 use super::error::InferError;
-use super::parameter::{Value, refuse};
+use super::parameter::{Value, refused};
 use crate::limits::{DEADLINE_MAX, JSON_DEPTH_MAX};
 use crate::predict::{decode, nonfinite};
 
@@ -168,7 +168,9 @@ impl Request {
             }
             // Every request has the same.
             "priority" => drop(value.whole(PLACE, name)?),
-            _ if name.starts_with("triton_") => return Err(refuse(PLACE, name, "no name that begins with triton_")),
+            _ if name.starts_with("triton_") => {
+                return Err(refused(PLACE, name, "names that begin with triton_ are reserved"));
+            }
             _ => {}
         }
         Ok(())
@@ -357,7 +359,7 @@ const SHARED_MEMORY: &str = "shared memory is not offered";
 fn take_of_input(name: &str, value: &Value, binary_bytes: &mut Option<u64>) -> Result<(), InferError> {
     match name {
         "binary_data_size" => *binary_bytes = Some(value.whole("inputs", name)?),
-        "shared_memory_region" => return Err(refuse("inputs", name, SHARED_MEMORY)),
+        "shared_memory_region" => return Err(refused("inputs", name, SHARED_MEMORY)),
         _ => {}
     }
     Ok(())
@@ -366,9 +368,9 @@ fn take_of_input(name: &str, value: &Value, binary_bytes: &mut Option<u64>) -> R
 fn take_of_output(name: &str, value: &Value, is_binary: &mut Option<bool>) -> Result<(), InferError> {
     match name {
         "binary_data" => *is_binary = Some(value.truth("outputs", name)?),
-        "shared_memory_region" => return Err(refuse("outputs", name, SHARED_MEMORY)),
+        "shared_memory_region" => return Err(refused("outputs", name, SHARED_MEMORY)),
         // Left out silently, it would have the client take probabilities for labels.
-        "classification" => return Err(refuse("outputs", name, "the classification extension is not offered")),
+        "classification" => return Err(refused("outputs", name, "the classification extension is not offered")),
         _ => {}
     }
     Ok(())

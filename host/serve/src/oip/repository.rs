@@ -12,11 +12,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::InferError;
-use super::parameter::{self, refuse};
+use super::parameter::{self, refused, unfit};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::{ModelStatus, VersionState, VersionStatus};
+
+/// Where parameters of commands stand.
+const PLACE: &str = "request";
 
 /// `{"ready": true}`, or nothing.
 #[derive(Debug, Default, Deserialize)]
@@ -72,9 +75,9 @@ pub(super) async fn load(
     for (name, value) in parameters.unwrap_or_default() {
         match (name.as_str(), value) {
             ("config", parameter::Value::Text(text)) => config = Some(text),
-            ("config", _) => return Err(refused(&name, "the model's settings as a JSON text")),
+            ("config", _) => return Err(unfit(PLACE, &name, "the model's settings as a JSON text").into()),
             (file, _) if file.starts_with("file:") => {
-                return Err(refused(file, "no files: publish a version instead"));
+                return Err(refused(PLACE, file, "files cannot be sent; publish a version instead").into());
             }
             // What clients say for themselves.
             _ => {}
@@ -96,16 +99,12 @@ pub(super) async fn unload(
 ) -> Result<Json<Value>, ApiError> {
     let Command { parameters } = body(&app, request).await?;
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
-        dependents.truth("request", "unload_dependents")?;
+        dependents.truth(PLACE, "unload_dependents")?;
     }
     match app.manager().unload(&model, None).await {
         Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),
         Err(error) => Err(error),
     }
-}
-
-fn refused(name: &str, expected: &'static str) -> ApiError {
-    refuse("request", name, expected).into()
 }
 
 /// The body's JSON; an empty body stands for an empty object.

@@ -180,7 +180,7 @@ fn parameters_are_honoured_ignored_or_refused() {
     let check = |parameters: &str, expected: &str| refused(&signature, &with(parameters), expected);
     check(
         r#"{"triton_enable_empty_final_response": true}"#,
-        "request: parameter triton_enable_empty_final_response: expected no name",
+        "request: parameter triton_enable_empty_final_response is refused: names that",
     );
     check(r#"{"timeout": -1}"#, "request: parameter timeout: expected a whole number from 0 on");
     check(r#"{"timeout": "1"}"#, "request: parameter timeout: expected a whole number from 0 on");
@@ -261,7 +261,7 @@ fn binary_data_follows_the_json_in_the_order_of_the_inputs() {
     let two = times.replace("\"shape\"", "\"data\":[1,2],\"shape\"");
     check(&two, &bytes[..8], "times: expected exactly one of \"data\" and the parameter binary_data_size");
     let shared = times.replace("binary_data_size\":8", "shared_memory_region\":\"r\"");
-    check(&shared, b"", "inputs: parameter shared_memory_region: expected shared memory is not offered");
+    check(&shared, b"", "inputs: parameter shared_memory_region is refused: shared memory is not offered");
 
     let texts = |rest: &[u8], expected: &str| check(&prompt(rest.len() as u64), rest, expected);
     texts(b"\x01\0\0\0a\x01\0\0", "prompt: the data ends before an element's length");
