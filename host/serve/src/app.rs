@@ -19,6 +19,7 @@ use crate::api::devices::Device;
 use crate::api::plugins::PluginInspector;
 use crate::api::{datasets, devices, health, import, index, jobs, logs, model_commands, models, outputs, plugins};
 use crate::body::Bodies;
+use crate::console;
 use crate::error::ApiError;
 use crate::models::{Manager, ModelImporter, ModelRouter};
 use crate::observe::observe;
@@ -131,6 +132,7 @@ impl App {
     fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
         let mut routes = vec![
             ("/", get(index::index).post(predict::by_default)),
+            ("/console/{fingerprint}/{name}", get(console::asset)),
             ("/predict", post(predict::by_default)),
             ("/models/{model}/predict", post(predict::by_name)),
             ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),

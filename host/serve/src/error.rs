@@ -430,6 +430,11 @@ pub(crate) fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
+/// The answer to a client that has what it asks for.
+pub(crate) fn not_modified() -> Response {
+    StatusCode::NOT_MODIFIED.into_response()
+}
+
 /// The answer of a probe while something is not ready.
 pub(crate) fn not_ready(body: serde_json::Value) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()

@@ -9,6 +9,7 @@ pub mod app;
 mod body;
 mod coding;
 mod connection;
+mod console;
 pub mod error;
 pub mod limits;
 pub mod models;

@@ -106,10 +106,34 @@ async fn the_index_is_for_programs_and_people() {
     let index = fixture.get("/").await.json();
     assert_eq!((&index["name"], &index["models"][0]["name"]), (&"saggar".into(), &"digits".into()));
     assert!(index["routes"].as_array().unwrap().contains(&"/models/{model}/predict".into()));
-    let request = Request::get("/").header("accept", "text/html,application/xhtml+xml").body(Body::empty()).unwrap();
-    let page = Answer::of(fixture.send(request).await).await;
-    assert!(page.header("content-type").starts_with("text/html"));
-    assert!(page.text().contains("curl $HOST/models/digits/predict -F image=@picture.png"));
+    let page = html(&fixture, None).await;
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert_eq!((page.header("cache-control"), page.header("vary")), ("no-cache", "accept"));
+    assert!(page.header("content-security-policy").starts_with("default-src 'none'; script-src 'self'; "));
+    let again = html(&fixture, Some(page.header("etag"))).await;
+    assert_eq!((again.status, again.text(), again.header("etag")), (304, "", page.header("etag")));
+    let other = html(&fixture, Some("\"0123\"")).await;
+    assert_eq!((other.status, other.text()), (200, page.text()));
+}
+
+async fn html(fixture: &Fixture, known: Option<&str>) -> Answer {
+    let request = Request::get("/").header("accept", "text/html,application/xhtml+xml");
+    let request = known.into_iter().fold(request, |request, tag| request.header("if-none-match", tag));
+    Answer::of(fixture.send(request.body(Body::empty()).unwrap()).await).await
+}
+
+#[tokio::test]
+async fn what_the_console_names_may_be_kept_for_good() {
+    let fixture = Fixture::serving().await;
+    let page = html(&fixture, None).await;
+    let path = page.text().split("src=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let script = fixture.get(&path).await;
+    assert_eq!((script.status, script.header("content-type")), (200, "text/javascript; charset=utf-8"));
+    assert_eq!(script.header("cache-control"), "public, max-age=31536000, immutable");
+    assert_eq!(script.header("x-content-type-options"), "nosniff");
+    let other = path.replace("/console/", "/console/0");
+    assert_eq!(fixture.get(&other).await.status, 404);
+    assert_eq!(fixture.get(&path.replace("main.js", "..%2f..%2fCargo.toml")).await.status, 404);
 }
 
 /// The rules by which `promtool check metrics` judges, as far as a page can break them.

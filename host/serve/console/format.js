@@ -1,0 +1,55 @@
+// Numbers and times as people read them.
+
+const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** `1536` as `1.5 KiB`; nothing known as a dash. */
+export function bytes(count) {
+  if (count === null || count === undefined) return '–';
+  let unit = 0;
+  let value = count;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit && value < 10 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit]}`;
+}
+
+/** Milliseconds as `820 µs`, `4.2 ms`, `1.3 s`, `5 min`, `3 h`, `2 d`. */
+export function duration(ms) {
+  if (ms < 1) return `${Math.round(ms * 1000)} µs`;
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  return coarse(seconds);
+}
+
+function coarse(seconds) {
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+/** How long ago; the clocks of server and browser may differ a little. */
+export function ago(at, now = Date.now()) {
+  const seconds = Math.max(0, (now - at) / 1000);
+  if (seconds < 5) return 'just now';
+  return `${seconds < 60 ? `${Math.round(seconds)} s` : coarse(seconds)} ago`;
+}
+
+/** A point in time for a tooltip. */
+export function moment(at) {
+  return new Date(at).toISOString().replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
+}
+
+/** A number with as many digits as tell something. */
+export function number(value) {
+  if (value === null) return 'not a number';
+  if (Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  return size >= 1e6 || size < 1e-4 ? value.toExponential(3) : String(Number(value.toPrecision(5)));
+}
+
+/** `REASON_IN_CAPITALS` as words. */
+export function words(reason) {
+  return reason.toLowerCase().replaceAll('_', ' ');
+}

@@ -1,0 +1,164 @@
+// The page of models: what there is, what state it is in, and what can be done about it.
+
+import { ask } from './api.js';
+import { actions } from './actions.js';
+import { h, listen, patch } from './dom.js';
+import { panel } from './panel.js';
+import { poll } from './poll.js';
+import * as traffic from './traffic.js';
+
+const EVERY_MS = 2000;
+/** So few models are shown opened. */
+const OPEN_MAX = 2;
+
+/**
+ * Shows the page in `root` until the returned `leave` is called. `opened` is the model to open, or ''. `live` is told
+ * `(error or null)` after every look at the server.
+ */
+export function modelsPage(root, opened, live) {
+  const state = {
+    models: null,
+    error: null,
+    filter: '',
+    /** Models that were opened or closed by hand. */
+    open: new Map(opened ? [[opened, true]] : []),
+    selected: opened || null,
+    drafts: new Map(),
+    busy: new Set(),
+  };
+
+  const list = h('div', { id: 'list' });
+  const filter = h('input', {
+    id: 'filter', type: 'search', placeholder: 'Filter', 'aria-label': 'Filter models by name or state', autocomplete: 'off', spellcheck: 'false',
+  });
+  const count = h('p', { class: 'note', id: 'count', role: 'status' });
+  patch(
+    root,
+    h('div', { class: 'page-head' }, h('h1', {}, 'Models'), count, h('span', { class: 'filter' }, filter, h('kbd', { 'aria-hidden': 'true' }, '/'))),
+    list,
+  );
+
+  const shown = () => {
+    const wanted = state.filter.toLowerCase();
+    return (state.models ?? []).filter(({ name, state: is = '' }) => `${name} ${is}`.toLowerCase().includes(wanted));
+  };
+  const isOpen = (name) => state.open.get(name) ?? (state.models ?? []).length <= OPEN_MAX;
+
+  function render() {
+    const { models, error } = state;
+    if (!models) {
+      patch(list, h('p', { class: 'empty' }, error ? said(error) : 'Looking…'));
+      return;
+    }
+    const visible = shown();
+    count.textContent = models.length === visible.length ? '' : `${visible.length} of ${models.length}`;
+    filter.parentElement.hidden = models.length === 0;
+    if (models.length === 0) patch(list, nothingYet());
+    else if (visible.length === 0) patch(list, h('p', { class: 'empty' }, `No model’s name or state has “${state.filter}”.`));
+    else {
+      const view = (model) => panel(model, {
+        open: isOpen(model.name),
+        selected: state.selected === model.name,
+        busy: state.busy.has(model.name),
+        draft: traffic.draft(model, state.drafts),
+      });
+      patch(list, columns(), visible.map(view));
+    }
+  }
+
+  const look = poll(async () => {
+    try {
+      state.models = (await ask('GET', '/api/v1/models')).models;
+      state.error = null;
+    } catch (error) {
+      state.error = error;
+    }
+    render();
+    live(state.error);
+  }, EVERY_MS);
+
+  const find = (element) => state.models.find(({ name }) => name === element.closest('[data-model]').dataset.model);
+  const toggle = (name) => {
+    state.open.set(name, !isOpen(name));
+    state.selected = name;
+    render();
+  };
+  const act = (action) => async (element) => {
+    const model = find(element);
+    const work = await action(model, element.dataset);
+    if (!work) return;
+    state.busy.add(model.name);
+    render();
+    try {
+      await work();
+    } finally {
+      state.busy.delete(model.name);
+      await look.now();
+    }
+  };
+  const edit = (change) => (element) => {
+    change(find(element), state.drafts, element);
+    render();
+  };
+
+  listen(list, 'click', {
+    toggle: (element) => toggle(element.closest('[data-model]').dataset.model),
+    reset: edit(traffic.reset),
+    ...Object.fromEntries(Object.entries(actions(state.drafts)).map(([name, action]) => [name, act(action)])),
+  });
+  listen(list, 'input', { share: edit(traffic.change) });
+  filter.addEventListener('input', () => {
+    state.filter = filter.value;
+    render();
+  });
+
+  const move = (by) => {
+    const names = shown().map(({ name }) => name);
+    if (!names.length) return;
+    const at = names.indexOf(state.selected);
+    state.selected = names[Math.min(names.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    render();
+    const row = list.querySelector(`[data-model="${CSS.escape(state.selected)}"]`);
+    row.scrollIntoView({ block: 'nearest' });
+    row.querySelector('[data-click="toggle"]').focus({ preventScroll: true });
+  };
+  return {
+    keys: {
+      '/': () => filter.focus(),
+      j: () => move(1),
+      k: () => move(-1),
+      p: () => {
+        if (state.selected) location.hash = `#/playground/${encodeURIComponent(state.selected)}`;
+      },
+    },
+    refresh: look.now,
+    leave: look.stop,
+  };
+}
+
+function said(error) {
+  return [error.message, error.hint && h('span', { class: 'note' }, ` ${error.hint}`)];
+}
+
+/** The names of the columns; each panel says them again for those who cannot see the table. */
+function columns() {
+  const names = ['Model', 'State', 'Answers', 'On device', 'Last change'];
+  return h('div', { class: 'columns', 'aria-hidden': 'true', 'data-key': 'columns' }, names.map((name) => h('span', {}, name)));
+}
+
+function nothingYet() {
+  const host = location.origin === 'http://127.0.0.1:5000' ? '' : ` --host ${location.origin}`;
+  const command = (text) => h('pre', {}, h('code', {}, text));
+  return h(
+    'div',
+    { class: 'empty' },
+    h('h2', {}, 'No models yet'),
+    h('p', {}, 'A training that publishes makes one:'),
+    command(
+      `saggar${host} data push examples/digits --name digits\nsaggar${host} run plugins/target/saggar/lenet.wasm --data digits -f`,
+    ),
+    h('p', {}, 'Or take a model from elsewhere:'),
+    command(`saggar${host} import model.onnx --name NAME`),
+    h('p', { class: 'note' }, 'It appears here by itself.'),
+  );
+}

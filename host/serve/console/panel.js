@@ -1,0 +1,199 @@
+// One model: a line that tells how it is, and its versions, traffic and settings below. A pure function of the REST answer.
+
+import { h } from './dom.js';
+import { ago, bytes, duration, moment, words } from './format.js';
+import { editor, split } from './traffic.js';
+
+/** A state with a mark of its own shape, so that it is told by more than colour. */
+export function chip(state) {
+  return h('span', { class: `state ${state.toLowerCase()}` }, h('i', { 'aria-hidden': 'true' }), state);
+}
+
+/** The panel of `model`; `view` is `{ open, selected, busy, draft }`. */
+export function panel(model, view) {
+  const id = `model-${encodeURIComponent(model.name)}`;
+  return h(
+    'article',
+    {
+      class: view.selected ? 'model selected' : 'model', 'data-key': `model ${model.name}`, 'data-model': model.name,
+      'aria-labelledby': id, 'aria-busy': view.busy ? 'true' : null,
+    },
+    head(model, view, id),
+    view.open && h('div', { class: 'model-body', id: `${id}-body` }, body(model, view)),
+  );
+}
+
+function stateOf({ state, serving }) {
+  return state ?? (serving ? 'READY' : 'LOADING');
+}
+
+function head(model, view, id) {
+  const { name, versions, last_swap: swap } = model;
+  const held = versions.reduce((sum, { bytes: size }) => (size === null || size === undefined ? sum : (sum ?? 0) + size), null);
+  return h(
+    'div',
+    { class: 'model-head' },
+    h(
+      'h2',
+      { id },
+      h('button', {
+        type: 'button', class: 'toggle', 'data-click': 'toggle', 'aria-expanded': String(Boolean(view.open)),
+        'aria-controls': view.open ? `${id}-body` : null,
+      }, name),
+    ),
+    cell('State', chip(stateOf(model))),
+    cell('Answers', split(model)),
+    cell('On device', bytes(held)),
+    cell('Last change', swap ? h('span', { title: moment(swap.at_ms) }, ago(swap.at_ms)) : '–'),
+  );
+}
+
+function cell(label, ...content) {
+  return h('div', { class: 'cell' }, h('span', { class: 'label' }, label), h('span', {}, content));
+}
+
+function body(model, view) {
+  return [
+    model.reason && h('p', { class: 'reason', 'data-key': 'reason' }, model.reason),
+    toolbar(model, view),
+    versions(model, view),
+    h(
+      'div',
+      { class: 'model-parts', 'data-key': 'parts' },
+      h('section', {}, h('h3', {}, 'Traffic'), editor(model, view)),
+      h('section', {}, h('h3', {}, 'Last change'), lastSwap(model)),
+      model.config && h('section', {}, h('h3', {}, 'Settings'), settings(model.config)),
+    ),
+  ];
+}
+
+function button(action, text, view, more = {}) {
+  const { class: kind = 'quiet', ...attributes } = more;
+  return h('button', { type: 'button', class: `${kind} small`, 'data-click': action, disabled: view.busy, ...attributes }, text);
+}
+
+function toolbar(model, view) {
+  const state = stateOf(model);
+  const asleep = ['ASLEEP', 'UNLOADED', 'FAILED'].includes(state);
+  return h(
+    'div',
+    { class: 'toolbar', 'data-key': 'toolbar' },
+    h('a', { class: 'button small primary', href: `#/playground/${encodeURIComponent(model.name)}` }, 'Try it'),
+    asleep
+      ? button('load', 'Load', view, { title: 'Bring the model onto the device' })
+      : button('warm', 'Warm', view, { title: 'Run it once, so that the first request finds it warm' }),
+    button('rollback', 'Roll back', view, {
+      disabled: view.busy || !canRollBack(model), title: 'Back to the version that was the default before',
+    }),
+    model.follows_newest === false
+      && button('follow', 'Follow the newest', view, { title: 'Let new versions become the default by themselves' }),
+    !['UNLOADED', 'FAILED'].includes(state) && button('unload', 'Unload', view, { class: 'quiet danger-text', title: 'Free its memory on the device' }),
+    view.busy && h('span', { class: 'note', role: 'status' }, 'Working…'),
+  );
+}
+
+function canRollBack({ versions, serving }) {
+  return serving !== null && versions.length > 1;
+}
+
+function versions(model, view) {
+  const names = ['Version', 'State', 'Aliases', 'Traffic', 'On device', 'Used', 'Made', ''];
+  const newestFirst = [...model.versions].sort((a, b) => b.version - a.version);
+  if (!newestFirst.length) return h('p', { class: 'empty', 'data-key': 'versions' }, 'No versions yet.');
+  return h(
+    'table',
+    { class: 'versions', 'data-key': 'versions' },
+    h('caption', { class: 'unseen' }, `Versions of ${model.name}`),
+    h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name || h('span', { class: 'unseen' }, 'Actions'))))),
+    h('tbody', {}, newestFirst.map((version) => row(model, version, view))),
+  );
+}
+
+function row(model, one, view) {
+  const { version, state, reason, aliases = [] } = one;
+  const serves = version === model.serving;
+  const td = (label, ...content) => h('td', { 'data-label': label }, h('div', {}, content));
+  return h(
+    'tr',
+    { 'data-key': String(version), class: serves ? 'serves' : null },
+    h('th', { scope: 'row' }, h('span', { class: 'number' }, version), serves && h('span', { class: 'tag' }, 'default')),
+    td('State', chip(state), reason && h('p', { class: 'reason' }, reason)),
+    td('Aliases', aliases.map((alias) => aliasChip(alias, version, view)), state === 'READY' && aliasButton(version, view)),
+    td('Traffic', one.traffic_percent === undefined ? '–' : `${one.traffic_percent} %`),
+    td('On device', bytes(one.bytes)),
+    td('Used', used(one)),
+    td('Made', made(one)),
+    h('td', { class: 'row-actions' }, h('div', {}, rowActions(model, one, view))),
+  );
+}
+
+function aliasChip(alias, version, view) {
+  return h(
+    'span',
+    { class: 'alias', 'data-key': alias },
+    alias,
+    h('button', {
+      type: 'button', class: 'icon', 'data-click': 'unalias', 'data-alias': alias, 'data-version': version, disabled: view.busy,
+      'aria-label': `Remove the alias ${alias}`, title: `Remove the alias ${alias}`,
+    }, '×'),
+  );
+}
+
+function aliasButton(version, view) {
+  return h('button', {
+    type: 'button', class: 'add', 'data-key': 'add', 'data-click': 'alias', 'data-version': version, disabled: view.busy,
+    'aria-label': `Give version ${version} an alias`, title: 'Give it an alias',
+  }, '+');
+}
+
+function used({ last_used_ms: last, expires_in_ms: left }) {
+  const when = last ? h('span', { title: moment(last) }, ago(last)) : 'not yet';
+  return [when, left !== null && left !== undefined && h('span', { class: 'note' }, `unloads in ${duration(left)}`)];
+}
+
+function made({ created_ms: at, source_job: job }) {
+  return [at ? h('span', { title: moment(at) }, ago(at)) : '–', job && h('span', { class: 'note' }, `by ${job}`)];
+}
+
+function rowActions(model, { version, state }, view) {
+  const of = (action, text, title) => button(action, text, view, {
+    'data-version': version, 'aria-label': `${text} version ${version}`, title,
+  });
+  const ready = state === 'READY';
+  return [
+    version !== model.serving && ['READY', 'UNLOADED'].includes(state) && of('promote', 'Promote', 'Make it the default'),
+    ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Bring it onto the device'),
+    ready && version !== model.serving && of('unload', 'Unload', 'Free its memory on the device'),
+  ];
+}
+
+const KINDS = {
+  weights: 'Only the weights were swapped; instances and kernels stayed',
+  full: 'Plugin and weights were swapped',
+  unload: 'It was unloaded',
+};
+
+function lastSwap({ last_swap: swap }) {
+  if (!swap) return h('p', { class: 'note' }, 'Nothing has changed since the server started.');
+  const { from, to, kind, reason, seconds, at_ms: at } = swap;
+  const version = (number) => (number === null || number === undefined ? 'nothing' : `version ${number}`);
+  return [
+    h('p', {}, `${capital(version(from))} → ${version(to)}, `, h('span', { title: moment(at) }, ago(at)), '.'),
+    h('p', { class: 'note' }, `Reason: `, h('b', {}, words(reason)), `. ${KINDS[kind] ?? kind}, in ${duration(seconds * 1000)}.`),
+  ];
+}
+
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+function settings({ batch = {}, queue = {}, keep_alive: keep, instances_max: instances, cache = {} }) {
+  const entries = [
+    ['Batch', `up to ${batch.max_items} items, waits ${duration(batch.max_delay_ms ?? 0)} at most`],
+    ['Queue', `${queue.capacity} requests, ${duration(queue.timeout_ms ?? 0)} each`],
+    ['Kept loaded', keep === 'forever' ? 'always' : `for ${keep} unused`],
+    ['Instances', `up to ${instances}`],
+    ['Cache', cache.max_bytes ? bytes(cache.max_bytes) : 'off'],
+  ];
+  return h('dl', { class: 'facts' }, entries.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}

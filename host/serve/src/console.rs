@@ -1,0 +1,165 @@
+//! The console: pages for people, static files in this binary, that use nothing but the public REST interface.
+//!
+//! Their paths carry a digest of all of them, so a browser may keep them for good and never mixes two versions; the page
+//! that names them is asked for again each time. The policy allows what comes from this server and nothing else: no
+//! inline script, no other host. The sources lie in `host/serve/console`.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use saggar_store::digest::Hasher;
+
+use crate::error::{self, ApiError};
+
+/// What stands for the digest in the page.
+const VERSION: &str = "/console/VERSION/";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+struct Asset {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        &[$(Asset { name: $name, text: include_str!(concat!("../console/", $name)) }),*]
+    };
+}
+
+const PAGE: &str = include_str!("../console/index.html");
+const ASSETS: &[Asset] = assets![
+    "actions.js",
+    "answer.js",
+    "api.js",
+    "curl.js",
+    "dialogs.js",
+    "dom.js",
+    "events.js",
+    "fields.js",
+    "format.js",
+    "frame.js",
+    "main.js",
+    "mark.svg",
+    "models.css",
+    "models.js",
+    "pad.js",
+    "panel.js",
+    "picture.js",
+    "playground.css",
+    "playground.js",
+    "poll.js",
+    "request.js",
+    "theme.css",
+    "traffic.js",
+];
+
+/// The digest of the page and everything that it names, as it stands in paths and tags.
+static FINGERPRINT: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = Hasher::new();
+    hasher.update_field(PAGE.as_bytes());
+    for asset in ASSETS {
+        hasher.update_field(asset.name.as_bytes());
+        hasher.update_field(asset.text.as_bytes());
+    }
+    hasher.finish().hex()[..16].to_owned()
+});
+static INDEX: LazyLock<String> = LazyLock::new(|| PAGE.replace(VERSION, &format!("/console/{}/", *FINGERPRINT)));
+
+/// The page, for a client that takes HTML.
+pub(crate) fn page(request: &HeaderMap) -> Response {
+    let mut response = tagged(request, "text/html; charset=utf-8", &INDEX);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Programs get JSON at the same path.
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+/// `GET /console/{fingerprint}/{name}`: what the page names.
+pub(crate) async fn asset(
+    Path((fingerprint, name)): Path<(String, String)>,
+    request: HeaderMap,
+) -> Result<Response, ApiError> {
+    let asset = ASSETS.iter().find(|asset| asset.name == name && fingerprint == *FINGERPRINT);
+    let asset = asset.ok_or_else(|| ApiError::NotFound {
+        kind: "console file",
+        name: name.chars().take(80).collect(),
+        hint: "load the page anew: this server has another version of it".to_owned(),
+    })?;
+    let mut response = tagged(&request, media_type(asset.name), asset.text);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
+    Ok(response)
+}
+
+/// The text, or word that the client has it already.
+fn tagged(request: &HeaderMap, media_type: &'static str, text: &'static str) -> Response {
+    let tag = format!("\"{}\"", *FINGERPRINT);
+    let known = request.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
+    let has_it = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
+    let mut response = if has_it { error::not_modified() } else { text.into_response() };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(ETAG, HeaderValue::from_str(&tag).expect("a digest is plain text"));
+    response
+}
+
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        _ => "image/svg+xml",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_console_is_in_the_binary() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/console")).unwrap();
+        let files: BTreeSet<String> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let known = ASSETS.iter().map(|asset| asset.name).chain(["index.html"]).map(str::to_owned);
+        assert_eq!(files, known.collect());
+    }
+
+    /// A path that nothing serves would fail in the browser only.
+    #[test]
+    fn the_console_names_only_what_is_there() {
+        let names: BTreeSet<&str> = ASSETS.iter().map(|asset| asset.name).collect();
+        let mut named = BTreeSet::new();
+        for rest in PAGE.split(VERSION).skip(1) {
+            named.insert(rest.split('"').next().unwrap());
+        }
+        for asset in ASSETS {
+            for rest in asset.text.split(" from './").skip(1) {
+                named.insert(rest.split('\'').next().unwrap());
+            }
+        }
+        assert_eq!(named, names);
+    }
+
+    #[test]
+    fn the_page_needs_no_other_host_and_no_inline_script() {
+        for text in ASSETS.iter().map(|asset| asset.text).chain([PAGE]) {
+            let elsewhere = text.replace("http://www.w3.org/2000/svg", "").replace("http://127.0.0.1:5000", "");
+            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{elsewhere}");
+        }
+        assert!(!PAGE.contains("style=") && !PAGE.contains("<style") && !PAGE.contains(" onclick="));
+        assert_eq!(PAGE.matches("<script").count(), PAGE.matches("<script type=\"module\" src=\"").count());
+    }
+}
