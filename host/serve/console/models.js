@@ -136,8 +136,8 @@ export function modelsPage(root, opened, live) {
   };
 }
 
-function said(error) {
-  return [error.message, error.hint && h('span', { class: 'note' }, ` ${error.hint}`)];
+function said({ message, hint }) {
+  return [`The server says: ${message}.`, hint && h('span', { class: 'note' }, ` Hint: ${hint}.`)];
 }
 
 /** The names of the columns; each panel says them again for those who cannot see the table. */

@@ -107,7 +107,7 @@ export class Pad {
     const { context } = this;
     context.strokeStyle = this.colour;
     context.lineCap = 'round';
-    context.lineWidth = Math.max(1.3, Math.min(this.height, this.width) * 0.08) * this.fine;
+    context.lineWidth = Math.max(1.7, Math.min(this.height, this.width) * 0.08) * this.fine;
     context.beginPath();
     context.moveTo(from.x, from.y);
     context.lineTo(to.x, to.y);

@@ -189,7 +189,7 @@ function capital(text) {
 
 function settings({ batch = {}, queue = {}, keep_alive: keep, instances_max: instances, cache = {} }) {
   const entries = [
-    ['Batch', `up to ${batch.max_items} items, waits ${duration(batch.max_delay_ms ?? 0)} at most`],
+    ['Batch', `up to ${batch.max_items} items, ${batch.max_delay_ms ? `waits up to ${duration(batch.max_delay_ms)}` : 'without waiting'}`],
     ['Queue', `${queue.capacity} requests, ${duration(queue.timeout_ms ?? 0)} each`],
     ['Kept loaded', keep === 'forever' ? 'always' : `for ${keep} unused`],
     ['Instances', `up to ${instances}`],

@@ -34,7 +34,7 @@ export function split(model) {
   const shares = current(model);
   if (!shares.length) return 'nothing answers';
   if (shares.length === 1) return label(model, shares[0][0]);
-  return [bar(shares), h('span', { class: 'split-text' }, shares.map(([target, percent]) => `${target} ${percent} %`).join(' · '))];
+  return [bar(shares), h('span', { class: 'split-text' }, shares.map(([target, percent]) => `${target}\u00a0${percent}\u00a0%`).join(' · '))];
 }
 
 function bar(shares) {
