@@ -136,8 +136,8 @@ export function modelsPage(root, opened, live) {
   };
 }
 
-function said({ message, hint }) {
-  return [`The server says: ${message}.`, hint && h('span', { class: 'note' }, ` Hint: ${hint}.`)];
+function said({ status, message, hint }) {
+  return [status ? `The server says: ${message}.` : `${message[0].toUpperCase()}${message.slice(1)}.`, hint && h('span', { class: 'note' }, ` ${hint}.`)];
 }
 
 /** The names of the columns; each panel says them again for those who cannot see the table. */

@@ -1,0 +1,134 @@
+// The page of models against a server with `digits`, whose models directory is MODELS_DIR.
+
+import assert from 'node:assert/strict';
+import { cpSync, mkdirSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { api, becomes, isUsable, looks, on, shot, start, stop } from './browser.js';
+
+before(start);
+after(stop);
+
+/** Copies version 1 as a careful user would: the manifest last. */
+function copyVersion(to) {
+  const model = path.join(process.env.MODELS_DIR, 'digits');
+  mkdirSync(path.join(model, String(to)));
+  for (const file of ['plugin.wasm', 'weights.safetensors', 'manifest.json']) {
+    cpSync(path.join(model, '1', file), path.join(model, String(to), file));
+  }
+}
+
+const model = async () => (await api('GET', '/api/v1/models/digits')).json;
+const row = (page, version) => page.locator('.versions tbody tr', { has: page.locator('.number', { hasText: new RegExp(`^${version}$`) }) });
+const agree = (page) => page.locator('dialog button[value=yes]').click();
+const done = (page, text) => page.locator('.toast', { hasText: text }).waitFor();
+
+test('a version that comes is shown without a reload', () => on('models', async (page) => {
+  await row(page, 1).getByText('READY').waitFor();
+  assert.equal(await row(page, 1).locator('.tag').textContent(), 'default');
+  copyVersion(2);
+  await row(page, 2).locator('.tag', { hasText: 'default' }).waitFor();
+  assert.match(await page.locator('.model-parts').textContent(), /Version 1 → version 2/);
+}));
+
+test('an older version is loaded and promoted, and rolled back', () => on('models/digits', async (page) => {
+  await row(page, 1).waitFor();
+  if (await row(page, 1).getByRole('button', { name: 'Load version 1' }).count()) {
+    await row(page, 1).getByRole('button', { name: 'Load version 1' }).click();
+    await done(page, 'Loaded version 1 of digits.');
+  }
+  await row(page, 1).getByText('READY').waitFor();
+  await row(page, 1).getByRole('button', { name: 'Promote version 1' }).click();
+  await shot(page, 'promote');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  assert.equal((await model()).serving, 2);
+  await row(page, 1).getByRole('button', { name: 'Promote version 1' }).click();
+  await agree(page);
+  await row(page, 1).locator('.tag').waitFor();
+  assert.equal((await model()).serving, 1);
+  assert.equal((await model()).aliases.stable, 1);
+  await page.getByText('Reason: promoted').waitFor();
+  await page.getByRole('button', { name: 'Roll back', exact: true }).click();
+  await agree(page);
+  await row(page, 2).locator('.tag').waitFor();
+  await page.getByText('Reason: rolled back').waitFor();
+  await page.getByRole('button', { name: 'Follow the newest' }).click();
+  await becomes(async () => (await model()).follows_newest, true);
+}));
+
+test('aliases come and go, and traffic is split by them', () => on('models/digits', async (page) => {
+  await row(page, 1).getByRole('button', { name: 'Give version 1 an alias' }).click();
+  await page.getByLabel('Alias', { exact: true }).fill('canary');
+  await agree(page);
+  await row(page, 1).locator('.alias', { hasText: 'canary' }).waitFor();
+  assert.equal((await model()).aliases.canary, 1);
+
+  const share = page.getByLabel('Share of canary (1) in percent');
+  await share.fill('25');
+  // Of two shares the other one follows.
+  await becomes(() => page.locator('.share-row input[type=number]').evaluateAll((inputs) => inputs.map(({ value }) => Number(value)).sort()), [25, 75]);
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await done(page, 'The traffic of digits is split.');
+  assert.equal((await model()).traffic.canary, 25);
+  await page.locator('.model-head .split-text', { hasText: /canary\s25\s%/ }).waitFor();
+  for (const [look, options] of Object.entries(looks)) {
+    await on('models/digits', async (other) => {
+      await row(other, 1).waitFor();
+      await isUsable(other);
+      await shot(other, `models-${look}`);
+    }, options);
+  }
+  await page.getByRole('button', { name: 'End the split' }).click();
+  await becomes(async () => (await model()).traffic, {});
+  await row(page, 1).getByRole('button', { name: 'Remove the alias canary' }).click();
+  await agree(page);
+  await becomes(async () => 'canary' in (await model()).aliases, false);
+}));
+
+test('a model is unloaded, loaded and warmed', () => on('models/digits', async (page) => {
+  await page.getByRole('button', { name: 'Unload', exact: true }).click();
+  await agree(page);
+  await page.locator('.model-head .state.unloaded').waitFor();
+  assert.equal((await model()).state, 'UNLOADED');
+  await page.getByRole('button', { name: 'Load', exact: true }).click();
+  await page.locator('.model-head .state.ready').waitFor();
+  await page.getByRole('button', { name: 'Warm' }).click();
+  await done(page, 'digits is warm.');
+}));
+
+test('what the server refuses is said in its words, and stays until it is put away', () => on('models/digits', async (page) => {
+  await page.route('**/rollback', (route) => route.fulfill({
+    status: 409, json: { error: 'there is no version before', code: 'conflict', hint: 'promote one', request_id: 'r7' },
+  }));
+  await page.getByRole('button', { name: 'Roll back', exact: true }).click();
+  await agree(page);
+  const toast = page.getByRole('alert');
+  await toast.waitFor();
+  assert.match(await toast.textContent(), /there is no version before.*promote one.*r7/s);
+  await page.getByRole('button', { name: 'Put this note away' }).click();
+  assert.equal(await toast.count(), 0);
+}, { expected: ['status of 409'] }));
+
+test('the keys work, and what is typed survives a look at the server', () => on('models', async (page) => {
+  await row(page, 1).waitFor();
+  await page.keyboard.press('/');
+  const looked = page.waitForResponse('**/api/v1/models');
+  await page.keyboard.type('dig/?');
+  await looked;
+  assert.equal(await page.locator('#filter').inputValue(), 'dig/?');
+  await page.getByText('No model’s name or state has “dig/?”.').waitFor();
+  await page.locator('#filter').fill('READY');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('j');
+  const toggle = page.getByRole('button', { name: 'digits', exact: true });
+  assert.equal(await toggle.evaluate((element) => element === document.activeElement), true);
+  const open = await toggle.getAttribute('aria-expanded');
+  await page.keyboard.press('Enter');
+  assert.notEqual(await toggle.getAttribute('aria-expanded'), open);
+  await page.keyboard.press('?');
+  await page.getByRole('dialog').getByText('next, previous model').waitFor();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('p');
+  await page.getByRole('heading', { name: 'Playground' }).waitFor();
+}));

@@ -1,0 +1,74 @@
+//! The console in a real browser against the real binary. What the browser does and sees lies in `tests/console`.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use saggar_tests::{Server, guest, root};
+
+/// Where `.ci/setup test` puts the driver of the browser.
+fn modules() -> PathBuf {
+    root().join("target/console")
+}
+
+/// What is missing for tests in a browser. With `REQUIRE_BROWSER=1` nothing may be.
+fn missing() -> Option<&'static str> {
+    let has =
+        |command: &str| Command::new(command).arg("--version").output().is_ok_and(|output| output.status.success());
+    let missing = if !has("node") {
+        Some("node")
+    } else if !has("chromium") {
+        Some("chromium")
+    } else if !modules().join("node_modules/playwright-core").is_dir() {
+        Some("playwright-core")
+    } else {
+        None
+    };
+    assert!(missing.is_none() || std::env::var_os("REQUIRE_BROWSER").is_none(), "{missing:?} is missing");
+    missing
+}
+
+/// Runs a file of `tests/console` against the server.
+fn check(name: &str, server: &Server, home: &Path) {
+    let file = root().join("tests/console").join(format!("{name}.test.js"));
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-reporter=spec"]).arg(&file).env("SAGGAR_URL", server.url());
+    node.env("CONSOLE_MODULES", modules()).env("MODELS_DIR", home.join("models"));
+    let output = node.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn skip(missing: &str) {
+    println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+}
+
+#[test]
+fn an_empty_server_tells_what_to_run() {
+    if let Some(missing) = missing() {
+        return skip(missing);
+    }
+    let home = tempfile::tempdir().unwrap();
+    check("empty", &Server::start(home.path()), home.path());
+}
+
+#[test]
+fn models_are_shown_and_managed() {
+    if let Some(missing) = missing() {
+        return skip(missing);
+    }
+    let home = tempfile::tempdir().unwrap();
+    check("models", &Server::with_digits(home.path(), &[]), home.path());
+}
+
+#[test]
+fn the_playground_asks_and_shows() {
+    if let Some(missing) = missing() {
+        return skip(missing);
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
+    server.wait_for_version("teller", 1);
+    check("playground", &server, home.path());
+}
