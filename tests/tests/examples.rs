@@ -1,0 +1,38 @@
+//! What `examples` tells to run, run against the real binary.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::process::Command;
+
+use saggar_tests::{Server, root};
+
+/// Runs a program of `examples` and gives what it prints.
+fn run(server: &Server, program: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).env("SAGGAR_HOST", server.url()).current_dir(root());
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{printed}\n{errors}", output.status);
+    printed
+}
+
+#[test]
+fn every_form_of_a_prediction_by_curl() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    let printed = run(&server, "bash", &["examples/curl/predict.sh"]);
+    let parts: Vec<&str> = printed.split("\n# ").skip(1).collect();
+    assert_eq!(parts.len(), 8, "{printed}");
+    for part in &parts[..6] {
+        assert!(part.lines().nth(1).unwrap().starts_with("{\"label\":"), "{part}");
+    }
+    // One picture in four forms has one answer.
+    let answer = |part: &str| part.lines().find_map(|line| line.split_once('{').map(|(_, json)| json.to_owned()));
+    for form in [2, 4, 5, 6] {
+        assert_eq!(answer(parts[form]), answer(parts[1]), "{}", parts[form]);
+    }
+    assert!(parts[6].contains("event: done\ndata: {"), "{}", parts[6]);
+    for header in ["x-saggar-model: digits@1", "server-timing: queue;dur="] {
+        assert!(parts[7].to_lowercase().contains(header), "{}", parts[7]);
+    }
+}

@@ -1,0 +1,212 @@
+//! The dashboard and the alerts of `examples/prometheus` name metrics and labels that the server has, and fire when they
+//! should.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use saggar_metrics::{FAMILIES, Family};
+use saggar_tests::root;
+use serde_json::Value;
+
+/// A query, with the labels that the words around it show.
+#[derive(Debug)]
+struct Query {
+    text: String,
+    shown: Vec<String>,
+}
+
+fn folder() -> PathBuf {
+    root().join("examples/prometheus")
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(folder().join(name)).unwrap()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// The words of a text, each with what comes after it.
+fn words(text: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(is_word) {
+        let end = rest[start..].find(|c| !is_word(c)).map_or(rest.len(), |length| start + length);
+        found.push((&rest[start..end], &rest[end..]));
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// The family of a series' name, and whether it is a histogram's buckets.
+fn family(name: &str) -> Option<(&'static Family, bool)> {
+    let named = |name: &str| FAMILIES.iter().find(|family| family.name == name);
+    let part = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).and_then(named);
+    match part.filter(|family| family.kind.starts_with("Histogram")) {
+        Some(family) => Some((family, name.ends_with("_bucket"))),
+        None => named(name).filter(|family| !family.kind.starts_with("Histogram")).map(|family| (family, false)),
+    }
+}
+
+/// The labels between braces: `a="x,}", b=~"y"` to `a`, `b`.
+fn selected(after: &str) -> Vec<&str> {
+    let Some(inner) = after.strip_prefix('{') else { return Vec::new() };
+    let mut labels = Vec::new();
+    // What is in quotes is not a label.
+    for (at, part) in inner.split('"').enumerate() {
+        if at % 2 == 0 {
+            let (part, ends) = part.split_once('}').map_or((part, false), |(part, _)| (part, true));
+            labels.extend(words(part).into_iter().map(|(word, _)| word));
+            if ends {
+                break;
+            }
+        }
+    }
+    labels
+}
+
+/// The labels after `by`, `on` and the like.
+fn grouped(query: &str) -> Vec<&str> {
+    let lists = words(query).into_iter().filter(|(word, _)| ["by", "without", "on", "group_left"].contains(word));
+    let inner = lists.filter_map(|(_, after)| after.trim_start().strip_prefix('(')?.split(')').next());
+    inner.flat_map(|inner| words(inner).into_iter().map(|(word, _)| word)).collect()
+}
+
+/// Holds a query to the table; gives the families it reads.
+fn check(query: &Query) -> Vec<&'static str> {
+    let mut known: BTreeSet<&str> = ["instance"].into();
+    let mut read = Vec::new();
+    for (word, after) in words(&query.text).into_iter().filter(|(word, _)| word.starts_with("saggar_")) {
+        let (family, buckets) = family(word).unwrap_or_else(|| panic!("{word} is no series of a family: {query:?}"));
+        let mut own: BTreeSet<&str> = family.labels.iter().copied().chain(["instance"]).collect();
+        own.extend(buckets.then_some("le"));
+        for label in selected(after) {
+            assert!(own.contains(label), "{word} has no label {label}: {query:?}");
+        }
+        known.extend(own);
+        read.push(family.name);
+    }
+    let grouped = grouped(&query.text);
+    grouped.iter().for_each(|label| assert!(known.contains(label), "nothing has the label {label}: {query:?}"));
+    let aggregates = query.text.contains(" by (");
+    for label in &query.shown {
+        let there = if aggregates { grouped.contains(&&**label) } else { known.contains(&**label) };
+        assert!(there, "{label} is shown, but is not there: {query:?}");
+    }
+    read
+}
+
+/// The labels in `{{name}}` or `{{ $labels.name }}`.
+fn placeholders(text: &str) -> Vec<String> {
+    let inner = text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim);
+    let label = |inner: &str| match inner.strip_prefix('$') {
+        Some(variable) => variable.strip_prefix("labels.").map(str::to_owned),
+        None => Some(inner.to_owned()),
+    };
+    inner.filter_map(label).collect()
+}
+
+fn of_dashboard() -> Vec<Query> {
+    let dashboard: Value = serde_json::from_str(&read("dashboard.json")).unwrap();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let shown = placeholders(target["legendFormat"].as_str().unwrap());
+            let text = target["expr"].as_str().unwrap();
+            let text = text.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*");
+            assert!(!text.contains('$'), "a variable that the dashboard does not have: {text}");
+            queries.push(Query { text, shown });
+        }
+    }
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        let definition = variable["query"].as_str().unwrap().replace("$instance", ".*");
+        if let Some((text, label)) = definition.strip_prefix("label_values(").and_then(|rest| rest.rsplit_once(", ")) {
+            queries.push(Query { text: text.to_owned(), shown: vec![label.trim_end_matches(')').to_owned()] });
+        }
+    }
+    queries
+}
+
+/// One for each rule: what stands behind `expr:` and, where that is `|`, in the deeper lines after it.
+fn of_alerts() -> Vec<Query> {
+    let rules = read("alerts.yml");
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let query = |rule: &str| {
+        let mut lines = rule.lines().skip_while(|line| !line.trim_start().starts_with("expr:"));
+        let first = lines.next().unwrap();
+        let depth = indent(first);
+        let text = match first.trim_start().trim_start_matches("expr:").trim() {
+            "|" => lines.take_while(|line| indent(line) > depth).collect::<Vec<_>>().join("\n"),
+            text => text.to_owned(),
+        };
+        Query { text, shown: placeholders(rule) }
+    };
+    rules.split("- alert:").skip(1).map(query).collect()
+}
+
+#[test]
+fn every_query_names_what_the_server_has() {
+    let (dashboard, alerts) = (of_dashboard(), of_alerts());
+    let read: BTreeSet<&str> = dashboard.iter().chain(&alerts).flat_map(check).collect();
+    assert!(dashboard.len() > 30 && alerts.len() > 10, "{} and {} queries", dashboard.len(), alerts.len());
+    assert!(read.len() > 30, "{read:?}");
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let query = |text: &str, shown: &[&str]| Query {
+        text: text.to_owned(),
+        shown: shown.iter().map(|&label| label.to_owned()).collect(),
+    };
+    let fails = |query: &Query| std::panic::catch_unwind(|| check(query)).is_err();
+    assert_eq!(
+        check(&query(r#"sum by (state) (saggar_jobs{state!="a,b}",instance="c"})"#, &["state"])),
+        ["saggar_jobs"]
+    );
+    for (text, shown) in [
+        ("saggar_no_such_metric", None),
+        ("saggar_predict_duration_seconds", None),
+        ("saggar_jobs_bucket", None),
+        (r#"saggar_jobs{model="x"}"#, None),
+        (r#"rate(saggar_predict_duration_seconds_sum{le="1"}[5m])"#, None),
+        ("sum by (model) (saggar_jobs)", None),
+        ("sum by (instance) (saggar_jobs)", Some("state")),
+        ("saggar_jobs", Some("model")),
+    ] {
+        let wrong = query(text, shown.as_slice());
+        assert!(fails(&wrong), "{wrong:?} is let through");
+    }
+}
+
+fn promtool(arguments: &[&str]) {
+    let Ok(output) = Command::new("promtool").args(arguments).current_dir(folder()).output() else {
+        println!("SKIP: promtool is not here");
+        return;
+    };
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_only_then() {
+    promtool(&["check", "config", "prometheus.yml"]);
+    promtool(&["test", "rules", "alerts.test.yml"]);
+}
+
+/// Prometheus itself reads the dashboard's queries, as rules.
+#[test]
+fn the_dashboards_queries_are_well_formed() {
+    let rules: Vec<Value> = of_dashboard()
+        .iter()
+        .enumerate()
+        .map(|(at, query)| serde_json::json!({ "record": format!("panel:{at}"), "expr": query.text }))
+        .collect();
+    let file = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
+    // JSON is YAML.
+    let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    std::fs::write(file.path(), groups.to_string()).unwrap();
+    promtool(&["check", "rules", file.path().to_str().unwrap()]);
+}
