@@ -58,8 +58,6 @@ async function alias(model, { version }) {
     text: `Clients may ask for ${model.name}@ALIAS, and traffic can be split by it. An alias that is taken moves here.`,
     label: 'Alias',
     value: Object.keys(model.aliases ?? {}).includes('canary') ? '' : 'canary',
-    pattern: '[a-z][a-z0-9_.-]*',
-    hint: 'Lower-case letters, digits, dots, dashes; a letter first.',
     yes: 'Set',
   });
   const path = name && modelPath(model.name, 'aliases', name);

@@ -36,10 +36,10 @@ export async function confirm({ title, text, yes, danger = false }) {
   return (await open({ title, body: h('p', {}, text), yes, danger, read: () => true })) === true;
 }
 
-/** A line of text from the user, or null. `pattern` is what it must match. */
-export function askText({ title, text, label, yes, value = '', pattern, hint }) {
-  const input = h('input', { id: 'answer', value, required: true, pattern, title: hint, autocomplete: 'off', spellcheck: 'false' });
-  const body = [h('p', {}, text), h('label', { for: 'answer' }, label), input, hint && h('p', { class: 'note' }, hint)];
+/** A line of text from the user, or null. */
+export function askText({ title, text, label, yes, value = '' }) {
+  const input = h('input', { id: 'answer', value, required: true, autocomplete: 'off', spellcheck: 'false' });
+  const body = [h('p', {}, text), h('label', { for: 'answer' }, label), input];
   return open({ title, body, yes, read: () => input.value.trim() });
 }
 

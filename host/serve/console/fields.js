@@ -71,7 +71,8 @@ function numberField(port) {
     const values = inputs.map((input) => literal(input, port, dtype));
     return { json: shape.length ? `[${values.join(', ')}]` : values[0] };
   };
-  return { port, element: framed(port, h('div', { class: 'numbers' }, inputs)), part };
+  const named = (input, at) => (classes[at] ? h('label', {}, h('span', { class: 'note' }, classes[at]), input) : input);
+  return { port, element: framed(port, h('div', { class: 'numbers' }, inputs.map(named))), part };
 }
 
 /** What was typed, as JSON, in the words of the data type where it is none. */
