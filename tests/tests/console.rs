@@ -49,7 +49,9 @@ fn an_empty_server_tells_what_to_run() {
         return skip(missing);
     }
     let home = tempfile::tempdir().unwrap();
-    check("empty", &Server::start(home.path()), home.path());
+    let server = Server::start(home.path());
+    check("empty", &server, home.path());
+    check("modules", &server, home.path());
 }
 
 #[test]

@@ -38,7 +38,7 @@ export function patch(parent, ...nodes) {
       continue;
     }
     if (stays === at) at = at.nextSibling;
-    else parent.insertBefore(stays, at);
+    else move(parent, stays, at);
     update(stays, next);
   }
   while (at) {
@@ -46,6 +46,13 @@ export function patch(parent, ...nodes) {
     at = at.nextSibling;
     gone.remove();
   }
+}
+
+/** An element that is moved would lose the focus. */
+function move(parent, node, at) {
+  const focused = node.contains(document.activeElement) ? document.activeElement : null;
+  parent.insertBefore(node, at);
+  focused?.focus({ preventScroll: true });
 }
 
 function keyOf(node) {

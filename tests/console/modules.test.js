@@ -1,0 +1,97 @@
+// Modules of the console by themselves, in the browser that runs them.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { after, before, test } from 'node:test';
+
+import { on, start, stop } from './browser.js';
+
+before(start);
+after(stop);
+
+/** Evaluates `work(module, argument)` on a page, with the module of this name. */
+async function within(page, name, work, argument) {
+  const source = `(async (argument) => {
+    const path = document.querySelector('script[type=module]').src.replace('main.js', '${name}');
+    return (${work})(await import(path), argument);
+  })(${JSON.stringify(argument) ?? ''})`;
+  return page.evaluate(source);
+}
+
+test('a word for the shell is the text itself, whatever is in it', () => on('', async (page) => {
+  const texts = ['plain', '', "it's", '$HOME `id` $(id)', '"', '\\', 'a\nb', '!x', '*', '~', '-n', 'né😀', "''", '#', 'a;b', '{"a": [1]}', '\t'];
+  const words = await within(page, 'curl.js', ({ quote }, all) => all.map(quote), texts);
+  for (const [at, word] of words.entries()) {
+    assert.equal(execFileSync('bash', ['-c', `printf %s ${word}`], { encoding: 'utf8' }), texts[at]);
+  }
+}));
+
+test('events are the same however they are cut', () => on('', async (page) => {
+  const text = 'event: piece\ndata: {"said":"né😀"}\n\n: a comment\n\nevent: piece\r\ndata: {"item":0,\r\ndata: "said":"!"}\r\n\r\nevent: done\ndata: {"said":"né😀!"}\n\n';
+  const seen = await within(page, 'events.js', async ({ events }, whole) => {
+    const bytes = new TextEncoder().encode(whole);
+    const found = new Set();
+    for (let cut = 0; cut <= bytes.length; cut += 1) {
+      const body = new ReadableStream({
+        start(controller) {
+          controller.enqueue(bytes.slice(0, cut));
+          controller.enqueue(bytes.slice(cut));
+          controller.close();
+        },
+      });
+      const calls = [];
+      await events({ body, status: 200 }, (answer, { pieces, count, done }) => calls.push([answer, pieces && { ...pieces }, count, done]));
+      found.add(JSON.stringify(calls));
+    }
+    return [...found].map((one) => JSON.parse(one));
+  }, text);
+  assert.deepEqual(seen, [[
+    [null, { said: 'né😀' }, 1, false],
+    [null, { said: 'né😀!' }, 2, false],
+    ['{"said":"né😀!"}', null, 2, true],
+  ]]);
+}));
+
+test('an answer that ends with an error, or not at all, is no answer', () => on('', async (page) => {
+  const failures = await within(page, 'events.js', ({ events }, texts) => Promise.all(texts.map(async (text) => {
+    const body = new Blob([text]).stream();
+    return events({ body, status: 200 }, () => {}).then(() => 'no failure', ({ message, code }) => [message, code]);
+  })), ['event: error\ndata: {"error":"the plugin trapped","code":"plugin_trap"}\n\n', 'event: piece\ndata: {"said":"a"}\n\n', '']);
+  assert.deepEqual(failures, [['the plugin trapped', 'plugin_trap'], ['the answer broke off', ''], ['the answer broke off', '']]);
+}));
+
+test('what is shown is brought up to date without losing what has the focus', () => on('', async (page) => {
+  const result = await within(page, 'dom.js', ({ h, patch }) => {
+    const root = document.body.appendChild(h('div', {}));
+    const item = (key, value) => h('li', { 'data-key': key }, h('input', { value }), key);
+    patch(root, 'text ', h('ul', {}, item('a', '1'), item('b', '2'), item('c', '3')));
+    const [, b, c] = root.querySelectorAll('li');
+    const input = b.querySelector('input');
+    input.focus();
+    input.value = 'being typed';
+    patch(root, 'other ', h('ul', { class: 'new' }, item('c', '30'), item('b', '20'), item('d', '4')));
+    const after = [...root.querySelectorAll('li')];
+    return {
+      text: root.textContent,
+      class: root.querySelector('ul').className,
+      same: [after[0] === c, after[1] === b, document.activeElement === input],
+      values: after.map((one) => one.querySelector('input').value),
+    };
+  });
+  assert.deepEqual(result, { text: 'other cbd', class: 'new', same: [true, true, true], values: ['30', 'being typed', '4'] });
+}));
+
+test('numbers and times are short', () => on('', async (page) => {
+  const shown = await within(page, 'format.js', ({ bytes, duration, number, ago }) => [
+    [0, 1023, 1536, 10 * 1024, 5 * 2 ** 30, null].map(bytes),
+    [0.0004, 0.82, 4.23, 999.4, 1300, 59_000, 3_600_000, 90_000_000].map(duration),
+    [1, 0.123456789, -1.2345678e-7, 12345678.9, null].map(number),
+    [0, 4999, 30_000, 120_000].map((past) => ago(1e12 - past, 1e12)),
+  ]);
+  assert.deepEqual(shown, [
+    ['0 bytes', '1023 bytes', '1.5 KiB', '10 KiB', '5.0 GiB', '–'],
+    ['0 µs', '820 µs', '4.2 ms', '999 ms', '1.3 s', '59 s', '1 h', '1 d'],
+    ['1', '0.12346', '-1.235e-7', '1.235e+7', 'not a number'],
+    ['just now', 'just now', '30 s ago', '2 min ago'],
+  ]);
+}));
