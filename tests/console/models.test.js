@@ -110,6 +110,19 @@ test('what the server refuses is said in its words, and stays until it is put aw
   assert.equal(await toast.count(), 0);
 }, { expected: ['status of 409'] }));
 
+test('of many versions those that matter are shown, and the rest when asked for', () => on('', async (page) => {
+  const version = (number) => ({ version: number, state: number === 3 ? 'FAILED' : 'UNLOADED', reason: '', aliases: number === 5 ? ['old'] : [] });
+  const versions = Array.from({ length: 40 }, (_, at) => version(at + 1));
+  await page.route('**/api/v1/models', (route) => route.fulfill({ json: { models: [{ name: 'm', serving: 1, versions }] } }));
+  await page.reload();
+  const numbers = () => page.locator('.versions .number').allTextContents();
+  await becomes(numbers, ['40', '39', '38', '37', '36', '35', '34', '33', '5', '3', '1']);
+  await page.getByRole('button', { name: 'Show 29 older versions' }).click();
+  await becomes(async () => (await numbers()).length, 40);
+  await page.getByRole('button', { name: 'Show fewer versions' }).click();
+  await becomes(async () => (await numbers()).length, 11);
+}));
+
 test('the keys work, and what is typed survives a look at the server', () => on('models', async (page) => {
   await row(page, 1).waitFor();
   await page.keyboard.press('/');

@@ -11,12 +11,12 @@ const keyButton = document.getElementById('key-button');
 
 let page = null;
 let asking = false;
-let answers = true;
+let trouble = null;
 
 /** Tells whether the server answers, and asks for a key where it wants one. */
 async function live(error) {
-  answers = !error;
-  showLive(error);
+  trouble = error;
+  showLive();
   if (error?.status !== 401 || asking || keyButton.dataset.refused === apiKey()) return;
   asking = true;
   // The same key is not asked for again and again.
@@ -26,13 +26,14 @@ async function live(error) {
   if (given) page?.refresh();
 }
 
-function showLive(error) {
-  const [kind, text] = document.hidden
-    ? ['paused', 'Paused']
-    : !error ? ['on', 'Live'] : error.status ? ['off', 'Refused'] : ['off', 'No answer'];
+/** The sign beside the pages: what goes wrong, and on a page that looks again and again, that it does. */
+function showLive() {
+  const [kind, text] = trouble
+    ? ['off', trouble.status ? 'Refused' : 'No answer']
+    : !page?.looks ? ['', ''] : document.hidden ? ['paused', 'Paused'] : ['on', 'Live'];
   liveSign.className = `live ${kind}`;
   liveSign.textContent = text;
-  liveSign.title = error ? error.message : 'What is shown is at most two seconds old';
+  liveSign.title = trouble ? trouble.message : 'Looks at the server every two seconds';
   keyButton.textContent = apiKey() ? 'Key set' : 'Key';
 }
 
@@ -58,7 +59,9 @@ function show() {
   }
   document.title = `${playground ? 'Playground' : 'Models'} · saggar`;
   main.replaceChildren();
+  trouble = null;
   page = playground ? playgroundPage(main, { model, version }, live) : modelsPage(main, model, live);
+  showLive();
 }
 
 function typing(target) {
@@ -74,7 +77,7 @@ document.addEventListener('keydown', (event) => {
   event.preventDefault();
   action();
 });
-document.addEventListener('visibilitychange', () => showLive(answers ? null : { message: '' }));
+document.addEventListener('visibilitychange', showLive);
 document.getElementById('help-button').addEventListener('click', help);
 keyButton.addEventListener('click', async () => {
   if (await askKey()) page?.refresh();

@@ -24,6 +24,8 @@ export function modelsPage(root, opened, live) {
     open: new Map(opened ? [[opened, true]] : []),
     selected: opened || null,
     drafts: new Map(),
+    /** Models all of whose versions are shown. */
+    all: new Set(),
     busy: new Set(),
   };
 
@@ -61,6 +63,7 @@ export function modelsPage(root, opened, live) {
         selected: state.selected === model.name,
         busy: state.busy.has(model.name),
         draft: traffic.draft(model, state.drafts),
+        all: state.all.has(model.name),
       });
       patch(list, columns(), visible.map(view));
     }
@@ -104,6 +107,7 @@ export function modelsPage(root, opened, live) {
   listen(list, 'click', {
     toggle: (element) => toggle(element.closest('[data-model]').dataset.model),
     reset: edit(traffic.reset),
+    all: edit(({ name }) => state.all.delete(name) || state.all.add(name)),
     ...Object.fromEntries(Object.entries(actions(state.drafts)).map(([name, action]) => [name, act(action)])),
   });
   listen(list, 'input', { share: edit(traffic.change) });
@@ -131,6 +135,7 @@ export function modelsPage(root, opened, live) {
         if (state.selected) location.hash = `#/playground/${encodeURIComponent(state.selected)}`;
       },
     },
+    looks: true,
     refresh: look.now,
     leave: look.stop,
   };

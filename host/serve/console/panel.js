@@ -4,12 +4,15 @@ import { h } from './dom.js';
 import { ago, bytes, duration, moment, words } from './format.js';
 import { editor, split } from './traffic.js';
 
+/** So many versions are shown; of those that are unloaded and have no alias, the newest. */
+const VERSIONS_SHOWN = 8;
+
 /** A state with a mark of its own shape, so that it is told by more than colour. */
 export function chip(state) {
   return h('span', { class: `state ${state.toLowerCase()}` }, h('i', { 'aria-hidden': 'true' }), state);
 }
 
-/** The panel of `model`; `view` is `{ open, selected, busy, draft }`. */
+/** The panel of `model`; `view` is `{ open, selected, busy, draft, all }`. */
 export function panel(model, view) {
   const id = `model-${encodeURIComponent(model.name)}`;
   return h(
@@ -57,6 +60,7 @@ function body(model, view) {
     model.reason && h('p', { class: 'reason', 'data-key': 'reason' }, model.reason),
     toolbar(model, view),
     versions(model, view),
+    older(model, view),
     h(
       'div',
       { class: 'model-parts', 'data-key': 'parts' },
@@ -98,7 +102,7 @@ function canRollBack({ versions, serving }) {
 
 function versions(model, view) {
   const names = ['Version', 'State', 'Aliases', 'Traffic', 'On device', 'Used', 'Made', ''];
-  const newestFirst = [...model.versions].sort((a, b) => b.version - a.version);
+  const newestFirst = view.all ? byNumber(model) : shortened(model);
   if (!newestFirst.length) return h('p', { class: 'empty', 'data-key': 'versions' }, 'No versions yet.');
   return h(
     'table',
@@ -107,6 +111,23 @@ function versions(model, view) {
     h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name || h('span', { class: 'unseen' }, 'Actions'))))),
     h('tbody', {}, newestFirst.map((version) => row(model, version, view))),
   );
+}
+
+function byNumber(model) {
+  return [...model.versions].sort((a, b) => b.version - a.version);
+}
+
+/** The newest, and besides them whatever is loaded, failed or has an alias. */
+function shortened(model) {
+  const matters = ({ version, state, aliases = [] }) => version === model.serving || state !== 'UNLOADED' || aliases.length > 0;
+  return byNumber(model).filter((version, at) => at < VERSIONS_SHOWN || matters(version));
+}
+
+function older(model, view) {
+  const hidden = model.versions.length - shortened(model).length;
+  if (!hidden) return null;
+  const text = view.all ? 'Show fewer versions' : `Show ${hidden} older ${hidden === 1 ? 'version' : 'versions'}`;
+  return h('div', { class: 'toolbar', 'data-key': 'older' }, h('button', { type: 'button', class: 'quiet small', 'data-click': 'all' }, text));
 }
 
 function row(model, one, view) {
