@@ -39,14 +39,11 @@ fn check(name: &str, server: &Server, home: &Path) {
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn skip(missing: &str) {
-    println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
-}
-
 #[test]
 fn an_empty_server_tells_what_to_run() {
     if let Some(missing) = missing() {
-        return skip(missing);
+        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+        return;
     }
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
@@ -57,7 +54,8 @@ fn an_empty_server_tells_what_to_run() {
 #[test]
 fn models_are_shown_and_managed() {
     if let Some(missing) = missing() {
-        return skip(missing);
+        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+        return;
     }
     let home = tempfile::tempdir().unwrap();
     check("models", &Server::with_digits(home.path(), &[]), home.path());
@@ -66,7 +64,8 @@ fn models_are_shown_and_managed() {
 #[test]
 fn the_playground_asks_and_shows() {
     if let Some(missing) = missing() {
-        return skip(missing);
+        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+        return;
     }
     let home = tempfile::tempdir().unwrap();
     let server = Server::with_digits(home.path(), &[]);

@@ -181,18 +181,20 @@ fn the_check_finds_what_is_wrong() {
     }
 }
 
-fn promtool(arguments: &[&str]) {
-    let Ok(output) = Command::new("promtool").args(arguments).current_dir(folder()).output() else {
-        println!("SKIP: promtool is not here");
-        return;
-    };
+/// Expects that promtool is content; false where it is not here.
+fn promtool(arguments: &[&str]) -> bool {
+    let Ok(output) = Command::new("promtool").args(arguments).current_dir(folder()).output() else { return false };
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    true
 }
 
 #[test]
 fn alerts_fire_when_they_should_and_only_then() {
-    promtool(&["check", "config", "prometheus.yml"]);
+    if !promtool(&["check", "config", "prometheus.yml"]) {
+        println!("SKIP: promtool is not here");
+        return;
+    }
     promtool(&["test", "rules", "alerts.test.yml"]);
 }
 
@@ -208,5 +210,7 @@ fn the_dashboards_queries_are_well_formed() {
     // JSON is YAML.
     let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
     std::fs::write(file.path(), groups.to_string()).unwrap();
-    promtool(&["check", "rules", file.path().to_str().unwrap()]);
+    if !promtool(&["check", "rules", file.path().to_str().unwrap()]) {
+        println!("SKIP: promtool is not here");
+    }
 }
