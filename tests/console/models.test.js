@@ -53,6 +53,7 @@ test('an older version is loaded and promoted, and rolled back', () => on('model
   await agree(page);
   await row(page, 2).locator('.tag').waitFor();
   await page.getByText('Reason: rolled back').waitFor();
+  assert.equal((await model()).follows_newest, false);
   await page.getByRole('button', { name: 'Follow the newest' }).click();
   await becomes(async () => (await model()).follows_newest, true);
 }));

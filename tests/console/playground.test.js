@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
-import { becomes, isUsable, looks, on, shot, start, stop, url } from './browser.js';
+import { api, becomes, isUsable, looks, on, shot, start, stop, url } from './browser.js';
 
 before(start);
 after(stop);
@@ -135,6 +135,16 @@ test('what is wrong is said in the words of the server, or before it is sent', (
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByText('times: expected a whole number from 0 to 4294967295, got “-1”').first().waitFor();
 }, { expected: ['status of 400'] }));
+
+test('a model that is unloaded can be loaded from here', () => on('', async (page) => {
+  assert.equal((await api('POST', '/api/v1/models/teller/unload', {})).status, 200);
+  await page.goto(`${url}/#/playground/teller`);
+  await page.getByText('No version of teller is loaded; the model is UNLOADED.').waitFor();
+  await page.getByRole('button', { name: 'Load it' }).click();
+  await page.getByLabel('prompt').fill('a');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText('Headers and JSON').waitFor();
+}));
 
 test('a version can be asked for', () => on('playground/digits', async (page) => {
   await page.locator('.pad').waitFor();

@@ -139,7 +139,7 @@ function row(model, one, view) {
     { 'data-key': String(version), class: serves ? 'serves' : null },
     h('th', { scope: 'row' }, h('span', { class: 'number' }, version), serves && h('span', { class: 'tag' }, 'default')),
     td('State', chip(state), reason && h('p', { class: 'reason' }, reason)),
-    td('Aliases', aliases.map((alias) => aliasChip(alias, version, view)), state === 'READY' && aliasButton(version, view)),
+    td('Aliases', aliases.map((alias) => aliasChip(model, alias, version, view)), state === 'READY' && aliasButton(version, view)),
     td('Traffic', one.traffic_percent === undefined ? '–' : `${one.traffic_percent} %`),
     td('On device', bytes(one.bytes)),
     td('Used', used(one)),
@@ -148,7 +148,12 @@ function row(model, one, view) {
   );
 }
 
-function aliasChip(alias, version, view) {
+function aliasChip(model, alias, version, view) {
+  if (alias === 'stable') {
+    // It is the default, and moves by promotion.
+    const title = model.follows_newest ? 'The default; it follows the newest version' : 'The default; it stays until another version is promoted';
+    return h('span', { class: 'alias fixed', 'data-key': alias, title }, alias);
+  }
   return h(
     'span',
     { class: 'alias', 'data-key': alias },
@@ -176,22 +181,35 @@ function made({ created_ms: at, source_job: job }) {
   return [at ? h('span', { title: moment(at) }, ago(at)) : '–', job && h('span', { class: 'note' }, `by ${job}`)];
 }
 
-function rowActions(model, { version, state }, view) {
+function rowActions(model, { version, state, aliases = [], traffic_percent: percent }, view) {
   const of = (action, text, title) => button(action, text, view, {
     'data-version': version, 'aria-label': `${text} version ${version}`, title,
   });
   const ready = state === 'READY';
+  // The server keeps what something points to.
+  const pointed = aliases.length > 0 || percent > 0;
   return [
     version !== model.serving && ['READY', 'UNLOADED'].includes(state) && of('promote', 'Promote', 'Make it the default'),
     ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Bring it onto the device'),
-    ready && version !== model.serving && of('unload', 'Unload', 'Free its memory on the device'),
+    ready && version !== model.serving && !pointed && of('unload', 'Unload', 'Free its memory on the device'),
   ];
 }
 
 const KINDS = {
   weights: 'Only the weights were swapped; instances and kernels stayed',
   full: 'Plugin and weights were swapped',
-  unload: 'It was unloaded',
+  alias: 'Both versions were loaded already',
+  unload: 'It gave its memory back',
+};
+
+const REASONS = {
+  NEWEST: 'a newer version came',
+  LOADED: 'loaded by hand',
+  WOKEN: 'woken by a request',
+  UNLOADED: 'unloaded by hand',
+  IDLE: 'nobody asked for it',
+  MEMORY: 'others needed its memory',
+  REMOVED: 'its files were removed',
 };
 
 function lastSwap({ last_swap: swap }) {
@@ -200,7 +218,7 @@ function lastSwap({ last_swap: swap }) {
   const version = (number) => (number === null || number === undefined ? 'nothing' : `version ${number}`);
   return [
     h('p', {}, `${capital(version(from))} → ${version(to)}, `, h('span', { title: moment(at) }, ago(at)), '.'),
-    h('p', { class: 'note' }, `Reason: `, h('b', {}, words(reason)), `. ${KINDS[kind] ?? kind}, in ${duration(seconds * 1000)}.`),
+    h('p', { class: 'note' }, `Reason: `, h('b', {}, REASONS[reason] ?? words(reason)), `. ${KINDS[kind] ?? kind}, in ${duration(seconds * 1000)}.`),
   ];
 }
 

@@ -155,6 +155,18 @@ export function playgroundPage(root, wanted, live) {
       choose(state.model.name);
     }
   });
+  /** What the form is made of is known once the model is loaded. */
+  result.addEventListener('click', async ({ target }) => {
+    if (target.id !== 'load') return;
+    target.disabled = true;
+    target.textContent = 'Loading…';
+    try {
+      await ask('POST', modelPath(state.model.name, 'load'), {});
+      await choose(state.model.name);
+    } catch (error) {
+      patch(result, errorView(error));
+    }
+  });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     predict();
@@ -198,8 +210,9 @@ function idle(result) {
 function notServing({ name, state, reason }) {
   return [
     h('h2', {}, 'Answer'),
-    h('p', {}, `No version of ${name} answers${state ? `; it is ${state}` : ''}.`),
-    reason && h('p', { class: 'reason' }, reason),
+    h('p', {}, `No version of ${name} is loaded${state ? `; the model is ${state}` : ''}.`),
+    reason && h('p', { class: state === 'FAILED' ? 'reason' : 'note' }, reason),
+    h('div', { class: 'toolbar' }, h('button', { type: 'button', class: 'primary', id: 'load' }, 'Load it')),
     h('p', {}, h('a', { href: `#/models/${encodeURIComponent(name)}` }, 'See its versions')),
   ];
 }

@@ -32,7 +32,7 @@ function label(model, target) {
 /** A bar of the shares with their names, for the model's line. */
 export function split(model) {
   const shares = current(model);
-  if (!shares.length) return 'nothing answers';
+  if (!shares.length) return model.state === 'ASLEEP' ? 'wakes when asked' : 'nothing answers';
   if (shares.length === 1) return label(model, shares[0][0]);
   return [bar(shares), h('span', { class: 'split-text' }, shares.map(([target, percent]) => `${target}\u00a0${percent}\u00a0%`).join(' · '))];
 }
