@@ -57,7 +57,7 @@ function cell(label, ...content) {
 
 function body(model, view) {
   return [
-    model.reason && h('p', { class: 'reason', 'data-key': 'reason' }, model.reason),
+    model.reason && explained(model),
     toolbar(model, view),
     versions(model, view),
     older(model, view),
@@ -69,6 +69,11 @@ function body(model, view) {
       model.config && h('section', {}, h('h3', {}, 'Settings'), settings(model.config)),
     ),
   ];
+}
+
+/** Why the model is as it is: in red only where that is a fault. */
+function explained({ state, reason }) {
+  return h('p', { class: state === 'FAILED' ? 'reason' : 'note', 'data-key': 'reason' }, REASONS[reason] ? `Why: ${REASONS[reason]}.` : reason);
 }
 
 function button(action, text, view, more = {}) {
@@ -215,24 +220,26 @@ const REASONS = {
 function lastSwap({ last_swap: swap }) {
   if (!swap) return h('p', { class: 'note' }, 'Nothing has changed since the server started.');
   const { from, to, kind, reason, seconds, at_ms: at } = swap;
-  const version = (number) => (number === null || number === undefined ? 'nothing' : `version ${number}`);
+  const isStart = from === null && to !== null;
+  const what = isStart ? `Version ${to} came up` : to === null ? `Version ${from} was put down` : `Version ${from} → version ${to}`;
+  const how = isStart ? 'Plugin and weights were loaded' : KINDS[kind] ?? kind;
+  const why = isStart && reason === 'NEWEST' ? 'its files were found' : REASONS[reason] ?? words(reason);
   return [
-    h('p', {}, `${capital(version(from))} → ${version(to)}, `, h('span', { title: moment(at) }, ago(at)), '.'),
-    h('p', { class: 'note' }, `Reason: `, h('b', {}, REASONS[reason] ?? words(reason)), `. ${KINDS[kind] ?? kind}, in ${duration(seconds * 1000)}.`),
+    h('p', {}, `${what}, `, h('span', { title: moment(at) }, ago(at)), '.'),
+    h('p', { class: 'note' }, 'Reason: ', h('b', {}, why), `. ${how}${seconds > 0 ? `, in ${duration(seconds * 1000)}` : ''}.`),
   ];
 }
 
-function capital(text) {
-  return text[0].toUpperCase() + text.slice(1);
-}
-
-function settings({ batch = {}, queue = {}, keep_alive: keep, instances_max: instances, cache = {} }) {
+function settings({ batch = {}, queue = {}, keep_alive: keep, pin, instances_max: instances, cache = {}, ensemble }) {
+  const most = batch.max_items;
+  const items = most ? (most === 1 ? 'one item' : `up to ${most} items`) : 'as many items as the model takes';
   const entries = [
-    ['Batch', `up to ${batch.max_items} items, ${batch.max_delay_ms ? `waits up to ${duration(batch.max_delay_ms)}` : 'without waiting'}`],
-    ['Queue', `${queue.capacity} requests, ${duration(queue.timeout_ms ?? 0)} each`],
-    ['Kept loaded', keep === 'forever' ? 'always' : `for ${keep} unused`],
+    ['Batch', `${items}, ${(batch.max_delay ?? '0s') === '0s' ? 'without waiting' : `waits up to ${batch.max_delay}`}`],
+    ['Queue', `${queue.capacity} requests, ${queue.timeout} each`],
+    ['Kept loaded', (keep === 'forever' ? 'always' : `for ${keep} unused`) + (pin ? ', never for want of memory' : '')],
     ['Instances', `up to ${instances}`],
     ['Cache', cache.max_bytes ? bytes(cache.max_bytes) : 'off'],
+    ensemble && ['Steps', ensemble.steps.map(({ model }) => model).join(' → ')],
   ];
-  return h('dl', { class: 'facts' }, entries.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+  return h('dl', { class: 'facts' }, entries.filter(Boolean).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }

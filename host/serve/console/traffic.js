@@ -5,7 +5,7 @@ import { h } from './dom.js';
 /** What a model's requests go to: `[target, percent]`, a target being an alias or a version's number. */
 function current({ traffic = {}, aliases = {}, serving }) {
   const shares = Object.entries(traffic);
-  if (shares.length) return shares;
+  if (shares.length) return shares.sort(([a], [b]) => (b === 'stable') - (a === 'stable'));
   if (serving === null || serving === undefined) return [];
   const names = Object.keys(aliases).filter((alias) => aliases[alias] === serving);
   return [[names.includes('stable') ? 'stable' : names[0] ?? String(serving), 100]];
@@ -33,7 +33,7 @@ function label(model, target) {
 export function split(model) {
   const shares = current(model);
   if (!shares.length) return model.state === 'ASLEEP' ? 'wakes when asked' : 'nothing answers';
-  if (shares.length === 1) return label(model, shares[0][0]);
+  if (shares.length === 1) return `version ${versionOf(model, shares[0][0])}`;
   return [bar(shares), h('span', { class: 'split-text' }, shares.map(([target, percent]) => `${target}\u00a0${percent}\u00a0%`).join(' · '))];
 }
 
@@ -78,7 +78,8 @@ export function shares(model, drafts) {
 export function editor(model, view) {
   const entries = Object.entries(view.draft);
   if (entries.length < 2) {
-    const only = entries.length ? `All requests go to ${label(model, entries[0][0])}.` : 'No version can answer.';
+    const asleep = model.state === 'ASLEEP' ? 'The next request wakes it.' : 'No version can answer.';
+    const only = entries.length ? `All requests go to version ${versionOf(model, entries[0][0])}.` : asleep;
     return h('p', { class: 'note' }, `${only} With a second version ready, requests can be split here.`);
   }
   const sum = entries.reduce((total, [, percent]) => total + percent, 0);
