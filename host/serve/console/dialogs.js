@@ -52,7 +52,7 @@ export async function askKey(reason) {
     h('p', {}, reason ?? 'Requests of this tab carry the key. It is forgotten when the tab is closed.'),
     h('label', { for: 'key' }, 'API key'),
     input,
-    h('p', { class: 'note' }, 'Leave it empty to send none. On the server’s machine, ', h('code', {}, 'saggar key create NAME'), ' makes one.'),
+    h('p', { class: 'note' }, 'Leave it empty to send none. On the server’s machine, ', h('code', {}, 'saggar key create NAME --scope predict,models:write'), ' makes one.'),
   ];
   const key = await open({ title: 'API key', body, yes: 'Use this key', read: () => input.value.trim() });
   if (key === null) return false;
