@@ -25,7 +25,7 @@ fn text(encoded: Encoded) -> String {
 }
 
 fn signature(outputs: &[ModelPort], batch_sizes: &[usize]) -> Signature {
-    Signature { inputs: Vec::new(), outputs: outputs.to_vec(), batch_sizes: batch_sizes.to_vec() }
+    Signature { inputs: Vec::new(), outputs: outputs.to_vec(), batch_sizes: batch_sizes.to_vec(), routes: Vec::new() }
 }
 
 #[test]

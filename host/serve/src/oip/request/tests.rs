@@ -18,6 +18,7 @@ fn vector(dtype: DType) -> Signature {
             port("said", DType::U8, &[8], Some("text")),
         ],
         batch_sizes: vec![1, 4],
+        routes: Vec::new(),
     }
 }
 
@@ -28,6 +29,7 @@ fn texts() -> Signature {
         inputs: vec![port("prompt", DType::U8, &[4], Some("text")), times],
         outputs: vec![port("said", DType::U8, &[8], Some("text"))],
         batch_sizes: vec![1],
+        routes: Vec::new(),
     }
 }
 
