@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, any, get, post, put};
 use saggar_jobs::Jobs;
 use saggar_metrics::Metrics;
 use saggar_store::checkpoint::Checkpoints;
@@ -25,6 +25,7 @@ use crate::models::{Manager, ModelImporter, ModelRouter};
 use crate::observe::observe;
 use crate::oip;
 use crate::predict;
+use crate::tfs;
 
 /// What a server is made of.
 #[derive(Debug)]
@@ -136,6 +137,9 @@ impl App {
             ("/predict", post(predict::by_default)),
             ("/models/{model}/predict", post(predict::by_name)),
             ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
+            ("/v1/", any(tfs::handle)),
+            ("/v1/{*path}", any(tfs::handle)),
+            ("/V1/{*path}", any(tfs::handle)),
             ("/healthz", get(health::alive)),
             ("/livez", get(health::alive)),
             ("/readyz", get(health::ready)),

@@ -18,6 +18,7 @@ use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
+use crate::tfs::error::TfsError;
 
 /// Why a request gets no answer of its own.
 #[derive(Debug, Error)]
@@ -29,6 +30,9 @@ pub enum ApiError {
     /// The picture cannot be taken.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// A request of TensorFlow Serving's interface that is refused.
+    #[error(transparent)]
+    Tfs(#[from] TfsError),
     /// A multipart form that is none, or lacks what is needed.
     #[error("form: {reason}")]
     Form {
@@ -284,6 +288,11 @@ impl ApiError {
             }
             ApiError::Image(ImageError::OneAtATime { .. }) => of(StatusCode::NOT_ACCEPTABLE, "not_acceptable", ""),
             ApiError::Image(ImageError::Broken { .. }) => bad("bad_input", "the file may have been cut off"),
+            ApiError::Tfs(TfsError::NoServable { .. } | TfsError::NoVersions { .. }) => {
+                of(StatusCode::NOT_FOUND, "unknown_model", "GET /v1/models lists the models")
+            }
+            ApiError::Tfs(TfsError::Malformed { .. }) => bad("malformed_request", "GET /openapi.json has every path"),
+            ApiError::Tfs(_) => bad("bad_input", "GET /v1/models/NAME/metadata shows what the model takes"),
             ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
             ApiError::Json { .. } => bad("bad_json", ""),
             ApiError::Parameter { .. } => bad("bad_parameter", ""),

@@ -18,6 +18,7 @@ mod oip;
 pub mod predict;
 #[cfg(test)]
 mod tests;
+pub mod tfs;
 
 use std::io;
 

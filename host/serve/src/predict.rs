@@ -1,6 +1,7 @@
 //! Predictions the plain way: `POST /`, `/predict`, `/models/NAME/predict` with JSON, a form, a picture or raw bytes, and
 //! JSON, server-sent events or a picture back. What all protocols share is in [`call`].
 
+pub(crate) mod base64;
 pub(crate) mod call;
 pub(crate) mod content;
 pub mod decode;
@@ -13,6 +14,7 @@ pub(crate) mod outcome;
 pub(crate) mod plain;
 pub mod reference;
 pub(crate) mod route;
+pub(crate) mod scan;
 mod stream;
 pub(crate) mod text;
 

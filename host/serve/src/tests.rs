@@ -3,6 +3,7 @@
 mod batches;
 mod connections;
 mod fixture;
+mod formula;
 mod management;
 mod model_commands;
 mod observing;
@@ -11,4 +12,5 @@ mod outputs;
 mod predictions;
 mod replies;
 mod speaker;
+mod tfs;
 mod versions;

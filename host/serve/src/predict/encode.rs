@@ -91,7 +91,7 @@ fn piece_of(port: &Port, item: Option<usize>, push: impl FnOnce(&mut String)) ->
     json
 }
 
-/// The output of a port, if it is as the signature promises.
+/// The output of a port, if it has the type and shape that `items` items have by the signature.
 pub(crate) fn checked<'o>(port: &Port, output: Option<&'o Tensor>, items: usize) -> Result<&'o Tensor, EncodeError> {
     let expected = || format!("{} for each of {items} items", port.item);
     let refuse = |got: String| EncodeError { name: port.name.clone(), expected: expected(), got };

@@ -33,14 +33,14 @@ pub(crate) fn bytes_of(item: &[u8]) -> &[u8] {
 
 /// A text that comes in pieces, cut anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     /// The beginning of a character whose end has not come yet: at most 3 bytes.
     held: Vec<u8>,
 }
 
 impl Pieces {
     /// The whole characters up to the end of this piece. What is no UTF-8 becomes U+FFFD.
-    pub(super) fn next(&mut self, piece: &[u8]) -> String {
+    pub(crate) fn next(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
         let whole = bytes.len() - unfinished(&bytes);
@@ -49,7 +49,7 @@ impl Pieces {
     }
 
     /// What is left when nothing more comes.
-    pub(super) fn rest(&mut self) -> String {
+    pub(crate) fn rest(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
 }

@@ -31,6 +31,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
+use super::formula::Formula;
 use super::speaker::Speaker;
 use crate::models::{
     Account, Candidate, ImportError, Kind, LoadError, Loaded, Loader, Manager, ModelHost, ModelImporter, ModelRouter,
@@ -310,6 +311,9 @@ impl ModelHost for Double {
         if plugin == "plugin that speaks" {
             let speaker = Speaker::new(Arc::clone(&self.gate));
             return Ok(loaded(Arc::new(speaker), meter, Kind::Full));
+        }
+        if let Some(formula) = plugin.strip_prefix("plugin that computes ") {
+            return Ok(Loaded { predictor: Box::new(Formula::named(formula)), device: "cpu".to_owned(), meter });
         }
         let charge = meter.charge(BYTES).unwrap();
         self.alive.fetch_add(1, Ordering::SeqCst);

@@ -1,0 +1,93 @@
+//! Models that compute a formula, with signatures of several forms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_plugin::{ModelPort, PieceSink, PluginError, Signature};
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::fixture::port;
+use crate::models::Predictor;
+use crate::predict::decode::Tensor;
+
+/// A formula by name:
+///
+/// - `half_plus_two`: `y = x / 2 + 2`;
+/// - `above`: whether `x` is above 0, as a class and as probabilities 0.25 and 0.75;
+/// - `scale`: `scaled = vector * factor`, where the factor is 2 unless it is given, and `name_bytes`, the name as it came.
+#[derive(Debug)]
+pub(super) struct Formula {
+    name: String,
+    signature: Signature,
+}
+
+impl Formula {
+    pub(super) fn named(name: &str) -> Formula {
+        let x = || port("x", DType::F32, &[], None);
+        let classes = |name, dtype, shape: &[usize], semantics| {
+            let classes = vec!["no".to_owned(), "yes".to_owned()];
+            ModelPort { classes, ..port(name, dtype, shape, Some(semantics)) }
+        };
+        let (inputs, outputs) = match name {
+            "half_plus_two" => (vec![x()], vec![port("y", DType::F32, &[], None)]),
+            "above" => {
+                let class = classes("class", DType::I32, &[], "class");
+                (vec![x()], vec![class, classes("scores", DType::F32, &[2], "probabilities")])
+            }
+            "scale" => {
+                let factor = ModelPort { default: Some(2.0), ..port("factor", DType::I64, &[], None) };
+                let name = port("name", DType::U8, &[4], Some("text"));
+                let outputs =
+                    vec![port("scaled", DType::F32, &[1, 2], None), port("name_bytes", DType::U8, &[4], Some("text"))];
+                (vec![port("vector", DType::F32, &[1, 2], None), factor, name], outputs)
+            }
+            name => panic!("no formula {name}"),
+        };
+        Formula { name: name.to_owned(), signature: Signature { inputs, outputs, batch_sizes: vec![1, 4] } }
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+fn bytes(floats: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    floats.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+impl Predictor for Formula {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn predict(
+        &self,
+        inputs: Vec<Tensor>,
+        _: Duration,
+        _: Option<Arc<dyn PieceSink>>,
+    ) -> Result<Vec<Tensor>, PluginError> {
+        let items = inputs[0].descriptor.shape[0];
+        let first = floats(&inputs[0].bytes);
+        let contents = match self.name.as_str() {
+            "half_plus_two" => vec![bytes(first.iter().map(|x| x / 2.0 + 2.0))],
+            "above" => {
+                let classes = first.iter().flat_map(|&x| i32::from(x > 0.0).to_le_bytes()).collect();
+                let scores = first.iter().flat_map(|&x| if x > 0.0 { [0.25, 0.75] } else { [0.75, 0.25] });
+                vec![classes, bytes(scores)]
+            }
+            _ => {
+                let factors = inputs[1].bytes.chunks_exact(8);
+                let factors = factors.map(|factor| i64::from_le_bytes(factor.try_into().unwrap()) as f32);
+                let scaled =
+                    first.chunks_exact(2).zip(factors).flat_map(|(pair, factor)| [pair[0] * factor, pair[1] * factor]);
+                vec![bytes(scaled), inputs[2].bytes.clone()]
+            }
+        };
+        let output = |(port, bytes): (&ModelPort, Vec<u8>)| {
+            let dims = [&[items], port.item.shape.dims()].concat();
+            let descriptor = Descriptor::new(port.item.dtype, Shape::new(dims).unwrap());
+            Tensor { name: port.name.clone(), descriptor, bytes }
+        };
+        Ok(self.signature.outputs.iter().zip(contents).map(output).collect())
+    }
+}

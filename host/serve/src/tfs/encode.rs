@@ -1,0 +1,174 @@
+//! Answers of `:predict`. A float is printed with as many digits as bring the same float back, a whole one with `.0`, and
+//! what is no number as `NaN`, `Infinity` and `-Infinity`, which TensorFlow Serving writes too.
+
+use std::fmt::Write;
+
+use saggar_plugin::{ModelPort, Signature};
+use saggar_tensor::DType;
+use saggar_tensor::interp::float16;
+
+use super::request::Form;
+use crate::predict::decode::Tensor;
+use crate::predict::encode::{EncodeError, checked};
+use crate::predict::text;
+
+/// The outputs in the form of the request. `items` is the batch that was asked for, or none for one item.
+///
+/// # Errors
+/// Where outputs are not as the signature promises.
+pub(super) fn json(
+    signature: &Signature,
+    outputs: &[Tensor],
+    items: Option<usize>,
+    form: Form,
+) -> Result<String, EncodeError> {
+    let columns: Vec<Column<'_>> =
+        signature.outputs.iter().map(|port| Column::of(port, outputs, items)).collect::<Result<_, _>>()?;
+    let mut text = String::with_capacity(64 + outputs.iter().map(|output| output.bytes.len()).sum::<usize>() * 3);
+    match form {
+        Form::Rows => {
+            text.push_str("{\"predictions\":[");
+            for row in 0..items.unwrap_or(1) {
+                separate(&mut text, row);
+                value(&mut text, &columns, |text, column| column.item(text, row));
+            }
+            text.push_str("]}");
+        }
+        Form::Columns => {
+            text.push_str("{\"outputs\":");
+            value(&mut text, &columns, |text, column| match items {
+                None => column.item(text, 0),
+                Some(items) => {
+                    text.push('[');
+                    for row in 0..items {
+                        separate(text, row);
+                        column.item(text, row);
+                    }
+                    text.push(']');
+                }
+            });
+            text.push('}');
+        }
+    }
+    Ok(text)
+}
+
+/// The value of the only output bare, those of several by name.
+fn value(text: &mut String, columns: &[Column<'_>], push: impl Fn(&mut String, &Column<'_>)) {
+    if let [column] = columns {
+        return push(text, column);
+    }
+    text.push('{');
+    for (at, column) in columns.iter().enumerate() {
+        separate(text, at);
+        push_string(text, &column.port.name);
+        text.push(':');
+        push(text, column);
+    }
+    text.push('}');
+}
+
+fn separate(text: &mut String, at: usize) {
+    if at > 0 {
+        text.push(',');
+    }
+}
+
+/// One output of all items.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column<'o> {
+    port: &'o ModelPort,
+    bytes: &'o [u8],
+}
+
+impl<'o> Column<'o> {
+    /// The output of `port` among `outputs`.
+    ///
+    /// # Errors
+    /// Where it is missing or not as the signature promises.
+    pub(super) fn of(
+        port: &'o ModelPort,
+        outputs: &'o [Tensor],
+        items: Option<usize>,
+    ) -> Result<Column<'o>, EncodeError> {
+        let output = outputs.iter().find(|output| output.name == port.name);
+        let output = checked(port, output, items.unwrap_or(1))?;
+        Ok(Column { port, bytes: &output.bytes })
+    }
+
+    /// Writes the value of one item, with its lists.
+    pub(super) fn item(&self, text: &mut String, item: usize) {
+        let size = self.port.item.bytes();
+        let bytes = &self.bytes[item * size..][..size];
+        if self.port.text_bytes().is_some() {
+            return push_text(text, &self.port.name, bytes);
+        }
+        let mut elements = bytes.chunks_exact(self.port.item.dtype.bytes());
+        push_nested(text, self.port.item.shape.dims(), self.port.item.dtype, &mut elements);
+    }
+
+    /// Writes one element of one item.
+    pub(super) fn element(&self, text: &mut String, item: usize, element: usize) {
+        let (size, width) = (self.port.item.bytes(), self.port.item.dtype.bytes());
+        push_element(text, self.port.item.dtype, &self.bytes[item * size + element * width..][..width]);
+    }
+}
+
+fn push_nested(text: &mut String, dims: &[usize], dtype: DType, elements: &mut std::slice::ChunksExact<'_, u8>) {
+    let Some((&length, inner)) = dims.split_first() else {
+        if let Some(element) = elements.next() {
+            push_element(text, dtype, element);
+        }
+        return;
+    };
+    text.push('[');
+    for at in 0..length {
+        separate(text, at);
+        push_nested(text, inner, dtype, elements);
+    }
+    text.push(']');
+}
+
+fn push_element(text: &mut String, dtype: DType, element: &[u8]) {
+    fn at<const N: usize>(element: &[u8]) -> [u8; N] {
+        element.try_into().expect("an element has its type's bytes")
+    }
+    let written = match dtype {
+        DType::F32 => return push_float(text, f32::from_le_bytes(at(element))),
+        DType::F16 => return push_float(text, float16::from_bits(u16::from_le_bytes(at(element))) as f32),
+        DType::I64 => write!(text, "{}", i64::from_le_bytes(at(element))),
+        DType::U64 => write!(text, "{}", u64::from_le_bytes(at(element))),
+        DType::I32 => write!(text, "{}", i32::from_le_bytes(at(element))),
+        DType::U32 => write!(text, "{}", u32::from_le_bytes(at(element))),
+        DType::I8 => write!(text, "{}", i8::from_le_bytes(at(element))),
+        DType::U8 => write!(text, "{}", element[0]),
+    };
+    written.expect("a string takes whatever is written");
+}
+
+fn push_float(text: &mut String, value: f32) {
+    let word = match value {
+        value if value.is_finite() => {
+            // `Debug` is the shortest form that reads back as the same float, with `.0` or an exponent.
+            return write!(text, "{value:?}").expect("a string takes whatever is written");
+        }
+        value if value.is_nan() => "NaN",
+        value if value < 0.0 => "-Infinity",
+        _ => "Infinity",
+    };
+    text.push_str(word);
+}
+
+/// A text as a string; of an output whose name ends in `_bytes`, its bytes as base64.
+fn push_text(text: &mut String, name: &str, item: &[u8]) {
+    if !name.ends_with("_bytes") {
+        return push_string(text, &text::of(item));
+    }
+    let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    write!(text, "{{\"b64\":\"{}\"}}", crate::predict::base64::encode(&item[..length]))
+        .expect("a string takes whatever is written");
+}
+
+pub(super) fn push_string(text: &mut String, string: &str) {
+    text.push_str(&serde_json::Value::from(string).to_string());
+}

@@ -1,0 +1,73 @@
+//! What TensorFlow Serving's clients read of a model: the states of its versions, and its signature.
+
+use saggar_plugin::{ModelPort, Signature};
+use saggar_tensor::DType;
+use serde_json::{Map, Value, json};
+
+use super::request::SIGNATURE;
+use crate::models::{Serving, VersionState, VersionStatus};
+
+/// The status of versions: each `AVAILABLE`, or what stands in its way.
+pub(super) fn versions<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {
+    let version = |version: &VersionStatus| {
+        let (state, code) = match version.state {
+            VersionState::Loading => ("LOADING", "OK"),
+            VersionState::Ready => ("AVAILABLE", "OK"),
+            VersionState::Draining => ("UNLOADING", "OK"),
+            VersionState::Unloaded => ("END", "OK"),
+            VersionState::Failed => ("END", "INTERNAL"),
+        };
+        json!({
+            "version": version.version.to_string(),
+            "state": state,
+            "status": { "error_code": code, "error_message": version.reason },
+        })
+    };
+    json!({ "model_version_status": versions.map(version).collect::<Vec<Value>>() })
+}
+
+/// What a version takes and gives.
+pub(super) fn metadata(serving: &Serving) -> Value {
+    let signature = serving.predictor().signature();
+    let batch = !signature.batch_sizes.is_empty();
+    let ports = |ports: &[ModelPort]| -> Map<String, Value> {
+        ports.iter().map(|port| (port.name.clone(), tensor(port, batch))).collect()
+    };
+    let Signature { inputs, outputs, .. } = signature;
+    json!({
+        "model_spec": { "name": serving.model, "signature_name": "", "version": serving.version.to_string() },
+        "metadata": { "signature_def": { "signature_def": { SIGNATURE: {
+            "inputs": ports(inputs),
+            "outputs": ports(outputs),
+            "method_name": "tensorflow/serving/predict",
+            "defaults": {},
+        } } } },
+    })
+}
+
+fn tensor(port: &ModelPort, batch: bool) -> Value {
+    let is_text = port.text_bytes().is_some();
+    let item = if is_text { &[][..] } else { port.item.shape.dims() };
+    let batch = batch.then(|| "-1".to_owned());
+    let dims = batch.into_iter().chain(item.iter().map(usize::to_string));
+    let dim: Vec<Value> = dims.map(|size| json!({ "size": size, "name": "" })).collect();
+    let dtype = if is_text { "DT_STRING" } else { dtype(port.item.dtype) };
+    json!({
+        "dtype": dtype,
+        "tensor_shape": { "dim": dim, "unknown_rank": false },
+        "name": format!("{}:0", port.name),
+    })
+}
+
+fn dtype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "DT_FLOAT",
+        DType::F16 => "DT_HALF",
+        DType::I64 => "DT_INT64",
+        DType::U64 => "DT_UINT64",
+        DType::I32 => "DT_INT32",
+        DType::U32 => "DT_UINT32",
+        DType::I8 => "DT_INT8",
+        DType::U8 => "DT_UINT8",
+    }
+}
