@@ -101,6 +101,10 @@ pub(crate) struct Serve {
     /// The plugin that reads ONNX files; by default it is looked for beside the program.
     #[arg(long, env = "SAGGAR_ONNX_PLUGIN", value_name = "FILE")]
     pub(crate) onnx_plugin: Option<PathBuf>,
+    /// Where events of predictions may be sent, by the beginning of the address: https://example.com/hooks. May be given
+    /// several times; without it none are sent.
+    #[arg(long = "webhooks-allow", value_name = "ADDRESS")]
+    pub(crate) webhooks_allow: Vec<saggar_serve::WebhookPrefix>,
     /// Listen beyond this machine though there are no keys yet that could keep strangers out.
     #[arg(long)]
     pub(crate) insecure: bool,

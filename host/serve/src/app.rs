@@ -24,7 +24,10 @@ use crate::error::ApiError;
 use crate::models::{Manager, ModelImporter, ModelRouter};
 use crate::observe::observe;
 use crate::oip;
+use crate::openapi;
 use crate::predict;
+use crate::predictions::webhook::WebhookPrefix;
+use crate::predictions::{self, Predictions};
 use crate::tfs;
 
 /// What a server is made of.
@@ -50,6 +53,8 @@ pub struct Parts {
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
     pub devices: Vec<Device>,
+    /// Addresses that events of predictions may be sent to; none where they are not sent.
+    pub webhooks: Vec<WebhookPrefix>,
 }
 
 /// The state of a server. Clones share it.
@@ -63,6 +68,7 @@ struct Shared {
     checkpoints: Checkpoints,
     clock: Arc<dyn Clock>,
     bodies: Bodies,
+    predictions: Predictions,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -76,7 +82,8 @@ impl App {
     /// A server made of `parts`. Answers that go on for long end when `shutdown` is true.
     pub fn new(parts: Parts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> App {
         let checkpoints = Checkpoints::new(parts.objects.clone());
-        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies: Bodies::new(), shutdown }) }
+        let predictions = Predictions::new(parts.webhooks.clone());
+        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies: Bodies::new(), predictions, shutdown }) }
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -111,6 +118,10 @@ impl App {
         &self.shared.bodies
     }
 
+    pub(crate) fn predictions(&self) -> &Predictions {
+        &self.shared.predictions
+    }
+
     pub(crate) fn shutdown(&self) -> watch::Receiver<bool> {
         self.shared.shutdown.clone()
     }
@@ -130,13 +141,16 @@ impl App {
     }
 
     /// Every route, and the methods it has, as the index shows them.
-    fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
+    pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
         let mut routes = vec![
             ("/", get(index::index).post(predict::by_default)),
             ("/console/{fingerprint}/{name}", get(console::asset)),
             ("/predict", post(predict::by_default)),
             ("/models/{model}/predict", post(predict::by_name)),
             ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
+            ("/predictions", post(predictions::create)),
+            ("/predictions/{id}", get(predictions::one).put(predictions::put)),
+            ("/predictions/{id}/cancel", post(predictions::cancel)),
             ("/v1/", any(tfs::handle)),
             ("/v1/{*path}", any(tfs::handle)),
             ("/V1/{*path}", any(tfs::handle)),
@@ -145,6 +159,7 @@ impl App {
             ("/readyz", get(health::ready)),
             ("/version", get(health::version)),
             ("/metrics", get(health::metrics)),
+            ("/openapi.json", get(openapi::openapi)),
             ("/api/v1/models", get(models::list)),
             ("/api/v1/models/{model}", get(models::one)),
             ("/api/v1/models/{model}/import", post(import::import)),

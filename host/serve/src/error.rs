@@ -18,6 +18,7 @@ use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
+use crate::predictions::error::PredictionError;
 use crate::tfs::error::TfsError;
 
 /// Why a request gets no answer of its own.
@@ -33,6 +34,9 @@ pub enum ApiError {
     /// A request of TensorFlow Serving's interface that is refused.
     #[error(transparent)]
     Tfs(#[from] TfsError),
+    /// A prediction cannot be had, or not so.
+    #[error(transparent)]
+    Prediction(#[from] PredictionError),
     /// A multipart form that is none, or lacks what is needed.
     #[error("form: {reason}")]
     Form {
@@ -293,6 +297,7 @@ impl ApiError {
             }
             ApiError::Tfs(TfsError::Malformed { .. }) => bad("malformed_request", "GET /openapi.json has every path"),
             ApiError::Tfs(_) => bad("bad_input", "GET /v1/models/NAME/metadata shows what the model takes"),
+            ApiError::Prediction(error) => prediction(error),
             ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
             ApiError::Json { .. } => bad("bad_json", ""),
             ApiError::Parameter { .. } => bad("bad_parameter", ""),
@@ -402,6 +407,18 @@ fn plugin(error: &PluginError) -> Meaning {
     }
 }
 
+fn prediction(error: &PredictionError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        PredictionError::Body { .. } => of(StatusCode::BAD_REQUEST, "bad_json", ""),
+        PredictionError::Id { .. } => of(StatusCode::BAD_REQUEST, "bad_parameter", ""),
+        PredictionError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "PUT /predictions/ID makes it"),
+        PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", "choose another identifier"),
+        PredictionError::TooMany { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
+        PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "webhook_refused", ""),
+    }
+}
+
 fn job(error: &JobError) -> Meaning {
     let of = |status, code| Meaning { status, code, hint: String::new() };
     match error {
@@ -432,6 +449,18 @@ fn dataset(error: &DatasetError) -> Meaning {
 /// The answer to a request that made something.
 pub(crate) fn created(body: serde_json::Value) -> Response {
     (StatusCode::CREATED, axum::Json(body)).into_response()
+}
+
+/// The answer to a request that goes on.
+pub(crate) fn accepted(json: String) -> Response {
+    let mut response = found(json);
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// An answer of JSON that is text already.
+pub(crate) fn found(json: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }
 
 /// The answer to a request after which there is nothing to say.

@@ -15,7 +15,9 @@ pub mod limits;
 pub mod models;
 mod observe;
 mod oip;
+mod openapi;
 pub mod predict;
+pub mod predictions;
 #[cfg(test)]
 mod tests;
 pub mod tfs;
@@ -30,6 +32,7 @@ pub use api::plugins::{PluginFacts, PluginInspector};
 pub use app::{App, Parts};
 pub use error::ApiError;
 pub use oip::InferError;
+pub use predictions::webhook::WebhookPrefix;
 
 use connection::Patience;
 

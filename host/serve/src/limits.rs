@@ -74,6 +74,30 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 pub const DEADLINE_MAX: Duration = Duration::from_secs(600);
 /// Pieces of an answer that wait for its client to read; past it the plugin waits.
 pub const PIECES_WAITING_MAX: usize = 32;
+/// Predictions that can be looked at, and are not over yet.
+pub const PREDICTIONS_RUNNING_MAX: usize = 1024;
+/// Predictions that are over and can still be looked at.
+pub const PREDICTIONS_KEPT_MAX: usize = 1000;
+/// Bytes of all those, their inputs, outputs and events.
+pub const PREDICTIONS_KEPT_BYTES_MAX: usize = 64 << 20;
+/// How long each of those can be looked at.
+pub const PREDICTIONS_KEPT_TIME: Duration = Duration::from_secs(3600);
+/// Bytes of an input that is kept with its prediction.
+pub const PREDICTION_INPUT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a prediction's events; past it pieces of its outputs come with the whole alone.
+pub const PREDICTION_EVENTS_BYTES_MAX: usize = 1 << 20;
+/// How long a client can have its answer wait.
+pub const PREDICTION_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Bytes of a webhook's address.
+pub const WEBHOOK_ADDRESS_BYTES_MAX: usize = 2048;
+/// How long one call of a webhook may take.
+pub const WEBHOOK_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often the last event is sent, until it is taken.
+pub const WEBHOOK_TRIES_MAX: u32 = 5;
+/// The pause before the second try; it doubles with each.
+pub const WEBHOOK_BACKOFF: Duration = Duration::from_millis(500);
+/// Webhooks called at once; further ones wait.
+pub const WEBHOOKS_AT_ONCE_MAX: usize = 16;
 /// Compiled plugins kept at hand for new weights.
 pub const COMPILED_MAX: usize = 8;
 /// Batch sizes of one version whose executions are counted apart.

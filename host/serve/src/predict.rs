@@ -15,7 +15,7 @@ pub(crate) mod plain;
 pub mod reference;
 pub(crate) mod route;
 pub(crate) mod scan;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod text;
 
 use std::time::Instant;
@@ -107,6 +107,11 @@ async fn routed(serving: &Serving, path: &str, parts: &Parts, body: &Whole) -> R
         content::inputs(&routed.rest, &parts.headers, body).await?
     };
     Ok(inputs.with(serving.predictor().signature(), &routed.given)?)
+}
+
+/// Whether the client would like to get server-sent events.
+pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
+    Wanted::of(headers) == Wanted::Events
 }
 
 /// What the client would like to get.

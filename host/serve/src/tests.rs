@@ -1,6 +1,7 @@
 //! The server as clients see it, with models and plugins of the tests' own.
 
 mod batches;
+mod cog;
 mod connections;
 mod fixture;
 mod formula;
@@ -8,6 +9,7 @@ mod management;
 mod model_commands;
 mod observing;
 mod oip;
+mod openapi;
 mod outputs;
 mod predictions;
 mod replies;

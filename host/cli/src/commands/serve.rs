@@ -102,6 +102,7 @@ impl Floors {
             importer,
             inspector: Arc::new(host),
             devices: devices(args, device, &metrics),
+            webhooks: args.webhooks_allow.clone(),
             metrics,
         };
         Ok(Floors { parts, loader, watch, clock })

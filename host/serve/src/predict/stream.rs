@@ -39,18 +39,7 @@ const EVENTS: &str = "text/event-stream";
 /// Whatever goes wrong before it.
 pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<Response, ApiError> {
     let serving = Arc::clone(call.serving());
-    let (queue, mut pieces) = mpsc::channel(PIECES_WAITING_MAX);
-    let sink = Sink {
-        serving: Arc::clone(&serving),
-        items: inputs.items,
-        until: call.deadline().until(),
-        texts: Mutex::default(),
-        queue,
-        runtime: Handle::current(),
-    };
-    // With the set goes its task: where nobody reads the answer any more, nobody computes it either.
-    let mut working = JoinSet::new();
-    working.spawn(work(call, inputs, Arc::new(sink)));
+    let (mut pieces, working) = begin(call, inputs);
     // There are pieces until the work lets go of their queue.
     let body = match pieces.recv().await {
         Some(first) => events(first, pieces, working, id),
@@ -64,9 +53,31 @@ pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<
     Ok(response)
 }
 
-type Work = JoinSet<Result<String, ApiError>>;
+/// Computes in a task of its own: pieces as JSON until it is done, and the task.
+pub(crate) fn begin(call: Call, inputs: Inputs) -> (mpsc::Receiver<String>, Work) {
+    let (queue, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+    let sink = Sink {
+        serving: Arc::clone(call.serving()),
+        items: inputs.items,
+        until: call.deadline().until(),
+        texts: Mutex::default(),
+        queue,
+        runtime: Handle::current(),
+    };
+    // With the set goes its task: where nobody reads the answer any more, nobody computes it either.
+    let mut working = JoinSet::new();
+    working.spawn(work(call, inputs, Arc::new(sink)));
+    (pieces, working)
+}
 
-async fn ended(mut work: Work) -> Result<String, ApiError> {
+/// What computes; it gives the whole answer as JSON.
+pub(crate) type Work = JoinSet<Result<String, ApiError>>;
+
+/// The whole answer.
+///
+/// # Errors
+/// Whatever went wrong.
+pub(crate) async fn ended(mut work: Work) -> Result<String, ApiError> {
     let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
     let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
     ended.map_err(|error| lost(error.to_string()))?

@@ -111,6 +111,7 @@ impl Fixture {
             importer: Arc::new(NoImporter),
             inspector: Arc::new(Words),
             devices: vec![device()],
+            webhooks: Vec::new(),
         };
         let app = App::new(parts, clock, stopping);
         let router = app.router();

@@ -1,0 +1,96 @@
+//! From the short form of the files to OpenAPI's own.
+
+use serde_json::{Map, Value, json};
+
+/// All methods of a path.
+pub(super) fn path(path: &str, methods: &Value, tag: &str) -> Value {
+    let mut item = Map::new();
+    let parameters: Vec<Value> = names(path)
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": parameter(name) }))
+        .collect();
+    if !parameters.is_empty() {
+        item.insert("parameters".to_owned(), parameters.into());
+    }
+    for (method, short) in methods.as_object().into_iter().flatten() {
+        item.insert(method.clone(), operation(path, method, short, tag));
+    }
+    Value::Object(item)
+}
+
+/// The parameters in a path's template.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
+}
+
+fn parameter(name: &str) -> Value {
+    match name {
+        "version" => json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
+        "sha256" => json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    }
+}
+
+fn operation(path: &str, method: &str, short: &Value, tag: &str) -> Value {
+    let id: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let id = format!("{method}_{}", id.trim_matches('_'));
+    let mut operation = json!({ "operationId": id, "tags": [tag], "summary": short["summary"] });
+    if let Some(description) = short.get("description") {
+        operation["description"] = description.clone();
+    }
+    let mut parameters = Vec::new();
+    for (place, key) in [("query", "query"), ("header", "headers")] {
+        for (name, found) in short[key].as_object().into_iter().flatten() {
+            parameters.push(json!({ "name": name, "in": place, "required": false, "schema": schema(found) }));
+        }
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if let Some(body) = short.get("body") {
+        operation["requestBody"] = json!({ "required": true, "content": content(body) });
+    }
+    let mut responses = Map::new();
+    for (status, types) in short["answers"].as_object().into_iter().flatten() {
+        let mut response = json!({ "description": "The answer." });
+        if types.as_object().is_some_and(|types| !types.is_empty()) {
+            response["content"] = content(types);
+        }
+        responses.insert(status.clone(), response);
+    }
+    for status in short["errors"].as_array().into_iter().flatten() {
+        // A status may have an answer of its own.
+        responses.entry(status.to_string()).or_insert_with(|| json!({ "$ref": "#/components/responses/Error" }));
+    }
+    operation["responses"] = Value::Object(responses);
+    operation
+}
+
+fn content(types: &Value) -> Value {
+    let media = |(name, found): (&String, &Value)| (name.clone(), json!({ "schema": schema(found) }));
+    types.as_object().into_iter().flatten().map(media).collect::<Map<String, Value>>().into()
+}
+
+fn schema(short: &Value) -> Value {
+    match short.as_str() {
+        Some(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
+        None => short.clone(),
+    }
+}
+
+/// The body of every error.
+pub(super) fn error() -> Value {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    json!({
+        "description": "Why there is no answer.",
+        "content": { "application/json": { "schema": {
+            "type": "object",
+            "required": ["error", "code", "hint", "request_id"],
+            "properties": {
+                "error": text("What is wrong, in words."),
+                "code": text("What is wrong, from a closed set."),
+                "hint": text("What may help; empty where nothing is known."),
+                "request_id": text("The request, as the server's log names it."),
+            },
+        } } },
+    })
+}

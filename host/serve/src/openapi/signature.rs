@@ -1,0 +1,100 @@
+//! What a model takes and gives, as schemas: each item alone, or a batch of items.
+
+use saggar_plugin::{ModelPort, Signature};
+use saggar_tensor::DType;
+use serde_json::{Map, Value, json};
+
+use super::expand;
+
+/// A model's part of the document: schemas by name, and its path.
+pub(super) struct Described {
+    pub(super) input: (String, Value),
+    pub(super) output: (String, Value),
+    pub(super) path: (String, Value),
+}
+
+/// Describes a model by its signature.
+pub(super) fn describe(model: &str, signature: &Signature) -> Described {
+    let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
+    let (path, mut item) = (format!("/models/{model}/predict"), Map::new());
+    let short = json!({ "post": {
+        "summary": format!("A prediction by {model}"),
+        "headers": { "X-Saggar-Deadline-Ms": { "type": "integer", "minimum": 1, "maximum": 600_000 } },
+        "body": { "application/json": input },
+        "answers": { "200": { "application/json": output } },
+        "errors": [400, 404, 408, 413, 415, 422, 429, 500, 503, 504],
+    } });
+    if let Value::Object(expanded) = expand::path(&path, &short, "predict") {
+        item.extend(expanded);
+    }
+    let either = |ports: &[ModelPort]| json!({ "anyOf": [object(ports, false), object(ports, true)] });
+    Described {
+        input: (input, either(&signature.inputs)),
+        output: (output, json!({ "type": "object" })),
+        path: (path, Value::Object(item)),
+    }
+    .with_outputs(&signature.outputs)
+}
+
+impl Described {
+    fn with_outputs(mut self, ports: &[ModelPort]) -> Described {
+        let open = |batch| {
+            let mut object = object(ports, batch);
+            // Names of classes come beside their numbers, and what is no number is null.
+            object["additionalProperties"] = json!(true);
+            object
+        };
+        self.output.1 = json!({ "anyOf": [open(false), open(true)] });
+        self
+    }
+}
+
+fn object(ports: &[ModelPort], batch: bool) -> Value {
+    let properties: Map<String, Value> = ports.iter().map(|port| (port.name.clone(), value(port, batch))).collect();
+    let required: Vec<&str> =
+        ports.iter().filter(|port| port.default.is_none()).map(|port| port.name.as_str()).collect();
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+fn value(port: &ModelPort, batch: bool) -> Value {
+    let mut value = match port.text_bytes() {
+        Some(bytes_max) => json!({ "type": "string", "maxLength": bytes_max }),
+        None => {
+            let dims = port.item.shape.dims().iter().rev();
+            dims.fold(
+                element(port.item.dtype),
+                |items, &length| json!({ "type": "array", "items": items, "minItems": length, "maxItems": length }),
+            )
+        }
+    };
+    if batch {
+        value = json!({ "type": "array", "items": value, "minItems": 1 });
+    }
+    if let Some(default) = port.default {
+        value["description"] = json!(format!("Left out, every element is {default}."));
+    }
+    if let (Some(semantics), Value::Object(value)) = (&port.semantics, &mut value) {
+        value.insert("x-semantics".to_owned(), json!(semantics));
+    }
+    value
+}
+
+fn element(dtype: DType) -> Value {
+    let integer = |min: i128, max: i128| {
+        // Past 53 bits JSON's readers differ, so the bounds are left out there.
+        if max < 1 << 53 {
+            json!({ "type": "integer", "minimum": min as i64, "maximum": max as i64 })
+        } else {
+            json!({ "type": "integer", "format": dtype.name() })
+        }
+    };
+    match dtype {
+        DType::F32 | DType::F16 => json!({ "type": ["number", "null"], "format": "float" }),
+        DType::I64 => integer(i64::MIN.into(), i64::MAX.into()),
+        DType::U64 => integer(0, u64::MAX.into()),
+        DType::I32 => integer(i32::MIN.into(), i32::MAX.into()),
+        DType::U32 => integer(0, u32::MAX.into()),
+        DType::I8 => integer(-128, 127),
+        DType::U8 => integer(0, 255),
+    }
+}

@@ -1,0 +1,252 @@
+//! Predictions as things of their own: waiting, asking again, events, canceling, and everything that is refused.
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::fixture::{Answer, BLOCK, Fixture, TRAP};
+use crate::limits::BODY_BYTES_MAX;
+
+fn input(first: u8) -> Value {
+    json!({ "image": [[first, 2], [3, 4]] })
+}
+
+async fn send(fixture: &Fixture, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    fixture.send(request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+async fn ask(fixture: &Fixture, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    Answer::of(send(fixture, method, path, headers, body).await).await
+}
+
+/// Asks until the prediction has this status.
+async fn becomes(fixture: &Fixture, id: &str, status: &str) -> Value {
+    loop {
+        let found = fixture.get(&format!("/predictions/{id}")).await.json();
+        if found["status"] == status {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Events as text: number, name and data of each.
+fn events(text: &str) -> Vec<(usize, String, Value)> {
+    let event = |event: &str| {
+        let (id, rest) = event.strip_prefix("id: ").unwrap().split_once("\nevent: ").unwrap();
+        let (name, data) = rest.split_once("\ndata: ").unwrap();
+        (id.parse().unwrap(), name.to_owned(), serde_json::from_str(&data.replace("\ndata: ", "\n")).unwrap())
+    };
+    text.split_terminator("\n\n").map(event).collect()
+}
+
+const EVENTS: (&str, &str) = ("accept", "text/event-stream");
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+
+#[tokio::test]
+async fn a_client_that_waits_gets_the_whole() {
+    let fixture = Fixture::serving().await;
+    for (path, body) in [
+        ("/predictions", json!({ "input": input(1) })),
+        ("/predictions", json!({ "input": input(1), "model": "digits@1", "extra": 7 })),
+        ("/predictions", json!({ "input": [[1, 2], [3, 4]], "model": null })),
+    ] {
+        let answer = ask(&fixture, "POST", path, &[], &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let found = answer.json();
+        assert_eq!(found["output"], json!({ "sum": 10.0, "mark": 1 }));
+        assert_eq!(
+            (&found["status"], &found["model"], &found["version"]),
+            (&json!("succeeded"), &json!("digits"), &json!("1"))
+        );
+        assert_eq!((&found["input"], &found["error"], &found["logs"]), (&body["input"], &Value::Null, &json!("")));
+        assert!(found["metrics"]["predict_time"].as_f64().is_some_and(|time| time >= 0.0));
+        let times = ["created_at", "started_at", "completed_at"].map(|at| found[at].as_str().unwrap().to_owned());
+        assert!(times.is_sorted() && times[0].ends_with('Z'), "{times:?}");
+        assert_eq!(fixture.get(&format!("/predictions/{}", found["id"].as_str().unwrap())).await.json(), found);
+    }
+    let failed = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": input(TRAP) })).await;
+    let found = failed.json();
+    assert_eq!((failed.status.as_u16(), &found["status"]), (200, &json!("failed")));
+    assert_eq!((&found["error"], &found["output"]), (&json!("the plugin trapped"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_wait_asks_again() {
+    let fixture = Fixture::serving().await;
+    let answer = ask(&fixture, "POST", "/predictions", &[ASYNC], &json!({ "input": input(BLOCK) })).await;
+    assert_eq!((answer.status.as_u16(), answer.header("preference-applied")), (202, "respond-async"));
+    let id = answer.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(answer.header("location"), format!("/predictions/{id}"));
+    assert!(answer.json()["completed_at"].is_null());
+    becomes(&fixture, &id, "processing").await;
+    let path = format!("/predictions/{id}");
+    let soon = [("prefer", "wait=0")];
+    assert_eq!(ask(&fixture, "GET", &path, &soon, &Value::Null).await.json()["status"], "processing");
+    fixture.host.gate.open();
+    let found = ask(&fixture, "GET", &path, &[("prefer", "wait=60")], &Value::Null).await.json();
+    assert_eq!(found["status"], "succeeded");
+    let quick = ask(&fixture, "POST", "/predictions", &[("prefer", "wait=30")], &json!({ "input": input(1) })).await;
+    assert_eq!((quick.status.as_u16(), &quick.json()["status"]), (200, &json!("succeeded")));
+}
+
+#[tokio::test]
+async fn the_same_identifier_makes_one_prediction() {
+    let fixture = Fixture::serving().await;
+    let body = json!({ "input": input(BLOCK), "model": "digits" });
+    let first = ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &body).await;
+    assert_eq!((first.status.as_u16(), &first.json()["id"]), (202, &json!("mine")));
+    // Written otherwise, it is the same.
+    let again = json!({ "model": "digits", "webhook": null, "input": input(BLOCK) });
+    assert_eq!(ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &again).await.status, 202);
+    for other in [json!({ "input": input(1), "model": "digits" }), json!({ "input": input(BLOCK) })] {
+        let refused = ask(&fixture, "PUT", "/predictions/mine", &[], &other).await.error();
+        assert_eq!((refused.0, refused.2.as_str()), (409, "prediction mine has another input or model"));
+    }
+    // One that waits and goes away does not end it: another may come back to it.
+    let waiting = tokio::spawn({
+        let (router, body) = (fixture.router.clone(), body.to_string());
+        async move {
+            let request = Request::put("/predictions/mine").body(Body::from(body)).unwrap();
+            tower::ServiceExt::oneshot(router, request).await
+        }
+    });
+    becomes(&fixture, "mine", "processing").await;
+    waiting.abort();
+    let _ = waiting.await;
+    fixture.host.gate.open();
+    let whole = ask(&fixture, "PUT", "/predictions/mine", &[], &body).await;
+    assert_eq!((whole.status.as_u16(), &whole.json()["status"]), (200, &json!("succeeded")));
+    let asked = r#"saggar_predict_requests_total{model="digits",outcome="success",version="1"}"#;
+    assert_eq!(fixture.metric(asked).await, Some(1.0), "it was computed once");
+}
+
+#[tokio::test]
+async fn cancel() {
+    let fixture = Fixture::serving().await;
+    let body = json!({ "input": input(BLOCK) });
+    ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &body).await;
+    becomes(&fixture, "mine", "processing").await;
+    let canceled = ask(&fixture, "POST", "/predictions/mine/cancel", &[], &Value::Null).await;
+    assert_eq!((canceled.status.as_u16(), &canceled.json()["status"]), (200, &json!("canceled")));
+    let line = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
+    fixture.metric_becomes(line, Some(1.0)).await;
+    // It stays so, and canceling what is over changes nothing.
+    fixture.host.gate.open();
+    let after = ask(&fixture, "POST", "/predictions/mine/cancel", &[], &Value::Null).await.json();
+    assert_eq!((&after["status"], &after["output"]), (&json!("canceled"), &Value::Null));
+    let done = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": input(1) })).await.json();
+    let path = format!("/predictions/{}/cancel", done["id"].as_str().unwrap());
+    assert_eq!(ask(&fixture, "POST", &path, &[], &Value::Null).await.json()["status"], "succeeded");
+}
+
+/// Nobody knows its identifier, so nobody could ask for it.
+#[tokio::test]
+async fn a_prediction_ends_with_the_client_that_waits_for_it() {
+    let fixture = Fixture::serving().await;
+    let request = Request::post("/predictions").body(Body::from(json!({ "input": input(BLOCK) }).to_string())).unwrap();
+    let waiting = tokio::spawn(tower::ServiceExt::oneshot(fixture.router.clone(), request));
+    fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
+    waiting.abort();
+    let line = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
+    fixture.metric_becomes(line, Some(1.0)).await;
+    fixture.host.gate.open();
+}
+
+async fn speaking() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.publish("speaker", "plugin that speaks", 1);
+    fixture.loader.look().await;
+    fixture
+}
+
+#[tokio::test]
+async fn events_come_in_order_and_can_be_gone_on_with() {
+    let fixture = speaking().await;
+    let body = json!({ "input": { "prompt": "né" } });
+    let answer = ask(&fixture, "PUT", "/predictions/talk", &[EVENTS], &body).await;
+    assert_eq!((answer.header("content-type"), answer.header("cache-control")), ("text/event-stream", "no-store"));
+    let found = events(&answer.text());
+    let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names, ["start", "output", "output", "metric", "completed"]);
+    assert_eq!(found.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!((&found[0].2["status"], &found[0].2["output"]), (&json!("starting"), &Value::Null));
+    assert_eq!((&found[1].2, &found[2].2), (&json!({ "said": "n" }), &json!({ "said": "é" })));
+    assert!(found[3].2["predict_time"].is_f64());
+    assert_eq!(found[4].2["output"], json!({ "said": "né", "bytes": 3 }));
+    assert_eq!(found[4].2, fixture.get("/predictions/talk").await.json());
+    let rest = ask(&fixture, "GET", "/predictions/talk", &[EVENTS, ("last-event-id", "2")], &Value::Null).await;
+    assert_eq!(events(&rest.text()), found[2..]);
+    let none = ask(&fixture, "GET", "/predictions/talk", &[EVENTS, ("last-event-id", "5")], &Value::Null).await;
+    assert_eq!(none.text(), "");
+    let failed = ask(&fixture, "POST", "/predictions", &[EVENTS], &json!({ "input": { "prompt": "fail" } })).await;
+    let found = events(&failed.text());
+    let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names, ["start", "output", "completed"]);
+    assert_eq!((&found[2].2["status"], &found[2].2["error"]), (&json!("failed"), &json!("the plugin trapped")));
+}
+
+#[tokio::test]
+async fn a_reader_of_events_that_goes_away_stops_the_plugin() {
+    let fixture = speaking().await;
+    let body = json!({ "input": { "prompt": "flood" } });
+    let response = send(&fixture, "POST", "/predictions", &[EVENTS], &body).await;
+    let mut stream = response.into_body().into_data_stream();
+    let mut text = String::new();
+    while !text.contains("event: output") {
+        text.push_str(&String::from_utf8(stream.next().await.unwrap().unwrap().to_vec()).unwrap());
+    }
+    drop(stream);
+    let id = events(text.split_inclusive("\n\n").next().unwrap())[0].2["id"].as_str().unwrap().to_owned();
+    becomes(&fixture, &id, "canceled").await;
+    let counts = |outcome: &str| {
+        format!("saggar_predict_requests_total{{model=\"speaker\",outcome=\"{outcome}\",version=\"1\"}}")
+    };
+    fixture.metric_becomes(&counts("cancelled"), Some(1.0)).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_before_anything_is_made() {
+    let fixture = Fixture::serving().await;
+    let cases = [
+        (json!({}), 400, "body: input: missing"),
+        (json!([1]), 400, "body: expected an object with input"),
+        (
+            json!({ "input": { "picture": 1 } }),
+            400,
+            "picture: the model has no such input; it takes image (uint8[2, 2])",
+        ),
+        (json!({ "input": input(1), "model": "letters" }), 404, "no model letters; known are digits"),
+        (
+            json!({ "input": input(1), "model": "digits@9" }),
+            404,
+            "version 9 of model digits is unknown; version 1 serves",
+        ),
+        (json!({ "input": input(1), "model": 7 }), 400, "body: model: expected a string"),
+        (
+            json!({ "input": input(1), "webhook": "http://127.0.0.1:1/x" }),
+            422,
+            "webhook: this server sends none; `saggar serve --webhooks-allow ADDRESS` has it send them",
+        ),
+    ];
+    for (body, status, error) in cases {
+        for (method, path) in [("POST", "/predictions"), ("PUT", "/predictions/mine")] {
+            let refused = ask(&fixture, method, path, &[ASYNC], &body).await.error();
+            assert_eq!((refused.0, refused.2.as_str()), (status, error), "{body}");
+        }
+    }
+    assert_eq!(fixture.get("/predictions/mine").await.error().0, 404);
+    assert_eq!(fixture.post_json("/predictions/mine/cancel", "").await.error().0, 404);
+    let body = json!({ "input": input(1) });
+    assert_eq!(ask(&fixture, "PUT", "/predictions/a%20b", &[], &body).await.error().0, 400);
+    let png = [("content-type", "image/png")];
+    assert_eq!(ask(&fixture, "POST", "/predictions", &png, &body).await.error().0, 415);
+    let large = json!({ "input": "x".repeat(BODY_BYTES_MAX) });
+    assert_eq!(ask(&fixture, "POST", "/predictions", &[], &large).await.error().0, 413);
+}

@@ -1,0 +1,90 @@
+//! The document of all routes against the routes themselves.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::Value;
+
+use super::fixture::Fixture;
+use crate::App;
+
+/// The methods that the server says a route has.
+async fn methods(fixture: &Fixture, path: &str) -> BTreeSet<String> {
+    let uri: String =
+        path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect::<Vec<_>>().join("/");
+    let request = Request::builder().method("BREW").uri(&uri).body(Body::empty()).unwrap();
+    let response = fixture.send(request).await;
+    let allow = response.headers().get("allow").map(|allow| allow.to_str().unwrap().to_owned()).unwrap_or_default();
+    allow.split(',').filter(|method| !["", "HEAD"].contains(method)).map(str::to_ascii_lowercase).collect()
+}
+
+/// Routes that take every method and path below them, by what their paths begin with.
+const OPEN: [(&str, &str); 3] = [("/v1/", "/v1/"), ("/v1/{*path}", "/v1/"), ("/V1/{*path}", "/v1/")];
+
+#[tokio::test]
+async fn every_route_is_described_and_nothing_else() {
+    let fixture = Fixture::new();
+    let document = fixture.get("/openapi.json").await.json();
+    let paths = document["paths"].as_object().unwrap();
+    let mut described: BTreeSet<(String, String)> = BTreeSet::new();
+    for (path, item) in paths {
+        let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        described.extend(methods.map(|method| (path.clone(), method.clone())));
+    }
+    let mut routes = BTreeSet::new();
+    for (path, _) in App::routes() {
+        if let Some((_, begin)) = OPEN.iter().find(|(open, _)| *open == path) {
+            let below: Vec<_> = described.iter().filter(|(path, _)| path.starts_with(begin)).cloned().collect();
+            assert!(!below.is_empty(), "nothing is described below {begin}");
+            routes.extend(below);
+            continue;
+        }
+        let found = methods(&fixture, path).await;
+        assert!(!found.is_empty(), "{path} says no methods");
+        routes.extend(found.into_iter().map(|method| (path.replace("{*", "{"), method)));
+    }
+    let missing: Vec<_> = routes.difference(&described).collect();
+    let untrue: Vec<_> = described.difference(&routes).collect();
+    assert!(missing.is_empty(), "not in the files under openapi/: {missing:?}");
+    assert!(untrue.is_empty(), "described, but no routes: {untrue:?}");
+}
+
+/// Every reference leads somewhere, and no two operations share a name.
+#[tokio::test]
+async fn the_document_is_whole() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                found.extend(object.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                object.values().for_each(|value| references(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let mut fixture = Fixture::serving().await;
+    fixture.publish("speaker", "plugin that speaks", 1);
+    fixture.loader.look().await;
+    let document = fixture.get("/openapi.json").await.json();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 10);
+    for reference in found {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+    let operations =
+        || document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+    let ids: Vec<&str> = operations().filter_map(|operation| operation["operationId"].as_str()).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+    let schemas = &document["components"]["schemas"];
+    let image = &schemas["model.digits.input"]["anyOf"][0]["properties"]["image"];
+    assert_eq!((&image["minItems"], &image["items"]["maxItems"]), (&2.into(), &2.into()));
+    assert_eq!(image["items"]["items"]["maximum"], 255);
+    let prompt = &schemas["model.speaker.input"]["anyOf"][1];
+    assert_eq!(prompt["properties"]["prompt"]["items"]["maxLength"], 8);
+    assert_eq!(prompt["required"], serde_json::json!(["prompt"]));
+    let body = &document["paths"]["/models/speaker/predict"]["post"]["requestBody"]["content"]["application/json"];
+    assert_eq!(body["schema"]["$ref"], "#/components/schemas/model.speaker.input");
+}
