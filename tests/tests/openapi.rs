@@ -1,0 +1,52 @@
+//! `/openapi.json` against the real server: thousands of requests made from the document, by schemathesis, find no server
+//! error, no status and no body that it does not describe.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::process::Command;
+
+use saggar_tests::{Payload, Server, guest, root};
+
+/// Requests made up for each operation, besides those at the edges of its schemas.
+const EXAMPLES: &str = "12";
+
+#[test]
+fn schemathesis_finds_no_server_error_and_no_undocumented_status() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    let python = Command::new(root().join(".ci/schemathesis")).output().unwrap();
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    let python = String::from_utf8(python.stdout).unwrap();
+    let document = format!("{}/openapi.json", server.url());
+    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    let mut schemathesis = Command::new(python.trim());
+    schemathesis.args(["-m", "schemathesis.cli", "run", &document, "--checks", checks]);
+    schemathesis.args(["--phases", "coverage,fuzzing", "--max-examples", EXAMPLES, "--generation-deterministic"]);
+    schemathesis.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "60", "--no-color"]);
+    // A deadline of a millisecond passes, as it should, and is answered by 504.
+    schemathesis.args(["-H", "X-Saggar-Deadline-Ms: 30000"]);
+    let ran = schemathesis.current_dir(home.path()).output().unwrap();
+    let report = String::from_utf8_lossy(&ran.stdout);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{report}\n{errors}");
+    let summary = report.lines().find(|line| line.contains(" generated, ")).unwrap_or_default();
+    println!("{}", summary.trim());
+    let generated = summary.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    assert!(generated > 1000, "{report}");
+    // It goes on serving.
+    assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200);
+}
+
+/// The document has the inputs of a model as soon as it serves.
+#[test]
+fn models_are_described_once_they_serve() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let described = |server: &Server| server.get("/openapi.json")["paths"].get("/models/teller/predict").is_some();
+    assert!(!described(&server));
+    server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
+    server.wait_for_version("teller", 1);
+    assert!(described(&server));
+    let input = &server.get("/openapi.json")["components"]["schemas"]["model.teller.input"]["anyOf"][0];
+    assert_eq!(input["properties"]["prompt"]["maxLength"], 64);
+    assert_eq!(input["required"], serde_json::json!(["prompt"]));
+}

@@ -1,0 +1,178 @@
+//! Predictions as things of their own, over a real plugin that streams, and their webhooks.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+
+use saggar_tests::{Answer, Payload, Server, guest};
+use serde_json::{Value, json};
+
+fn with_teller(home: &std::path::Path, arguments: &[&str]) -> Server {
+    let server = Server::start_with(home, arguments);
+    server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
+    server.wait_for_version("teller", 1);
+    server
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Answer {
+    server.request("POST", path, Payload::Json(body))
+}
+
+/// Makes a prediction and reads its events as they come.
+fn put_for_events(server: &Server, id: &str, body: &Value) -> impl BufRead + use<> {
+    let url = format!("{}/predictions/{id}", server.url());
+    let answer = ureq::put(&url).header("accept", "text/event-stream").send(body.to_string()).unwrap();
+    BufReader::new(answer.into_body().into_reader())
+}
+
+/// The next event: its number, name and data.
+fn next(events: &mut impl BufRead) -> Option<(u64, String, Value)> {
+    let mut event = String::new();
+    while !event.ends_with("\n\n") {
+        if events.read_line(&mut event).unwrap() == 0 {
+            return None;
+        }
+    }
+    let (id, rest) = event.strip_prefix("id: ").unwrap().split_once("\nevent: ").unwrap();
+    let (name, data) = rest.split_once("\ndata: ").unwrap();
+    Some((id.parse().unwrap(), name.to_owned(), serde_json::from_str(data).unwrap()))
+}
+
+#[test]
+fn a_prediction_is_waited_for_asked_for_and_streamed() {
+    let home = tempfile::tempdir().unwrap();
+    let server = with_teller(home.path(), &[]);
+    let whole = post(&server, "/predictions", &json!({ "input": { "prompt": "né" }, "model": "teller" }));
+    assert_eq!(whole.status, 200, "{}", whole.text);
+    let whole = whole.json();
+    assert_eq!((&whole["status"], &whole["output"]["said"]), (&json!("succeeded"), &json!("né")));
+    assert_eq!(server.get(&format!("/predictions/{}", whole["id"].as_str().unwrap())), whole);
+
+    let body = json!({ "input": { "prompt": "né", "times": 2 } });
+    let mut events = put_for_events(&server, "talk", &body);
+    let found: Vec<(u64, String, Value)> = std::iter::from_fn(|| next(&mut events)).collect();
+    let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!((names[0], &names[names.len() - 2..]), ("start", &["metric", "completed"][..]));
+    let said: String = found.iter().filter_map(|(_, _, data)| data["said"].as_str()).collect();
+    assert_eq!(said, "néné");
+    let (_, _, completed) = found.last().unwrap();
+    assert_eq!(completed["output"], json!({ "said": "néné", "lengths": [3.0, 6.0] }));
+
+    // The same again is the same prediction; another is refused.
+    let again = server.request("PUT", "/predictions/talk", Payload::Json(&body));
+    assert_eq!((again.status, &again.json()), (200, completed));
+    let other = json!({ "input": { "prompt": "né", "times": 1 } });
+    assert_eq!(server.request("PUT", "/predictions/talk", Payload::Json(&other)).status, 409);
+    let bad = post(&server, "/predictions", &json!({ "input": { "prompt": "x".repeat(65) } }));
+    assert_eq!((bad.status, bad.json()["code"].as_str()), (400, Some("bad_input")));
+}
+
+#[test]
+fn canceling_stops_a_plugin_that_is_running() {
+    let home = tempfile::tempdir().unwrap();
+    let server = with_teller(home.path(), &[]);
+    let body = json!({ "input": { "prompt": "and so on ", "endless": 1 } });
+    let mut events = put_for_events(&server, "endless", &body);
+    while next(&mut events).unwrap().1 != "output" {}
+    assert_eq!(server.get("/predictions/endless")["status"], "processing");
+    let canceled = post(&server, "/predictions/endless/cancel", &Value::Null);
+    assert_eq!((canceled.status, &canceled.json()["status"]), (200, &json!("canceled")));
+    let last = std::iter::from_fn(|| next(&mut events)).last().unwrap();
+    assert_eq!((last.1.as_str(), &last.2["status"]), ("completed", &json!("canceled")));
+    let metric = |server: &Server, line: &str| {
+        let text = server.request("GET", "/metrics", Payload::Nothing).text;
+        text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse::<f64>().ok())
+    };
+    let cancelled = r#"saggar_predict_requests_total{model="teller",outcome="cancelled",version="1"}"#;
+    server.wait_for("the end of the call", |server| (metric(server, cancelled) == Some(1.0)).then_some(()));
+    let in_flight = r#"saggar_predict_in_flight{model="teller",version="1"}"#;
+    server.wait_for("its thread", |server| (metric(server, in_flight) == Some(0.0)).then_some(()));
+    assert_eq!(post(&server, "/predictions", &json!({ "input": { "prompt": "a" } })).json()["output"]["said"], "a");
+}
+
+/// Takes requests, answers them with `statuses` and then 200, and tells their paths and bodies.
+fn receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (told, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut statuses = statuses.into_iter();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (Vec::new(), 0);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if line.trim().is_empty() {
+                    break;
+                }
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head.push(line);
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let status = statuses.next().unwrap_or(200);
+            let answer = format!(
+                "HTTP/1.1 {status} x\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+            let path = head[0].split(' ').nth(1).unwrap().to_owned();
+            if told.send((path, serde_json::from_slice(&body).unwrap())).is_err() {
+                return;
+            }
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn webhooks_go_where_they_are_allowed_and_are_tried_again() {
+    let (port, heard) = receiver(vec![200, 503]);
+    let home = tempfile::tempdir().unwrap();
+    let allowed = format!("http://127.0.0.1:{port}/hooks");
+    let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);
+    let asked = |address: &str| json!({ "input": { "prompt": "hi" }, "webhook": address });
+    for address in
+        [format!("http://127.0.0.1:{port}/other"), "http://127.0.0.1:1/hooks".to_owned(), "file:///etc".to_owned()]
+    {
+        let refused = post(&server, "/predictions", &asked(&address));
+        assert_eq!(
+            (refused.status, refused.json()["code"].as_str()),
+            (422, Some("webhook_refused")),
+            "{}",
+            refused.text
+        );
+    }
+    let secret = format!("{allowed}/mine?token=swordfish");
+    let done = post(&server, "/predictions", &asked(&secret)).json();
+    assert_eq!(done["status"], "succeeded");
+    let next = || heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let (path, started) = next();
+    assert_eq!((path.as_str(), &started["id"]), ("/hooks/mine?token=swordfish", &done["id"]));
+    // Answered by 503, so it comes again.
+    let (_, first) = next();
+    let (_, second) = next();
+    assert_eq!((&first, &second), (&done, &done));
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    assert!(!log.contains("swordfish"), "{log}");
+    assert!(!done.to_string().contains("swordfish"));
+}
+
+/// A redirect would lead to where the operator never allowed.
+#[test]
+fn webhooks_follow_no_redirect() {
+    let (port, heard) = receiver(vec![302]);
+    let home = tempfile::tempdir().unwrap();
+    let allowed = format!("http://127.0.0.1:{port}/");
+    let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);
+    let body = json!({ "input": { "prompt": "hi" }, "webhook": allowed, "webhook_events_filter": ["completed"] });
+    assert_eq!(post(&server, "/predictions", &body).status, 200);
+    heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    server.wait_for_log("webhook not delivered");
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    assert!(log.contains("it answered 302, so it is not tried again"), "{log}");
+}
