@@ -160,7 +160,7 @@ async fn a_prediction_ends_with_the_client_that_waits_for_it() {
 }
 
 async fn speaking() -> Fixture {
-    let mut fixture = Fixture::new();
+    let fixture = Fixture::new();
     fixture.publish("speaker", "plugin that speaks", 1);
     fixture.loader.look().await;
     fixture

@@ -314,7 +314,7 @@ impl ModelHost for Double {
             return Ok(loaded(Arc::new(speaker), meter, Kind::Full));
         }
         if let Some(formula) = plugin.strip_prefix("plugin that computes ") {
-            return Ok(Loaded { predictor: Box::new(Formula::named(formula)), device: "cpu".to_owned(), meter });
+            return Ok(loaded(Arc::new(Formula::named(formula)), meter, Kind::Full));
         }
         let charge = meter.charge(BYTES).unwrap();
         self.alive.fetch_add(1, Ordering::SeqCst);

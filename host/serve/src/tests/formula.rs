@@ -1,9 +1,6 @@
 //! Models that compute a formula, with signatures of several forms.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use saggar_plugin::{ModelPort, PieceSink, PluginError, Signature};
+use saggar_plugin::{ModelPort, PluginError, Signature, Terms};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::port;
@@ -60,12 +57,11 @@ impl Predictor for Formula {
         &self.signature
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<Tensor>,
-        _: Duration,
-        _: Option<Arc<dyn PieceSink>>,
-    ) -> Result<Vec<Tensor>, PluginError> {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn predict(&self, inputs: Vec<Tensor>, _: &Terms) -> Result<Vec<Tensor>, PluginError> {
         let items = inputs[0].descriptor.shape[0];
         let first = floats(&inputs[0].bytes);
         let contents = match self.name.as_str() {

@@ -63,7 +63,7 @@ async fn the_document_is_whole() {
             _ => {}
         }
     }
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     fixture.publish("speaker", "plugin that speaks", 1);
     fixture.loader.look().await;
     let document = fixture.get("/openapi.json").await.json();

@@ -8,7 +8,7 @@ use super::fixture::{Answer, Fixture, TRAP};
 
 /// With the formulas, the model of pictures and the speaker serving.
 async fn serving() -> Fixture {
-    let mut fixture = Fixture::serving().await;
+    let fixture = Fixture::serving().await;
     for formula in ["half_plus_two", "above", "scale"] {
         fixture.publish(formula, &format!("plugin that computes {formula}"), 1);
     }
@@ -359,7 +359,7 @@ async fn regress() {
 
 #[tokio::test]
 async fn get_status() {
-    let mut fixture = serving().await;
+    let fixture = serving().await;
     fixture.publish("digits", "refused", 2);
     fixture.loader.look().await;
     let good = json!({ "version": "1", "state": "AVAILABLE", "status": { "error_code": "OK", "error_message": "" } });
