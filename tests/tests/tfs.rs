@@ -70,9 +70,9 @@ fn texts_and_bad_requests() {
         ("teller:predict", "", 400, "JSON Parse error: The document is empty"),
         (
             "teller:predict",
-            "{\"instances\": [1}",
+            "{\"instances\": [\"a\"}",
             400,
-            "JSON Parse error: Missing a comma or ] after an array element. at offset: 16",
+            "JSON Parse error: Missing a comma or ] after an array element. at offset: 18",
         ),
         (
             "teller:predict",

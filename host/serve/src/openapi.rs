@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 
 /// The areas: what a group of routes is called, and its file.
-const AREAS: [(&str, &str); 6] = [
+const AREAS: &[(&str, &str)] = &[
     ("predict", include_str!("openapi/predict.json")),
     ("predictions", include_str!("openapi/predictions.json")),
     ("tensorflow-serving", include_str!("openapi/tfs.json")),
@@ -60,7 +60,7 @@ fn document() -> &'static Value {
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             },
             "servers": [{ "url": "/" }],
-            "tags": AREAS.map(|(tag, _)| json!({ "name": tag })),
+            "tags": AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect::<Vec<Value>>(),
             "paths": paths,
             "components": { "schemas": schemas, "responses": { "Error": expand::error() } },
         })

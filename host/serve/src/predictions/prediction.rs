@@ -147,9 +147,10 @@ impl Prediction {
             + state.events.len() * size_of::<Event>()
     }
 
-    /// It is being computed, by `task`.
+    /// It is being computed, by `task`, unless somebody canceled it in the meantime.
     pub(super) fn process(&self, task: AbortHandle) {
-        self.state().task = Some(task);
+        let mut state = self.state();
+        if state.status.is_over() { task.abort() } else { state.task = Some(task) }
     }
 
     /// Its turn has come.
