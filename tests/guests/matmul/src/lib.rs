@@ -1,18 +1,35 @@
-//! Multiplies by the variable `weight` `[784, 10]` and adds `bias` `[10]`: an image, flat, to ten logits.
+//! Linear layers and nothing else: `x` `float32[784]` to ten `logits`, through `depth` layers in between of `width` each,
+//! with ReLU. Without any, as by default, it is one product of a vector with a matrix: the least that a model can compute.
+//!
+//! There is nothing to learn: its training publishes the weights that the variables begin with.
 
 use saggar_plugin::layers::Linear;
-use saggar_plugin::{DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+use saggar_plugin::{DataType, Graph, Inputs, Job, Model, Operand, Params, Port, Result, Variables};
 
 const PIXELS: u32 = 784;
 const CLASSES: u32 = 10;
 
-/// One linear layer.
+/// The layers, first to last.
 #[derive(Debug)]
-pub struct Matmul(Linear);
+pub struct Matmul(Vec<Linear>);
+
+impl Matmul {
+    fn new(variables: &Variables, config: &Params) -> Result<Self> {
+        let (depth, width): (u32, u32) = (config.get("depth", 0)?, config.get("width", 1)?);
+        let outputs = std::iter::repeat_n(width, depth as usize).chain([CLASSES]);
+        let mut inputs = PIXELS;
+        let mut layers = Vec::new();
+        for (number, outputs) in outputs.enumerate() {
+            layers.push(Linear::new(&variables.scope(&format!("layer{number}")), inputs, outputs)?);
+            inputs = outputs;
+        }
+        Ok(Self(layers))
+    }
+}
 
 impl Model for Matmul {
-    fn load(variables: &Variables, _: &Params) -> Result<Self> {
-        Ok(Self(Linear::new(variables, PIXELS, CLASSES)?))
+    fn load(variables: &Variables, config: &Params) -> Result<Self> {
+        Self::new(variables, config)
     }
 
     fn inputs(&self) -> Vec<Port> {
@@ -24,8 +41,25 @@ impl Model for Matmul {
     }
 
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        Ok(vec![("logits", self.0.apply(inputs.get("x")?)?)])
+        let mut x = inputs.get("x")?.clone();
+        for (number, layer) in self.0.iter().enumerate() {
+            x = layer.apply(&if number == 0 { x } else { x.relu()? })?;
+        }
+        Ok(vec![("logits", x)])
     }
 }
 
-saggar_plugin::export!(predict: Matmul);
+/// Publishes under the name `model`, `matmul` by default.
+///
+/// # Errors
+/// What the host refuses.
+pub fn train(job: &Job) -> Result<()> {
+    let name = job.param("model", "matmul".to_owned())?;
+    let config = Params::new().with("depth", job.param("depth", 0u32)?).with("width", job.param("width", 1u32)?);
+    job.params().check()?;
+    let variables = job.variables();
+    Matmul::new(&variables, &config)?;
+    job.publish(&name, &variables, &config).map(|_| ())
+}
+
+saggar_plugin::export!(Matmul, train);

@@ -1,0 +1,116 @@
+//! Closed-loop load by `wrk`, from outside of every process under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::processes::cpu_us;
+use crate::statistics::median;
+
+/// Seconds of one run. Runs are short and many: contenders take turns, so that a noise of the machine meets all of them.
+const SECONDS: u32 = 3;
+/// Turns of each contender.
+const ROUNDS: usize = 4;
+
+/// What `wrk` sends, prints at the end and reads from the environment: headers, a body, percentiles in microseconds.
+const SCRIPT: &str = r#"
+wrk.method = 'POST'
+for name, value in string.gmatch(os.getenv('BENCH_HEADERS'), '([^:;]+):([^;]+)') do wrk.headers[name] = value end
+local file = io.open(os.getenv('BENCH_BODY'), 'rb')
+wrk.body = file:read('*a')
+file:close()
+function done(summary, latency, requests)
+    local e = summary.errors
+    print(string.format('bench %d %d %d %d %d %d', summary.requests, summary.duration, latency:percentile(50),
+        latency:percentile(95), latency:percentile(99), e.status + e.connect + e.read + e.write + e.timeout))
+end
+"#;
+
+/// A request that is sent again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    body: PathBuf,
+    script: PathBuf,
+    headers: String,
+}
+
+impl Request {
+    /// A request with this body, kept in `dir` under `name`. Headers have no `;` in their values.
+    pub(crate) fn new(dir: &Path, name: &str, headers: &[(&str, &str)], body: &[u8]) -> Request {
+        let (file, script) = (dir.join(format!("{name}.body")), dir.join("wrk.lua"));
+        std::fs::write(&file, body).unwrap();
+        std::fs::write(&script, SCRIPT).unwrap();
+        let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+        Request { body: file, script, headers: headers.join(";") }
+    }
+
+    /// A request with a JSON body.
+    pub(crate) fn json(dir: &Path, name: &str, body: &str) -> Request {
+        Request::new(dir, name, &[("content-type", "application/json")], body.as_bytes())
+    }
+}
+
+/// Somebody under load.
+#[derive(Clone, Debug)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) pid: u32,
+    pub(crate) request: Request,
+}
+
+/// What a load showed; times in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Requests a second.
+    pub(crate) rate: f64,
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    /// Processor time of the contender's processes for each request.
+    pub(crate) cpu: f64,
+    /// Answers of 400 and above, and connections that broke.
+    pub(crate) failed: u64,
+}
+
+/// Loads every contender in turn, several times over, and gives the median of each figure for each of them.
+pub(crate) fn interleaved(contenders: &[Contender], connections: u32) -> Vec<Load> {
+    let mut runs = vec![Vec::new(); contenders.len()];
+    for _ in 0..ROUNDS {
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            runs.push(contender.load(connections, SECONDS));
+        }
+    }
+    let figure = |runs: &[Load], of: fn(&Load) -> f64| median(runs.iter().map(of).collect());
+    let all = |runs: &Vec<Load>| Load {
+        rate: figure(runs, |run| run.rate),
+        p50: figure(runs, |run| run.p50),
+        p95: figure(runs, |run| run.p95),
+        p99: figure(runs, |run| run.p99),
+        cpu: figure(runs, |run| run.cpu),
+        failed: runs.iter().map(|run| run.failed).sum(),
+    };
+    runs.iter().map(all).collect()
+}
+
+impl Contender {
+    /// One run.
+    pub(crate) fn load(&self, connections: u32, seconds: u32) -> Load {
+        let (used, threads) = (cpu_us(self.pid), connections.min(2).to_string());
+        let output = Command::new("wrk")
+            .args(["-t", &threads, "-c", &connections.to_string(), "-d", &format!("{seconds}s"), "--timeout", "10s"])
+            .arg("-s")
+            .arg(&self.request.script)
+            .arg(&self.url)
+            .env("BENCH_BODY", &self.request.body)
+            .env("BENCH_HEADERS", &self.request.headers)
+            .output()
+            .expect("wrk is installed: `.ci/setup bench` does it");
+        let used = cpu_us(self.pid) - used;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().find_map(|line| line.strip_prefix("bench "));
+        let line = line.unwrap_or_else(|| panic!("{}: wrk said {text}", self.name));
+        let figures: Vec<f64> = line.split(' ').map(|figure| figure.parse().unwrap()).collect();
+        let [requests, duration_us, p50, p95, p99, failed] = figures[..] else { panic!("wrk said {line}") };
+        Load { rate: requests / duration_us * 1e6, p50, p95, p99, cpu: used / requests.max(1.0), failed: failed as u64 }
+    }
+}

@@ -1,0 +1,187 @@
+//! Other servers over onnxruntime with the same network, from PyPI, in a virtual environment of pinned versions.
+//!
+//! The environment is made once, under the target directory, and again where `peers/requirements.txt` changes.
+
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use saggar_tests::root;
+
+/// How long a peer may take to answer for the first time.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// A virtual environment that has what peers need.
+#[derive(Debug)]
+pub(crate) struct Environment(PathBuf);
+
+impl Environment {
+    /// The environment, made where it is not there.
+    ///
+    /// # Errors
+    /// What stood in the way: no Python, no network.
+    pub(crate) fn open() -> Result<Environment, String> {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let (dir, wanted) = (target.join("peers"), sources().join("requirements.txt"));
+        let made_of = dir.join("requirements.txt");
+        if std::fs::read(&made_of).ok() != std::fs::read(&wanted).ok() {
+            println!("making {} from {}", dir.display(), wanted.display());
+            let _ = std::fs::remove_dir_all(&dir);
+            succeed(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+            succeed(Command::new(dir.join("bin/python")).args(pip).arg(&wanted))?;
+            std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?;
+        }
+        Ok(Environment(dir))
+    }
+
+    /// Writes the network of a published version of `lenet` as an ONNX file.
+    ///
+    /// # Errors
+    /// What Python says.
+    pub(crate) fn onnx(&self, version: &Path, output: &Path) -> Result<(), String> {
+        succeed(Command::new(self.0.join("bin/python")).arg(sources().join("lenet_onnx.py")).arg(version).arg(output))
+    }
+
+    /// A program of the environment.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.0.join("bin").join(name));
+        command.current_dir(sources()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+        command
+    }
+}
+
+fn sources() -> PathBuf {
+    root().join("tests/benches/peers")
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}", errors.lines().last().unwrap_or("no word")))
+}
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Flask,
+    FastApi,
+    /// With batches of at most this many.
+    Mosec { batch: usize },
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Kind::Flask => "Flask + gunicorn".to_owned(),
+            Kind::FastApi => "FastAPI, tuned".to_owned(),
+            Kind::Mosec { batch: 1 } => "mosec, no batching".to_owned(),
+            Kind::Mosec { batch } => format!("mosec, batch {batch}"),
+        }
+    }
+
+    fn command(self, environment: &Environment, port: u16, workers: usize) -> Command {
+        let (workers, port) = (workers.to_string(), port.to_string());
+        let mut command = environment.program(match self {
+            Kind::Flask => "gunicorn",
+            Kind::FastApi => "uvicorn",
+            Kind::Mosec { .. } => "python",
+        });
+        match self {
+            Kind::Flask => {
+                let address = format!("127.0.0.1:{port}");
+                command.args(["--workers", &workers, "--bind", &address, "--log-level", "error", "flask_app:app"]);
+            }
+            Kind::FastApi => {
+                command.args(["--workers", &workers, "--port", &port, "--loop", "uvloop", "--http", "httptools"]);
+                command.args(["--no-access-log", "--log-level", "error", "fastapi_app:app"]);
+            }
+            Kind::Mosec { batch } => {
+                command.args(["mosec_app.py", "--address", "127.0.0.1", "--port", &port]);
+                command.env("PEER_WORKERS", workers).env("PEER_BATCH", batch.to_string());
+            }
+        }
+        command
+    }
+}
+
+/// A running peer; it and its processes end when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) kind: Kind,
+    child: Child,
+    port: u16,
+    times: tempfile::TempDir,
+}
+
+impl Peer {
+    /// Starts a peer with `model`, an ONNX file, in `workers` processes; it may not answer yet.
+    pub(crate) fn spawn(environment: &Environment, kind: Kind, model: &Path, workers: usize) -> Peer {
+        let (port, times) = (free_port(), tempfile::tempdir().unwrap());
+        let mut command = kind.command(environment, port, workers);
+        command.env("PEER_MODEL", model).env("PEER_TIMES", times.path());
+        // A group of its own, so that it ends with all its workers.
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Peer { kind, child, port, times }
+    }
+
+    /// Starts one and waits until it answers.
+    ///
+    /// # Errors
+    /// Where it never does.
+    pub(crate) fn start(environment: &Environment, kind: Kind, model: &Path, body: &str) -> Result<Peer, String> {
+        let peer = Peer::spawn(environment, kind, model, 2);
+        let began = Instant::now();
+        while !crate::client::ask_once(peer.port, "/predict", body) {
+            if began.elapsed() > START_MAX {
+                return Err(format!("{} never answered", kind.name()));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(peer)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/predict", self.port)
+    }
+
+    /// Items that its processes computed so far, and the seconds which onnxruntime took for them.
+    pub(crate) fn computed(&self) -> (f64, f64) {
+        let mut sum = (0.0, 0.0);
+        for entry in std::fs::read_dir(self.times.path()).unwrap().flatten() {
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            if let Some((items, seconds)) = text.split_once(' ') {
+                sum.0 += items.parse().unwrap_or(0.0);
+                sum.1 += seconds.parse().unwrap_or(0.0);
+            }
+        }
+        sum
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free now; nothing keeps others from taking it, and then the peer does not start.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

@@ -1,0 +1,62 @@
+//! The table: what was measured, and each goal beside what was reached.
+
+use crate::load::Load;
+
+/// Which side of its goal a figure should be on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+#[derive(Debug)]
+struct Row {
+    what: String,
+    figure: f64,
+    unit: &'static str,
+    goal: Goal,
+}
+
+/// Goals, collected while sections print their figures.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    rows: Vec<Row>,
+    skipped: Vec<String>,
+}
+
+impl Report {
+    /// A figure that has a goal.
+    pub(crate) fn goal(&mut self, what: impl Into<String>, figure: f64, unit: &'static str, goal: Goal) {
+        self.rows.push(Row { what: what.into(), figure, unit, goal });
+    }
+
+    /// Something that could not be measured, and why.
+    pub(crate) fn skip(&mut self, what: &str, why: &str) {
+        println!("  skipped: {what}: {why}");
+        self.skipped.push(format!("{what}: {why}"));
+    }
+
+    /// The table of goals.
+    pub(crate) fn print(&self) {
+        println!("\n{:<64} {:>12}  {:<18} {}", "goal", "measured", "wanted", "met");
+        for Row { what, figure, unit, goal } in &self.rows {
+            let (wanted, met) = match goal {
+                Goal::AtLeast(least) => (format!("at least {least}{unit}"), figure >= least),
+                Goal::AtMost(most) => (format!("at most {most}{unit}"), figure <= most),
+            };
+            println!("{what:<64} {:>12}  {wanted:<18} {}", format!("{figure:.2}{unit}"), if met { "yes" } else { "NO" });
+        }
+        self.skipped.iter().for_each(|line| println!("not measured: {line}"));
+    }
+}
+
+/// The heading of [`loads`].
+pub(crate) fn loads_heading() {
+    println!("  {:<34} {:>6} {:>10} {:>10} {:>10} {:>14} {:>7}", "", "conns", "req/s", "p50 us", "p99 us", "cpu us/req", "failed");
+}
+
+/// One contender's line.
+pub(crate) fn loads(name: &str, connections: u32, load: &Load) {
+    let Load { rate, p50, p99, cpu, failed, .. } = load;
+    println!("  {name:<34} {connections:>6} {rate:>10.0} {p50:>10.0} {p99:>10.0} {cpu:>14.1} {failed:>7}");
+}
