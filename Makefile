@@ -7,9 +7,11 @@ PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul painter teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
+SOAK_SECONDS ?= 3600
+ONLY ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
+.PHONY: help setup build plugins guests demo test lint bench soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -68,9 +70,14 @@ fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs 
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
 
-bench: build ## measure training, serving, swapping and starting (MNIST=DIR takes MNIST instead of digits)
+bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
 	@.ci/setup bench
-	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench
+	target/release/saggar build tests/guests/matmul
+	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench -- $(ONLY)
+
+soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)
+	SOAK_SECONDS=$(SOAK_SECONDS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \
+	 cargo test --locked --workspace --test soak -- --nocapture
 
 clean: ## remove what was built
 	cargo clean

@@ -6,14 +6,26 @@
 
 #[path = "bench/bare.rs"]
 mod bare;
+#[path = "bench/batching.rs"]
+mod batching;
+#[path = "bench/binary.rs"]
+mod binary;
 #[path = "bench/client.rs"]
 mod client;
+#[path = "bench/cold_start.rs"]
+mod cold_start;
+#[path = "bench/lenet.rs"]
+mod lenet;
 #[path = "bench/load.rs"]
 mod load;
 #[path = "bench/machine.rs"]
 mod machine;
+#[path = "bench/open_loop.rs"]
+mod open_loop;
 #[path = "bench/overhead.rs"]
 mod overhead;
+#[path = "bench/overload.rs"]
+mod overload;
 #[path = "bench/peers.rs"]
 mod peers;
 #[path = "bench/processes.rs"]
@@ -24,6 +36,10 @@ mod report;
 mod stage;
 #[path = "bench/statistics.rs"]
 mod statistics;
+#[path = "bench/swaps.rs"]
+mod swaps;
+#[path = "bench/training.rs"]
+mod training;
 
 use report::Report;
 use saggar_tests::Server;
@@ -32,7 +48,16 @@ use stage::Stage;
 type Section = fn(&Stage, &Server, &mut Report);
 
 /// In running order.
-const SECTIONS: [(&str, Section); 1] = [("overhead", overhead::measure)];
+const SECTIONS: [(&str, Section); 8] = [
+    ("training", training::measure),
+    ("overhead", overhead::measure),
+    ("lenet", lenet::measure),
+    ("binary", binary::measure),
+    ("batching", batching::measure),
+    ("cold-start", cold_start::measure),
+    ("swaps", swaps::measure),
+    ("overload", overload::measure),
+];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,8 +70,7 @@ fn main() {
     let load = machine::load();
     println!("{}\n{}", machine::describe(), machine::noise(load));
     let (stage, mut report) = (Stage::new(), Report::default());
-    for (name, section) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
-        let _ = name;
+    for (_, section) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
         section(&stage, &stage.server(), &mut report);
     }
     report.print();

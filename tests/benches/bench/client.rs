@@ -57,7 +57,7 @@ impl Connection {
 }
 
 /// The status, and the length of head and body; none where the head is not whole.
-fn answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
+pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);

@@ -43,6 +43,11 @@ impl Request {
         Request { body: file, script, headers: headers.join(";") }
     }
 
+    /// Its body, where that is JSON.
+    pub(crate) fn json_body(&self) -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(&self.body).unwrap()).unwrap()
+    }
+
     /// A request with a JSON body.
     pub(crate) fn json(dir: &Path, name: &str, body: &str) -> Request {
         Request::new(dir, name, &[("content-type", "application/json")], body.as_bytes())
@@ -80,16 +85,22 @@ pub(crate) fn interleaved(contenders: &[Contender], connections: u32) -> Vec<Loa
             runs.push(contender.load(connections, SECONDS));
         }
     }
-    let figure = |runs: &[Load], of: fn(&Load) -> f64| median(runs.iter().map(of).collect());
-    let all = |runs: &Vec<Load>| Load {
-        rate: figure(runs, |run| run.rate),
-        p50: figure(runs, |run| run.p50),
-        p95: figure(runs, |run| run.p95),
-        p99: figure(runs, |run| run.p99),
-        cpu: figure(runs, |run| run.cpu),
-        failed: runs.iter().map(|run| run.failed).sum(),
-    };
-    runs.iter().map(all).collect()
+    runs.iter().map(|runs| Load::middle(runs)).collect()
+}
+
+impl Load {
+    /// The median of each figure; of failures the sum.
+    pub(crate) fn middle(runs: &[Load]) -> Load {
+        let figure = |of: fn(&Load) -> f64| median(runs.iter().map(of).collect());
+        Load {
+            rate: figure(|run| run.rate),
+            p50: figure(|run| run.p50),
+            p95: figure(|run| run.p95),
+            p99: figure(|run| run.p99),
+            cpu: figure(|run| run.cpu),
+            failed: runs.iter().map(|run| run.failed).sum(),
+        }
+    }
 }
 
 impl Contender {

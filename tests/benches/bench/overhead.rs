@@ -18,7 +18,8 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         return report.skip("host overhead", why);
     };
     let request = Request::json(stage.home(), "vector", &body);
-    let contender = |name: &str, url: String, pid| Contender { name: name.to_owned(), url, pid, request: request.clone() };
+    let contender =
+        |name: &str, url: String, pid| Contender { name: name.to_owned(), url, pid, request: request.clone() };
     let contenders = [
         contender("saggar", format!("{}/models/matmul/predict", server.url()), server.pid()),
         contender("bare axum", bare.url.clone(), bare.pid()),
@@ -31,7 +32,12 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         }
         let [ours, theirs] = figures[..] else { unreachable!("two contenders") };
         if connections == 64 {
-            report.goal("784 -> 10, 64 connections: saggar / bare axum", ours.rate / theirs.rate, "x", Goal::AtLeast(0.6));
+            report.goal(
+                "784 -> 10, 64 connections: saggar / bare axum",
+                ours.rate / theirs.rate,
+                "x",
+                Goal::AtLeast(0.6),
+            );
             report.goal("the same by processor time a request", theirs.cpu / ours.cpu, "x", Goal::AtLeast(0.6));
         }
     }

@@ -72,7 +72,9 @@ pub(crate) enum Kind {
     Flask,
     FastApi,
     /// With batches of at most this many.
-    Mosec { batch: usize },
+    Mosec {
+        batch: usize,
+    },
 }
 
 impl Kind {

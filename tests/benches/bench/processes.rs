@@ -24,7 +24,8 @@ fn ticks(pid: u32) -> Option<f64> {
 
 /// Memory of the tree, shared pages counted by their share, in MB.
 pub(crate) fn pss_mb(pid: u32) -> f64 {
-    tree(pid).into_iter().filter_map(|pid| kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum::<f64>() / 1024.0
+    tree(pid).into_iter().filter_map(|pid| kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum::<f64>()
+        / 1024.0
 }
 
 /// Resident memory of one process in MB.

@@ -38,13 +38,17 @@ impl Report {
 
     /// The table of goals.
     pub(crate) fn print(&self) {
-        println!("\n{:<64} {:>12}  {:<18} {}", "goal", "measured", "wanted", "met");
+        println!("\n{:<64} {:>12}  {:<18} met", "goal", "measured", "wanted");
         for Row { what, figure, unit, goal } in &self.rows {
             let (wanted, met) = match goal {
                 Goal::AtLeast(least) => (format!("at least {least}{unit}"), figure >= least),
                 Goal::AtMost(most) => (format!("at most {most}{unit}"), figure <= most),
             };
-            println!("{what:<64} {:>12}  {wanted:<18} {}", format!("{figure:.2}{unit}"), if met { "yes" } else { "NO" });
+            println!(
+                "{what:<64} {:>12}  {wanted:<18} {}",
+                format!("{figure:.2}{unit}"),
+                if met { "yes" } else { "NO" }
+            );
         }
         self.skipped.iter().for_each(|line| println!("not measured: {line}"));
     }
@@ -52,7 +56,10 @@ impl Report {
 
 /// The heading of [`loads`].
 pub(crate) fn loads_heading() {
-    println!("  {:<34} {:>6} {:>10} {:>10} {:>10} {:>14} {:>7}", "", "conns", "req/s", "p50 us", "p99 us", "cpu us/req", "failed");
+    println!(
+        "  {:<34} {:>6} {:>10} {:>10} {:>10} {:>14} {:>7}",
+        "", "conns", "req/s", "p50 us", "p99 us", "cpu us/req", "failed"
+    );
 }
 
 /// One contender's line.

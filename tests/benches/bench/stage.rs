@@ -12,6 +12,8 @@ use flate2::write::GzEncoder;
 use saggar_tests::{Server, guest, lenet, root};
 use serde_json::json;
 
+use crate::peers::Environment;
+
 /// Height and width of a picture.
 pub(crate) const SIDE: usize = 28;
 /// Pictures that answers are compared on.
@@ -41,11 +43,6 @@ impl Stage {
         self.home.path()
     }
 
-    /// A dataset in MNIST's form.
-    pub(crate) fn data(&self) -> &Path {
-        &self.data
-    }
-
     /// Starts a server on the home directory.
     pub(crate) fn server(&self) -> Server {
         Server::start(self.home())
@@ -58,7 +55,8 @@ impl Stage {
         }
         server.saggar_ok(&["data", "push", self.data.to_str().unwrap(), "--name", "pictures"]);
         let plugin = lenet();
-        let run = ["run", plugin.to_str().unwrap(), "--project", "lenet", "--data", "pictures", "--device", "cpu", "--wait"];
+        let run =
+            ["run", plugin.to_str().unwrap(), "--project", "lenet", "--data", "pictures", "--device", "cpu", "--wait"];
         server.saggar_ok(&[&run[..], &["--", "batch=64", "model=lenet", "epochs=1"]].concat());
         server.wait_for_version("lenet", 1);
     }
@@ -75,6 +73,15 @@ impl Stage {
             server.saggar_ok(&run);
         }
         server.wait_for_version(model, version);
+    }
+
+    /// `lenet` as an ONNX file.
+    ///
+    /// # Errors
+    /// What Python says.
+    pub(crate) fn onnx(&self, environment: &Environment) -> Result<PathBuf, String> {
+        let file = self.home().join("lenet.onnx");
+        environment.onnx(&self.home().join("models/lenet/1"), &file).map(|()| file)
     }
 
     fn is_published(&self, model: &str) -> bool {

@@ -1,0 +1,70 @@
+//! Batching on and off, for a model that computes 32 items in less time than four single ones.
+
+use saggar_tests::{Payload, Server};
+use serde_json::{Value, json};
+
+use crate::lenet::timing_ms;
+use crate::load::{Contender, Load, Request};
+use crate::report::{Goal, Report, loads, loads_heading};
+use crate::stage::{Stage, vector, vector_json};
+use crate::statistics::median;
+
+/// A model of many small products, by name, depth and width: most of what one item costs is paid once for a batch.
+const DEEP: (&str, u32, u32) = ("deep", 128, 128);
+/// Executions of each size whose times are compared.
+const EXECUTIONS: usize = 15;
+/// Turns of on and off, and seconds of each.
+const ROUNDS: usize = 4;
+const SECONDS: u32 = 4;
+const CONNECTIONS: u32 = 64;
+
+pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+    let (model, depth, width) = DEEP;
+    stage.publish_linear(server, model, 1, depth, width);
+    println!("\nbatching: {depth} layers of {width}, {CONNECTIONS} connections that ask for one item each");
+    let single = compute_ms(server, model, &json!({ "x": vector() }));
+    let batch = compute_ms(server, model, &json!({ "x": vec![vector(); 32] }));
+    println!("  one item computes in {single:.2} ms, 32 in {batch:.2} ms: {:.2} single ones", batch / single);
+    if batch >= 4.0 * single {
+        return report.skip("batching", "32 items cost four single ones and more here: the model does not qualify");
+    }
+    if let Err(why) = set_batch(server, model, 1) {
+        return report.skip("batching", &why);
+    }
+    let request = Request::json(stage.home(), "deep", &vector_json());
+    let url = format!("{}/models/{model}/predict", server.url());
+    let ours = Contender { name: model.to_owned(), url, pid: server.pid(), request };
+    let (mut off, mut on) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for (items, loads) in [(1, &mut off), (32, &mut on)] {
+            set_batch(server, model, items).unwrap();
+            loads.push(ours.load(CONNECTIONS, SECONDS));
+        }
+    }
+    loads_heading();
+    let (off, on) = (Load::middle(&off), Load::middle(&on));
+    for (name, load) in [("max_items 1", &off), ("max_items 32", &on)] {
+        loads(name, CONNECTIONS, load);
+        println!("  {:<34} p95 {:.1} ms", "", load.p95 / 1e3);
+    }
+    report.goal("batching on / off, items/s", on.rate / off.rate, "x", Goal::AtLeast(3.0));
+    report.goal("batching on / off, p95", on.p95 / off.p95, "x", Goal::AtMost(1.0));
+}
+
+/// The median time of compute that `Server-Timing` tells for this request.
+fn compute_ms(server: &Server, model: &str, body: &Value) -> f64 {
+    let path = format!("/models/{model}/predict");
+    let ask = |_| {
+        let answer = server.request("POST", &path, Payload::Json(body));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        timing_ms(answer.header("server-timing"), "compute")
+    };
+    median((0..EXECUTIONS).map(ask).collect())
+}
+
+/// Sets how many items a batch may have.
+fn set_batch(server: &Server, model: &str, items: u32) -> Result<(), String> {
+    let config = json!({ "batch": { "max_items": items } });
+    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), Payload::Json(&config));
+    if answer.status == 200 { Ok(()) } else { Err(format!("PUT config answers {}: {}", answer.status, answer.text)) }
+}

@@ -1,0 +1,159 @@
+//! From the start of a process to its first answer, with warm caches of the system and of ours; and waking a model that
+//! was put to sleep.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Payload, Server, binary};
+use serde_json::json;
+
+use crate::client::ask_once;
+use crate::peers::{Environment, Kind, Peer, free_port};
+use crate::report::{Goal, Report};
+use crate::stage::{Stage, picture_json, vector};
+use crate::statistics::{median, percentile};
+
+/// Starts of each server.
+const STARTS: usize = 11;
+/// Wakes of the model.
+const WAKES: usize = 10;
+const START_MAX: Duration = Duration::from_secs(60);
+/// Width of the layer that makes a model's weights 2 MB: (784 + 10 + 1) x 640 floats.
+const TWO_MEGABYTES_WIDTH: u32 = 640;
+
+pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+    stage.train_lenet(server);
+    wake(stage, server, report);
+    starts(stage, report);
+}
+
+fn starts(stage: &Stage, report: &mut Report) {
+    println!("\nstart of the process to the first answer of LeNet, ms, {STARTS} starts each in turn");
+    let body = picture_json(&stage.pictures()[0]);
+    let home = copy_of(stage);
+    let peers = Environment::open().and_then(|environment| {
+        let model = stage.onnx(&environment)?;
+        Ok((environment, model))
+    });
+    if let Err(why) = &peers {
+        report.skip("cold start of peers", why);
+    }
+    let kinds = [Kind::Flask, Kind::FastApi, Kind::Mosec { batch: 1 }];
+    let mut times = vec![Vec::new(); 1 + kinds.len()];
+    for _ in 0..STARTS {
+        times[0].push(our_start_ms(home.path(), &body));
+        if let Ok((environment, model)) = &peers {
+            for (kind, times) in kinds.iter().zip(&mut times[1..]) {
+                let began = Instant::now();
+                let peer = Peer::spawn(environment, *kind, model, 1);
+                times.push(first_answer_ms(began, peer.port(), "/predict", &body));
+            }
+        }
+    }
+    let names = std::iter::once("saggar".to_owned()).chain(kinds.iter().map(|kind| kind.name()));
+    for (name, times) in names.zip(&times).filter(|(_, times)| !times.is_empty()) {
+        println!(
+            "  {name:<34} median {:>7.1}   least {:>7.1}   most {:>7.1}",
+            median(times.clone()),
+            percentile(times.clone(), 0.0),
+            percentile(times.clone(), 100.0)
+        );
+    }
+    report.goal("start of the process to the first answer", median(times[0].clone()), " ms", Goal::AtMost(60.0));
+}
+
+/// A home directory of its own: the server of the section holds the other's lock. Its cache is warm from the first start.
+fn copy_of(stage: &Stage) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for dir in ["models", "cache"] {
+        let from = stage.home().join(dir);
+        if from.is_dir() {
+            let status = Command::new("cp").arg("-a").arg(from).arg(home.path().join(dir)).status().unwrap();
+            assert!(status.success(), "cp {dir}");
+        }
+    }
+    // Only the model that is asked: others would only make the start longer.
+    for entry in std::fs::read_dir(home.path().join("models")).unwrap().flatten() {
+        if entry.file_name() != "lenet" {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    our_start_ms(home.path(), &picture_json(&stage.pictures()[0]));
+    home
+}
+
+fn our_start_ms(home: &Path, body: &str) -> f64 {
+    struct Ended(Child);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    let port = free_port();
+    let mut command = Command::new(binary());
+    command.args(["serve", "--device", "cpu", "--addr", &format!("127.0.0.1:{port}"), "--home"]).arg(home);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let began = Instant::now();
+    let _server = Ended(command.spawn().unwrap());
+    first_answer_ms(began, port, "/models/lenet/predict", body)
+}
+
+fn first_answer_ms(began: Instant, port: u16, path: &str, body: &str) -> f64 {
+    while !ask_once(port, path, body) {
+        assert!(began.elapsed() < START_MAX, "nothing answered on port {port}");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    began.elapsed().as_secs_f64() * 1e3
+}
+
+fn wake(stage: &Stage, server: &Server, report: &mut Report) {
+    println!("\nwaking a model of 2 MB that was put to sleep, {WAKES} times");
+    let model = "two-megabytes";
+    stage.publish_linear(server, model, 1, 1, TWO_MEGABYTES_WIDTH);
+    let config = json!({ "keep_alive": "0s" });
+    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), Payload::Json(&config));
+    if answer.status != 200 {
+        return report.skip("wake from zero", &format!("PUT config answers {}", answer.status));
+    }
+    let body = json!({ "x": vector() });
+    let mut times = Vec::new();
+    for _ in 0..WAKES {
+        server.wait_for("the model to sleep", |server| {
+            (server.get(&format!("/api/v1/models/{model}"))["state"] == "ASLEEP").then_some(())
+        });
+        let began = Instant::now();
+        let answer = server.request("POST", &format!("/models/{model}/predict"), Payload::Json(&body));
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    println!("  median {:.1} ms, most {:.1} ms", median(times.clone()), percentile(times.clone(), 100.0));
+    report.goal("wake from zero, 2 MB", median(times), " ms", Goal::AtMost(10.0));
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    match histogram_p50(&page, "saggar_instance_start_seconds") {
+        Some(seconds) => report.goal("start of an instance, p50", seconds * 1e6, " us", Goal::AtMost(20.0)),
+        None => report.skip("start of an instance", "no metric saggar_instance_start_seconds"),
+    }
+}
+
+/// The median of a histogram over all its series, straight lines between the buckets' bounds; none where it is empty.
+fn histogram_p50(page: &str, family: &str) -> Option<f64> {
+    let prefix = format!("{family}_bucket{{");
+    let mut buckets: Vec<(f64, f64)> = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with(&prefix)) {
+        let (bound, count) =
+            (line.split("le=\"").nth(1)?.split('"').next()?, line.rsplit(' ').next()?.parse::<f64>().ok()?);
+        let bound: f64 = bound.parse().unwrap_or(f64::INFINITY);
+        match buckets.iter_mut().find(|bucket| bucket.0 == bound) {
+            Some(bucket) => bucket.1 += count,
+            None => buckets.push((bound, count)),
+        }
+    }
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = buckets.last().filter(|last| last.1 > 0.0)?.1 / 2.0;
+    let at = buckets.iter().position(|bucket| bucket.1 >= half)?;
+    let (low, before) = if at == 0 { (0.0, 0.0) } else { buckets[at - 1] };
+    let (high, upto) = buckets[at];
+    Some(low + (high - low) * (half - before) / (upto - before).max(1.0))
+}

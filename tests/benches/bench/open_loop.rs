@@ -1,0 +1,124 @@
+//! Open-loop load: requests are sent when they are due, whether or not those before were answered, as the clients of a
+//! server that is too slow do. Times count from when a request was due.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+/// Requests due within one tick are sent together.
+const TICK: Duration = Duration::from_millis(2);
+/// Connections there may be; a request that finds none free is counted as not sent.
+const CONNECTIONS_MAX: usize = 2000;
+/// How long the last answers are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of the requests that were due.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) due: u64,
+    /// Answers by status; 0 are connections that broke.
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    /// Seconds from when a request was due to its answer of 200.
+    pub(crate) answered: Vec<f64>,
+    /// Requests that found no connection free.
+    pub(crate) unsent: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    idle: Mutex<Vec<TcpStream>>,
+    outcome: Mutex<Outcome>,
+    open: std::sync::atomic::AtomicUsize,
+}
+
+/// Sends `rate` requests a second for `seconds`.
+pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let shared = Arc::new(Shared::default());
+    runtime.block_on(send(port, request.into(), rate, seconds, Arc::clone(&shared)));
+    drop(runtime);
+    std::mem::take(&mut *shared.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Arc<Shared>) {
+    let began = Instant::now();
+    let mut ticks = interval(TICK);
+    // A late tick sends all that became due, so the rate holds.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut sent, mut tasks) = (0, tokio::task::JoinSet::new());
+    while began.elapsed().as_secs_f64() < seconds {
+        ticks.tick().await;
+        let due = (began.elapsed().as_secs_f64() * rate) as u64;
+        for number in sent..due {
+            let at = began + Duration::from_secs_f64(number as f64 / rate);
+            tasks.spawn(one(port, Arc::clone(&request), at, Arc::clone(&shared)));
+        }
+        sent = due;
+        while tasks.try_join_next().is_some() {}
+    }
+    let _ = timeout(PATIENCE, async { while tasks.join_next().await.is_some() {} }).await;
+    shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).due = sent;
+}
+
+async fn one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<Shared>) {
+    use std::sync::atomic::Ordering::AcqRel;
+    let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let mut stream = match idle {
+        Some(stream) => stream,
+        None if shared.open.fetch_add(1, AcqRel) < CONNECTIONS_MAX => {
+            match TcpStream::connect(("127.0.0.1", port)).await {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    stream
+                }
+                Err(_) => return shared.ended(0, due),
+            }
+        }
+        None => {
+            shared.open.fetch_sub(1, AcqRel);
+            shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).unsent += 1;
+            return;
+        }
+    };
+    match ask(&mut stream, &request).await {
+        Ok(status) => {
+            shared.ended(status, due);
+            shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        }
+        Err(_) => {
+            shared.open.fetch_sub(1, AcqRel);
+            shared.ended(0, due);
+        }
+    }
+}
+
+async fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16> {
+    stream.write_all(request).await?;
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+        if let Some((status, length)) = crate::client::answer(&bytes)?
+            && bytes.len() >= length
+        {
+            return Ok(status);
+        }
+    }
+}
+
+impl Shared {
+    fn ended(&self, status: u16, due: Instant) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        *outcome.statuses.entry(status).or_default() += 1;
+        if status == 200 {
+            outcome.answered.push(due.elapsed().as_secs_f64());
+        }
+    }
+}

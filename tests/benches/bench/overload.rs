@@ -1,0 +1,43 @@
+//! Ten times the load that the server can bear: what it takes on it answers in time, and it answers as much as ever.
+
+use saggar_tests::Server;
+
+use crate::client::{port, post};
+use crate::load::{Contender, Request};
+use crate::open_loop;
+use crate::report::{Goal, Report};
+use crate::stage::Stage;
+use crate::statistics::{median, percentile};
+
+/// A model whose weights, 40 MB, make it slow enough for one machine to send ten times what it bears: name, depth, width.
+const WIDE: (&str, u32, u32) = ("wide", 3, 2048);
+const DEADLINE_MS: f64 = 500.0;
+const TIMES: f64 = 10.0;
+const SECONDS: f64 = 10.0;
+/// Loads that the peak is the median of, and seconds of each.
+const PEAKS: (usize, u32) = (3, 4);
+
+pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+    let (model, depth, width) = WIDE;
+    stage.publish_linear(server, model, 1, depth, width);
+    let path = format!("/models/{model}/predict");
+    // Short numbers: the load's own work is to be small beside the server's.
+    let body = format!("{{\"x\":[{}]}}", vec!["1"; 784].join(","));
+    let deadline = format!("x-saggar-deadline-ms: {DEADLINE_MS}\r\n");
+    let request = Request::json(stage.home(), "ones", &body);
+    let url = format!("{}{path}", server.url());
+    let ours = Contender { name: model.to_owned(), url, pid: server.pid(), request };
+    let peak = median((0..PEAKS.0).map(|_| ours.load(64, PEAKS.1).rate).collect());
+    println!("\noverload: {depth} layers of {width}; peak {peak:.0} req/s at 64 connections");
+    let outcome = open_loop::run(port(server.url()), &post(&path, &deadline, &body), peak * TIMES, SECONDS);
+    let in_time = outcome.answered.iter().filter(|seconds| **seconds * 1e3 <= DEADLINE_MS).count();
+    let goodput = in_time as f64 / SECONDS;
+    let p99 = percentile(outcome.answered.iter().map(|seconds| seconds * 1e3).collect(), 99.0);
+    println!(
+        "  {} due in {SECONDS} s, by status {:?}, {} found no connection; {goodput:.0} answered in time each second, p99 of \
+         the accepted {p99:.0} ms",
+        outcome.due, outcome.statuses, outcome.unsent
+    );
+    report.goal("10x overload: goodput / peak", goodput / peak, "x", Goal::AtLeast(0.9));
+    report.goal("10x overload: p99 of the accepted / deadline", p99 / DEADLINE_MS, "x", Goal::AtMost(1.0));
+}

@@ -1,0 +1,140 @@
+//! A thousand swaps of weights under load: nothing fails, nothing slows, nothing grows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Payload, Server, copy_version};
+use serde_json::json;
+
+use crate::client::{Connection, port, post};
+use crate::processes::rss_mb;
+use crate::report::{Goal, Report};
+use crate::stage::{Stage, vector_json};
+use crate::statistics::{percentile, slope};
+
+const MODEL: &str = "swapped";
+const CONNECTIONS: usize = 64;
+/// Resident memory is read as often as this.
+const SAMPLE_SWAPS: u64 = 100;
+/// Time between the end of a swap and the start of the next, so that there is a time outside of swaps.
+const PAUSE: Duration = Duration::from_millis(60);
+/// A swap's window lasts so long after its end: what it disturbs may show late.
+const WINDOW_TAIL: Duration = Duration::from_millis(15);
+/// Versions that were copied and are old are removed, but for so many.
+const KEPT: u64 = 4;
+
+/// One request: when it began, in seconds since the load did, how long it took, and whether it was answered with 200.
+type Sample = (f64, f64, bool);
+
+pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+    let swaps = std::env::var("SWAPS").ok().and_then(|swaps| swaps.parse().ok()).unwrap_or(1000);
+    stage.publish_linear(server, MODEL, 1, 0, 1);
+    stage.publish_linear(server, MODEL, 2, 0, 1);
+    let swap = Swapper::new(stage, server);
+    println!("\n{swaps} swaps of weights under {CONNECTIONS} connections, by {}", swap.how());
+    let (over, began) = (AtomicBool::new(false), Instant::now());
+    let (mut windows, mut resident, mut device) = (Vec::new(), Vec::new(), Vec::new());
+    let samples: Vec<Sample> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| ask_until(server, &over, began))).collect();
+        for number in 0..swaps {
+            if number % SAMPLE_SWAPS == 0 {
+                resident.push(rss_mb(server.pid()));
+                device.push(device_bytes(server));
+            }
+            std::thread::sleep(PAUSE);
+            let start = began.elapsed().as_secs_f64();
+            swap.swap(number);
+            windows.push((start, (began.elapsed() + WINDOW_TAIL).as_secs_f64()));
+        }
+        std::thread::sleep(PAUSE);
+        resident.push(rss_mb(server.pid()));
+        device.push(device_bytes(server));
+        over.store(true, Ordering::Release);
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    tell(&samples, &windows, &resident, &device, report);
+}
+
+fn tell(samples: &[Sample], windows: &[(f64, f64)], resident: &[f64], device: &[f64], report: &mut Report) {
+    let failed = samples.iter().filter(|sample| !sample.2).count();
+    let in_window = |&(start, took, _): &Sample| {
+        // The first window that ends after the request began is the only one that may hold it.
+        let at = windows.partition_point(|window| window.1 < start);
+        windows.get(at).is_some_and(|window| window.0 <= start + took)
+    };
+    let (inside, outside): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| in_window(sample));
+    let p99_ms = |samples: &[&Sample]| percentile(samples.iter().map(|sample| sample.1 * 1e3).collect(), 99.0);
+    let (inside_ms, outside_ms) = (p99_ms(&inside), p99_ms(&outside));
+    println!("  {} requests, {failed} failed", samples.len());
+    println!("  p99 in swaps {inside_ms:.2} ms of {}, outside {outside_ms:.2} ms of {}", inside.len(), outside.len());
+    // The first stretch fills pools and buffers.
+    let settled = &resident[resident.len().min(2)..];
+    println!("  resident MB at every {SAMPLE_SWAPS} swaps: {resident:.1?}");
+    println!("  device bytes at every {SAMPLE_SWAPS} swaps: {device:?}");
+    report.goal("swaps: failed requests", failed as f64, "", Goal::AtMost(0.0));
+    report.goal("swaps: p99 in windows / outside", inside_ms / outside_ms, "x", Goal::AtMost(1.2));
+    if settled.len() > 2 {
+        report.goal("swaps: resident memory per 100", slope(settled), " MB", Goal::AtMost(0.1));
+    }
+    let growth = device.last().unwrap_or(&f64::NAN) - device.get(1).unwrap_or(&f64::NAN);
+    report.goal("swaps: device bytes, growth after the first 100", growth, "", Goal::AtMost(0.0));
+}
+
+/// Asks on one connection, again and again. A connection that breaks is a failed request, and opened again.
+fn ask_until(server: &Server, over: &AtomicBool, began: Instant) -> Vec<Sample> {
+    let (port, request) = (port(server.url()), post(&format!("/models/{MODEL}/predict"), "", &vector_json()));
+    let (mut samples, mut connection) = (Vec::new(), None);
+    while !over.load(Ordering::Acquire) {
+        let start = Instant::now();
+        let mut open = connection.take().map_or_else(|| Connection::open(port), Ok);
+        let status = open.as_mut().map_err(|_| ()).and_then(|open| open.ask(&request).map_err(|_| ()));
+        samples.push(((start - began).as_secs_f64(), start.elapsed().as_secs_f64(), status == Ok(200)));
+        connection = open.ok().filter(|_| status.is_ok());
+    }
+    samples
+}
+
+/// Bytes of the device in use, by all owners.
+fn device_bytes(server: &Server) -> f64 {
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
+    values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// Changes which version serves.
+struct Swapper<'a> {
+    stage: &'a Stage,
+    server: &'a Server,
+    promotes: bool,
+}
+
+impl<'a> Swapper<'a> {
+    fn new(stage: &'a Stage, server: &'a Server) -> Swapper<'a> {
+        let answer =
+            server.request("POST", &format!("/api/v1/models/{MODEL}/promote"), Payload::Json(&json!({ "version": 2 })));
+        Swapper { stage, server, promotes: answer.status == 200 }
+    }
+
+    fn how(&self) -> &'static str {
+        if self.promotes { "promoting two versions in turn" } else { "copying version directories" }
+    }
+
+    /// Swaps and waits until the other version serves.
+    fn swap(&self, number: u64) {
+        let version = if self.promotes { 1 + number % 2 } else { 3 + number };
+        if self.promotes {
+            let path = format!("/api/v1/models/{MODEL}/promote");
+            let answer = self.server.request("POST", &path, Payload::Json(&json!({ "version": version })));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+        } else {
+            let model = self.stage.home().join("models").join(MODEL);
+            copy_version(&model, 1 + number % 2, version);
+            self.server.wait_for_version(MODEL, version);
+            if version > 2 + KEPT {
+                std::fs::remove_dir_all(model.join((version - KEPT).to_string())).unwrap();
+            }
+            return;
+        }
+        self.server.wait_for_version(MODEL, version);
+    }
+}

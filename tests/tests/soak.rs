@@ -1,0 +1,176 @@
+//! Two minutes of everything at once, or as many seconds as `SOAK_SECONDS` says (`make soak`: an hour): clients of every
+//! kind, twenty swaps, and trainings one after the other. No request fails, and nothing here is about speed.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Answer, Payload, Server, copy_version, lenet, root};
+use serde_json::{Value, json};
+
+const SECONDS_DEFAULT: u64 = 120;
+const SWAPS: u64 = 20;
+/// Clients of each kind.
+const CLIENTS: usize = 2;
+/// A training of some seconds, which leaves room for several of them in the shortest soak.
+const EPOCHS: &str = "epochs=10";
+const RAW: &str = "application/octet-stream";
+
+/// What a client sends, and whether the answer is right.
+struct Ask {
+    method: &'static str,
+    path: &'static str,
+    body: Body,
+    is_right: fn(&Answer) -> bool,
+}
+
+enum Body {
+    Nothing,
+    Json(Value),
+    Bytes(&'static str, Vec<u8>),
+}
+
+/// What goes wrong, and what goes well.
+#[derive(Default)]
+struct Tally {
+    over: AtomicBool,
+    answered: AtomicU64,
+    /// The first few say enough.
+    failures: Mutex<Vec<String>>,
+}
+
+#[test]
+fn everything_at_once_fails_nothing() {
+    let seconds = std::env::var("SOAK_SECONDS").map_or(SECONDS_DEFAULT, |seconds| seconds.parse().unwrap());
+    let (home, tally) = (tempfile::tempdir().unwrap(), Tally::default());
+    let server = Server::with_digits(home.path(), &[]);
+    let asks = asks(&server);
+    let began = Instant::now();
+    let (swaps, trained) = std::thread::scope(|scope| {
+        for ask in asks.iter().flat_map(|ask| std::iter::repeat_n(ask, CLIENTS)) {
+            scope.spawn(|| ask_until_over(&server, ask, &tally));
+        }
+        let trainer = scope.spawn(|| train_until_over(&server, &tally));
+        // A panic here must not leave the clients asking for ever.
+        let swaps = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let due = |number: u64| Duration::from_secs(seconds) * u32::try_from(number).unwrap() / (SWAPS as u32 + 1);
+            for number in 1..=SWAPS {
+                ask_until_due(&server, &asks[0], &tally, began, due(number));
+                copy_version(&home.path().join("models/digits"), 1, 1 + number);
+                server.wait_for_version("digits", 1 + number);
+            }
+            ask_until_due(&server, &asks[0], &tally, began, due(SWAPS + 1));
+            SWAPS
+        }));
+        tally.over.store(true, Ordering::Release);
+        (swaps.unwrap(), trainer.join().unwrap())
+    });
+    let failures = tally.failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} failures: {failures:#?}", failures.len());
+    assert_eq!(server.get("/api/v1/models/digits")["serving"], 1 + swaps);
+    assert!(!trained.is_empty());
+    for (job, state) in &trained {
+        assert_eq!(state, "SUCCEEDED", "{job}");
+    }
+    let answered = tally.answered.into_inner();
+    assert!(answered > seconds, "{answered} answers in {seconds} s");
+    refused_nothing(&server);
+}
+
+/// One client of each kind. Those of routes that this server does not have are left out.
+fn asks(server: &Server) -> Vec<Ask> {
+    let png = std::fs::read(root().join("examples/digits/held-out/0.png")).unwrap();
+    let form =
+        ["--soak\r\ncontent-disposition: form-data; name=\"image\"; filename=\"0.png\"\r\n\r\n".as_bytes(), &png];
+    let form = [&form.concat()[..], b"\r\n--soak--\r\n"].concat();
+    let tensor = json!({ "name": "image", "datatype": "UINT8", "shape": [1, 8, 8], "data": vec![3; 64] });
+    let has_label = |answer: &Answer| answer.json()["label"].is_number();
+    let is_fine = |_: &Answer| true;
+    let predict = "/models/digits/predict";
+    let ask = |method, path, body, is_right| Ask { method, path, body, is_right };
+    let all = vec![
+        ask("POST", predict, Body::Json(json!({ "image": vec![vec![7; 8]; 8] })), has_label),
+        ask("POST", predict, Body::Json(json!({ "image": vec![vec![vec![7; 8]; 8]; 5] })), |answer: &Answer| {
+            answer.json()["label"].as_array().is_some_and(|labels| labels.len() == 5)
+        }),
+        ask("POST", predict, Body::Bytes(RAW, vec![9; 64]), has_label),
+        ask("POST", predict, Body::Bytes("image/png", png), has_label),
+        ask("POST", predict, Body::Bytes("multipart/form-data; boundary=soak", form), has_label),
+        ask("POST", "/v2/models/digits/infer", Body::Json(json!({ "inputs": [tensor] })), |answer: &Answer| {
+            answer.json()["outputs"].is_array()
+        }),
+        ask("GET", "/metrics", Body::Nothing, |answer: &Answer| answer.text.contains("saggar_predict_requests_total")),
+        ask("GET", "/api/v1/models", Body::Nothing, is_fine),
+        ask("GET", "/api/v1/jobs", Body::Nothing, is_fine),
+        ask("GET", "/healthz", Body::Nothing, is_fine),
+    ];
+    let is_there = |ask: &Ask| send(server, ask).status != 404;
+    all.into_iter().filter(is_there).collect()
+}
+
+fn send(server: &Server, ask: &Ask) -> Answer {
+    let payload = match &ask.body {
+        Body::Nothing => Payload::Nothing,
+        Body::Json(value) => Payload::Json(value),
+        Body::Bytes(kind, bytes) => Payload::Bytes(kind, bytes),
+    };
+    server.request(ask.method, ask.path, payload)
+}
+
+/// Asks once. Everything that is sent here is what the server takes, so every refusal is its own fault.
+fn ask_once(server: &Server, ask: &Ask, tally: &Tally) {
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| send(server, ask)));
+    let wrong = match &answer {
+        Ok(answer) if (200..300).contains(&answer.status) && (ask.is_right)(answer) => None,
+        Ok(answer) => Some(format!("{}: {}", answer.status, answer.text)),
+        Err(_) => Some("no answer".to_owned()),
+    };
+    match wrong {
+        None => drop(tally.answered.fetch_add(1, Ordering::AcqRel)),
+        Some(wrong) => {
+            let mut failures = tally.failures.lock().unwrap();
+            if failures.len() < 20 {
+                failures.push(format!("{} {}: {}", ask.method, ask.path, wrong.chars().take(300).collect::<String>()));
+            }
+        }
+    }
+}
+
+fn ask_until_over(server: &Server, ask: &Ask, tally: &Tally) {
+    while !tally.over.load(Ordering::Acquire) {
+        ask_once(server, ask, tally);
+    }
+}
+
+fn ask_until_due(server: &Server, ask: &Ask, tally: &Tally, began: Instant, due: Duration) {
+    while began.elapsed() < due {
+        ask_once(server, ask, tally);
+    }
+}
+
+/// Trains, again and again; what became of each.
+fn train_until_over(server: &Server, tally: &Tally) -> Vec<(String, String)> {
+    let plugin = lenet();
+    let plugin = plugin.to_str().unwrap();
+    let mut trained = Vec::new();
+    loop {
+        let job = format!("soak-{}", trained.len() + 1);
+        let run =
+            ["run", plugin, "--project", "soak", "--data", "digits", "--device", "cpu", "--", EPOCHS, "model=trained"];
+        server.saggar_ok(&run);
+        let state = server.wait_for_job(&job)["state"].as_str().unwrap().to_owned();
+        trained.push((job, state));
+        if tally.over.load(Ordering::Acquire) {
+            return trained;
+        }
+    }
+}
+
+/// The server's own count agrees: no prediction ended otherwise than well.
+fn refused_nothing(server: &Server) {
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let counts = page.lines().filter(|line| line.starts_with("saggar_predict_requests_total{model=\"digits\""));
+    assert!(counts.clone().count() > 0);
+    counts.for_each(|line| assert!(line.contains("outcome=\"success\""), "{line}"));
+}
