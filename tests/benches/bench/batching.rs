@@ -7,12 +7,12 @@ use crate::lenet::timing_ms;
 use crate::load::{Contender, Load, Request};
 use crate::report::{Goal, Report, loads, loads_heading};
 use crate::stage::{Stage, vector, vector_json};
-use crate::statistics::median;
+use crate::statistics::percentile;
 
 /// A model of many small products, by name, depth and width: most of what one item costs is paid once for a batch.
 const DEEP: (&str, u32, u32) = ("deep", 128, 128);
 /// Executions of each size whose times are compared.
-const EXECUTIONS: usize = 15;
+const EXECUTIONS: usize = 40;
 /// Turns of on and off, and seconds of each.
 const ROUNDS: usize = 4;
 const SECONDS: u32 = 4;
@@ -51,7 +51,7 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     report.goal("batching on / off, p95", on.p95 / off.p95, "x", Goal::AtMost(1.0));
 }
 
-/// The median time of compute that `Server-Timing` tells for this request.
+/// The least time of compute that `Server-Timing` tells for this request: what disturbs only ever adds to it.
 fn compute_ms(server: &Server, model: &str, body: &Value) -> f64 {
     let path = format!("/models/{model}/predict");
     let ask = |_| {
@@ -59,7 +59,7 @@ fn compute_ms(server: &Server, model: &str, body: &Value) -> f64 {
         assert_eq!(answer.status, 200, "{}", answer.text);
         timing_ms(answer.header("server-timing"), "compute")
     };
-    median((0..EXECUTIONS).map(ask).collect())
+    percentile((0..EXECUTIONS).map(ask).collect(), 0.0)
 }
 
 /// Sets how many items a batch may have.

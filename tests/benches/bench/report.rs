@@ -38,14 +38,14 @@ impl Report {
 
     /// The table of goals.
     pub(crate) fn print(&self) {
-        println!("\n{:<64} {:>12}  {:<18} met", "goal", "measured", "wanted");
+        println!("\n{:<88} {:>12}  {:<18} met", "goal", "measured", "wanted");
         for Row { what, figure, unit, goal } in &self.rows {
             let (wanted, met) = match goal {
                 Goal::AtLeast(least) => (format!("at least {least}{unit}"), figure >= least),
                 Goal::AtMost(most) => (format!("at most {most}{unit}"), figure <= most),
             };
             println!(
-                "{what:<64} {:>12}  {wanted:<18} {}",
+                "{what:<88} {:>12}  {wanted:<18} {}",
                 format!("{figure:.2}{unit}"),
                 if met { "yes" } else { "NO" }
             );

@@ -16,7 +16,8 @@ const MODEL: &str = "swapped";
 const CONNECTIONS: usize = 64;
 /// Resident memory is read as often as this.
 const SAMPLE_SWAPS: u64 = 100;
-/// Time between the end of a swap and the start of the next, so that there is a time outside of swaps.
+/// The least time between a swap and the next. It is as long as the swap was where that is longer, so that there is always a
+/// time outside of swaps to compare with.
 const PAUSE: Duration = Duration::from_millis(60);
 /// A swap's window lasts so long after its end: what it disturbs may show late.
 const WINDOW_TAIL: Duration = Duration::from_millis(15);
@@ -33,7 +34,7 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     let swap = Swapper::new(stage, server);
     println!("\n{swaps} swaps of weights under {CONNECTIONS} connections, by {}", swap.how());
     let (over, began) = (AtomicBool::new(false), Instant::now());
-    let (mut windows, mut resident, mut device) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut windows, mut resident, mut device, mut pause) = (Vec::new(), Vec::new(), Vec::new(), PAUSE);
     let samples: Vec<Sample> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| ask_until(server, &over, began))).collect();
         for number in 0..swaps {
@@ -41,12 +42,14 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
                 resident.push(rss_mb(server.pid()));
                 device.push(device_bytes(server));
             }
-            std::thread::sleep(PAUSE);
-            let start = began.elapsed().as_secs_f64();
+            std::thread::sleep(pause);
+            let start = began.elapsed();
             swap.swap(number);
-            windows.push((start, (began.elapsed() + WINDOW_TAIL).as_secs_f64()));
+            let end = began.elapsed() + WINDOW_TAIL;
+            windows.push((start.as_secs_f64(), end.as_secs_f64()));
+            pause = PAUSE.max(end - start);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
         resident.push(rss_mb(server.pid()));
         device.push(device_bytes(server));
         over.store(true, Ordering::Release);
