@@ -13,7 +13,6 @@ use crate::error::ApiError;
 use crate::limits::PREDICTION_WAIT_MAX;
 use crate::predict::reference::Reference;
 use crate::predict::scan::{Scanner, Syntax, Token};
-use crate::predict::stream;
 
 /// `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`; what else there is, is not looked at.
 #[derive(Debug)]

@@ -40,7 +40,10 @@ impl Formula {
             }
             name => panic!("no formula {name}"),
         };
-        Formula { name: name.to_owned(), signature: Signature { inputs, outputs, batch_sizes: vec![1, 4] } }
+        Formula {
+            name: name.to_owned(),
+            signature: Signature { inputs, outputs, batch_sizes: vec![1, 4], routes: Vec::new() },
+        }
     }
 }
 
