@@ -67,6 +67,9 @@ pub(crate) enum Command {
     Build(Build),
     /// Start a plugin of your own.
     Init(Init),
+    /// Print the devices of this machine (the server starts this).
+    #[command(hide = true)]
+    Devices,
     /// Run one attempt of a job (the server starts this).
     #[command(hide = true)]
     Worker(Worker),

@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod data;
+pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod init;

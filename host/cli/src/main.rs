@@ -27,7 +27,12 @@ fn main() -> ExitCode {
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::io::stdout().is_terminal();
     let output = Output { json: cli.json, quiet: cli.quiet, colour };
-    if matches!(cli.command, Command::Serve(_) | Command::Worker(_) | Command::Doctor(_)) {
+    // Only where a GPU's drivers may be looked at: being replaced takes time.
+    let looks = match &cli.command {
+        Command::Serve(serve) => serve.device != "cpu",
+        command => matches!(command, Command::Worker(_) | Command::Doctor(_) | Command::Devices),
+    };
+    if looks {
         quiet::silence_wayland();
     }
     init_logging(&cli);
@@ -47,6 +52,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
     match cli.command {
         Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
         Command::Worker(args) => commands::serve::worker(&args),
+        Command::Devices => commands::devices::devices(output).map(|()| 0),
         Command::Run(args) => commands::run::run(&args, &client, output),
         Command::Ps(args) => commands::jobs::ps(&args, &client, output).map(|()| 0),
         Command::Status(args) => commands::jobs::status(&args, &client, output).map(|()| 0),

@@ -15,7 +15,7 @@ use saggar_store::dataset::upload::Uploads;
 use saggar_store::objects::Objects;
 use tokio::sync::watch;
 
-use crate::api::devices::Device;
+use crate::api::devices::Devices;
 use crate::api::plugins::PluginInspector;
 use crate::api::{datasets, devices, health, import, index, jobs, logs, model_commands, models, outputs, plugins};
 use crate::body::Bodies;
@@ -52,7 +52,7 @@ pub struct Parts {
     /// Looks into plugins that are uploaded.
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
-    pub devices: Vec<Device>,
+    pub devices: Arc<Devices>,
     /// Addresses that events of predictions may be sent to; none where they are not sent.
     pub webhooks: Vec<WebhookPrefix>,
 }

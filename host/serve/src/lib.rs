@@ -27,7 +27,7 @@ use std::io;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use api::devices::Device;
+pub use api::devices::{Device, Devices};
 pub use api::plugins::{PluginFacts, PluginInspector};
 pub use app::{App, Parts};
 pub use error::ApiError;

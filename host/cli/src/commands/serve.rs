@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::{Backend, choose};
+use saggar_device::{Backend, DeviceInfo, choose};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
 use saggar_serve::models::{DroppedFiles, Loader, Manager, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
-use saggar_serve::{App, Device, Parts};
+use saggar_serve::{App, Device, Devices, Parts};
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::args::{Serve, Worker};
+use crate::commands;
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
@@ -61,7 +62,11 @@ impl Floors {
         let records = Arc::new(SqliteRecords::open(&home.database()).map_err(broken)?);
         let program = std::env::current_exe().map_err(broken)?;
         let onnx_plugins = onnx_plugins(args, &program);
-        let launcher = Arc::new(LocalLauncher { program, home: home.root().to_owned(), models: models_dir.clone() });
+        let launcher = Arc::new(LocalLauncher {
+            program: program.clone(),
+            home: home.root().to_owned(),
+            models: models_dir.clone(),
+        });
         let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs());
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
@@ -101,7 +106,7 @@ impl Floors {
             datasets,
             importer,
             inspector: Arc::new(host),
-            devices: devices(args, device, &metrics),
+            devices: devices(args, program.clone(), device, &metrics),
             webhooks: args.webhooks_allow.clone(),
             metrics,
         };
@@ -152,14 +157,27 @@ fn onnx_plugins(args: &Serve, program: &Path) -> Vec<PathBuf> {
     vec![beside.join("plugins/onnx.wasm"), beside.join("../../plugins/target/saggar/onnx.wasm")]
 }
 
-fn devices(args: &Serve, serving: &Arc<dyn Backend>, metrics: &Metrics) -> Vec<Device> {
-    let list = choose::list();
-    for info in &list {
-        let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
-        metrics.families.gpu_info.with_label_values(&labels).set(1.0);
+/// The devices of this machine: the one that serves at once, the others when they are found, in the background.
+fn devices(args: &Serve, program: PathBuf, serving: &Arc<dyn Backend>, metrics: &Arc<Metrics>) -> Arc<Devices> {
+    let (serves, job_slots) = (serving.info().clone(), args.jobs);
+    let device = move |info: DeviceInfo| Device { serves: info.name == serves.name, job_slots, info };
+    let devices = Arc::new(Devices::new(vec![device(serving.info().clone())]));
+    let (found, metrics) = (Arc::clone(&devices), Arc::clone(metrics));
+    // A thread that dies leaves the list as it is.
+    let look = move || {
+        let list = commands::devices::ask(&program);
+        for info in &list {
+            let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
+            metrics.families.gpu_info.with_label_values(&labels).set(1.0);
+        }
+        if !list.is_empty() {
+            found.set(list.into_iter().map(device).collect());
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("devices".to_owned()).spawn(look) {
+        tracing::warn!(%error, "devices are not looked for");
     }
-    let serves = &serving.info().name;
-    list.into_iter().map(|info| Device { serves: info.name == *serves, job_slots: args.jobs, info }).collect()
+    devices
 }
 
 async fn wait_for_signal() {

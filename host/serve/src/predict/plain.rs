@@ -11,11 +11,11 @@ use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 
 /// A rectangular array of numbers, or one number.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Array {
+struct Array {
     /// Lengths from the outermost in; empty for a number.
-    pub(crate) dims: Vec<usize>,
+    dims: Vec<usize>,
     /// Dense little-endian elements.
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// The inputs in a body that is plain throughout: an object keyed by input, or the value of the one input that is needed.
@@ -43,13 +43,6 @@ pub(super) fn json(signature: &Signature, body: &[u8]) -> Option<Inputs> {
     }
     text.space();
     (text.at == body.len()).then(|| Inputs::new(signature, inputs).ok())?
-}
-
-/// The array or number that `text` begins with, as elements of `dtype`, and where it ends.
-pub(crate) fn array(text: &[u8], dtype: DType, capacity: usize) -> Option<(Array, usize)> {
-    let mut text = Text { bytes: text, at: 0 };
-    let array = text.array(dtype, capacity)?;
-    Some((array, text.at))
 }
 
 struct Text<'t> {
@@ -353,8 +346,7 @@ mod tests {
         #[test]
         fn the_nearest_float_is_read(value in any::<f32>().prop_filter("short", |v| v.abs() < 1e6 && v.abs() > 1e-6)) {
             let text = format!("[{value}, {value:.5}, 0]");
-            if let Some((array, end)) = array(text.as_bytes(), DType::F32, 12) {
-                prop_assert_eq!(end, text.len());
+            if let Some(array) = (Text { bytes: text.as_bytes(), at: 0 }).array(DType::F32, 12) {
                 prop_assert_eq!(&array.bytes[..4], &value.to_le_bytes());
             }
         }

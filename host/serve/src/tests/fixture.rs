@@ -38,7 +38,7 @@ use crate::models::{
     Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
-use crate::{App, Device, Parts, PluginFacts, PluginInspector};
+use crate::{App, Device, Devices, Parts, PluginFacts, PluginInspector};
 
 /// First pixels that make the model misbehave.
 pub(super) const TRAP: u8 = 200;
@@ -110,7 +110,7 @@ impl Fixture {
             datasets,
             importer: Arc::new(NoImporter),
             inspector: Arc::new(Words),
-            devices: vec![device()],
+            devices: Arc::new(Devices::new(vec![device()])),
             webhooks: Vec::new(),
         };
         let app = App::new(parts, clock, stopping);
