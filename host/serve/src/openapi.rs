@@ -21,6 +21,7 @@ const AREAS: &[(&str, &str)] = &[
     ("predict", include_str!("openapi/predict.json")),
     ("predictions", include_str!("openapi/predictions.json")),
     ("tensorflow-serving", include_str!("openapi/tfs.json")),
+    ("open-inference-protocol", include_str!("openapi/oip.json")),
     ("models", include_str!("openapi/models.json")),
     ("jobs", include_str!("openapi/jobs.json")),
     ("server", include_str!("openapi/server.json")),
