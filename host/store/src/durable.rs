@@ -35,10 +35,24 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Replaces a file's content in one durable step.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, |staged| write_new(staged, bytes))
+}
+
+/// As [`replace`], for what only the owner may read.
+pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, |staged| {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(staged)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    })
+}
+
+fn replace_with(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let staged = parent.join(format!(".{name}.{}", unique()));
-    let written = write_new(&staged, bytes).and_then(|()| fs::rename(&staged, path));
+    let written = write(&staged).and_then(|()| fs::rename(&staged, path));
     if let Err(error) = written {
         // What could not be written or synced is of no use to anybody.
         let _ = fs::remove_file(&staged);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable;
 use crate::error::StoreError;
+use crate::keys::{KeyFile, UsageFile};
 
 /// The state directory of one installation.
 ///
@@ -14,6 +15,8 @@ use crate::error::StoreError;
 /// server.lock   held by the server   models/    <name>/<version>/
 /// jobs/         <job>/ logs, output  datasets/  <name>/<version>/
 /// uploads/      datasets on the way  cache/     may be deleted at any time
+/// keys.json     keys, hashed         key-usage.json  what they used of their quotas
+/// audit.log     changes by clients
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
@@ -104,6 +107,21 @@ impl Home {
     /// Uploads that are not committed yet.
     pub fn uploads(&self) -> PathBuf {
         self.root.join("uploads")
+    }
+
+    /// The keys of clients.
+    pub fn keys(&self) -> KeyFile {
+        KeyFile::new(self.root.join("keys.json"))
+    }
+
+    /// What keys used of their quotas.
+    pub fn key_usage(&self) -> UsageFile {
+        UsageFile::new(self.root.join("key-usage.json"))
+    }
+
+    /// Who changed what: models, keys.
+    pub fn audit_log(&self) -> PathBuf {
+        self.root.join("audit.log")
     }
 
     /// The job records.

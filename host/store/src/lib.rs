@@ -1,4 +1,4 @@
-//! Durable state: objects, checkpoints, model versions, datasets and job records.
+//! Durable state: objects, checkpoints, model versions, datasets, job records and keys.
 //!
 //! What is committed here survives `kill -9` and power loss at any instant: data is synced before
 //! the one small file that makes it visible, and that file is created once and never changed. What
@@ -13,6 +13,7 @@ pub mod dataset;
 pub mod digest;
 pub mod error;
 pub mod home;
+pub mod keys;
 pub mod limits;
 pub mod models;
 pub mod objects;
@@ -33,6 +34,7 @@ pub use dataset::{Dataset, Datasets, Field, Split};
 pub use digest::{Digest, Hasher};
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 pub use home::{Home, HomeLock};
+pub use keys::{KeyError, KeyFile, KeyRecord, NewKey, Scope};
 pub use models::{Found, FoundState, Models, Publication, Published, VersionFiles};
 pub use objects::Objects;
 pub use outputs::{OutputFile, is_output_path};

@@ -18,6 +18,9 @@ pub const WEIGHTS_HEADER_BYTES_MAX: u64 = 100_000_000;
 /// Bytes of a model version's or a dataset's name.
 pub const NAME_BYTES_MAX: usize = 63;
 
+/// Keys of one server.
+pub const KEYS_MAX: usize = 1000;
+
 /// Bytes of a chunk of an upload.
 pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 

@@ -1,0 +1,104 @@
+use super::*;
+
+fn new(name: &str) -> NewKey {
+    NewKey { name: name.to_owned(), scopes: vec![Scope::Predict], rate: None, quota: None, expires_ms: None }
+}
+
+fn file() -> (tempfile::TempDir, KeyFile) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = KeyFile::new(directory.path().join("keys.json"));
+    (directory, file)
+}
+
+#[test]
+fn a_key_is_kept_as_its_hash_and_opens_by_its_text_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_directory, file) = file();
+    assert_eq!(file.read().unwrap(), []);
+    assert_eq!(file.stamp(), None);
+    let scopes = vec![Scope::ModelsWrite, Scope::Predict, Scope::Predict];
+    let rate = Some("100/s".parse().unwrap());
+    let quota = Some("5/month".parse().unwrap());
+    let wanted = NewKey { scopes, rate, quota, expires_ms: Some(2_000), ..new("shop") };
+    let (record, text) = file.create(wanted, 1_000).unwrap();
+    assert_eq!(record.scopes, [Scope::Predict, Scope::ModelsWrite]);
+    assert_eq!((id_of(&text), text.len()), (Some(record.id.as_str()), 4 + 8 + 1 + 64));
+    assert_eq!(file.read().unwrap(), [record.clone()]);
+    assert!(record.opens(&text));
+    assert!(!record.opens(&text[..text.len() - 1]) && !record.opens("") && !record.opens(&text.to_uppercase()));
+    assert!(!record.expired(1_999) && record.expired(2_000));
+    let kept = std::fs::read_to_string(file.path()).unwrap();
+    let secret = text.rsplit('_').next().unwrap();
+    assert!(!kept.contains(secret) && kept.contains(r#""rate": "100/s""#), "{kept}");
+    assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn keys_are_told_apart_by_name() {
+    let (_directory, file) = file();
+    let (first, text) = file.create(new("a"), 1).unwrap();
+    let stamp = file.stamp();
+    let (second, other) = file.create(new("b"), 2).unwrap();
+    assert_ne!(file.stamp(), stamp);
+    assert!(first.id != second.id && text != other && !second.opens(&text));
+    assert!(matches!(file.create(new("a"), 3), Err(KeyError::Exists { name }) if name == "a"));
+    assert_eq!(file.revoke("a").unwrap(), first);
+    assert!(matches!(file.revoke("a"), Err(KeyError::NotFound { name }) if name == "a"));
+    assert_eq!(file.read().unwrap(), [second]);
+}
+
+#[test]
+fn what_makes_no_key_is_refused() {
+    let (_directory, file) = file();
+    for name in ["", "Shop", "-a", "a b", "a/b", &"a".repeat(64)] {
+        assert!(matches!(file.create(new(name), 1), Err(KeyError::BadName { .. })), "{name}");
+    }
+    assert!(matches!(file.create(NewKey { scopes: Vec::new(), ..new("a") }, 1), Err(KeyError::NoScope)));
+    assert!(matches!(file.create(NewKey { expires_ms: Some(5), ..new("a") }, 5), Err(KeyError::Expired)));
+    for text in ["", "sgr_", "sgr_12345678_", &format!("sgr_12345678_{}", "g".repeat(64)), &"x".repeat(77)] {
+        assert_eq!(id_of(text), None, "{text}");
+    }
+    for damage in ["", "[]", r#"{"format": 2, "keys": []}"#, r#"{"format": 1, "keys": [{"id": "x"}]}"#] {
+        std::fs::write(file.path(), damage).unwrap();
+        assert!(matches!(file.read(), Err(KeyError::Damaged { .. })), "{damage}");
+        assert!(file.create(new("a"), 1).is_err(), "nothing is written over what is not understood");
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), damage);
+    }
+}
+
+#[test]
+fn keys_made_at_once_are_all_kept() {
+    let (_directory, file) = file();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let file = &file;
+            scope.spawn(move || {
+                for at in 0..5 {
+                    file.create(new(&format!("k{thread}.{at}")), 1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(file.read().unwrap().len(), 20);
+}
+
+#[test]
+fn allowances_and_scopes_are_read_as_they_are_shown() {
+    for text in ["100/s", "600/m", "1/h"] {
+        assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+    }
+    for text in ["10000/d", "1/month"] {
+        assert_eq!(text.parse::<Quota>().unwrap().to_string(), text);
+    }
+    for text in ["", "100", "0/s", "-1/s", "1.5/s", "100/d", "99999999999/s", "1/fortnight"] {
+        assert!(text.parse::<Rate>().is_err(), "{text}");
+    }
+    assert!("100/s".parse::<Quota>().is_err());
+    for scope in Scope::ALL {
+        assert_eq!(scope.name().parse(), Ok(scope));
+        assert_eq!(serde_json::to_value(scope).unwrap(), scope.name());
+        assert!(Scope::Admin.includes(scope) && scope.includes(scope));
+        assert_eq!(Scope::JobsWrite.includes(scope), matches!(scope, Scope::JobsWrite | Scope::JobsRead));
+    }
+    assert!("jobs".parse::<Scope>().is_err());
+}

@@ -1,0 +1,54 @@
+//! What keys used of their quotas, written now and then: an account that may be a little old, not a ledger.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Millis;
+use crate::durable;
+use crate::error::StoreError;
+
+/// What one key used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// When the day or month began that is counted.
+    pub since_ms: Millis,
+    /// Requests since then.
+    pub requests: u64,
+}
+
+/// The file of what keys used, by the keys' identifiers.
+#[derive(Clone, Debug)]
+pub struct UsageFile {
+    path: PathBuf,
+}
+
+impl UsageFile {
+    /// The file at `path`, which need not exist: then nothing was used.
+    pub fn new(path: impl Into<PathBuf>) -> UsageFile {
+        UsageFile { path: path.into() }
+    }
+
+    /// What it says. One that cannot be understood says that nothing was used, for it is written anew at any time.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read(&self) -> Result<BTreeMap<String, Used>, StoreError> {
+        match std::fs::read(&self.path) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(StoreError::io(&self.path)(error)),
+        }
+    }
+
+    /// Replaces what it says.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write(&self, used: &BTreeMap<String, Used>) -> Result<(), StoreError> {
+        let text = serde_json::to_string(used).expect("numbers under text are JSON");
+        durable::replace_private(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))
+    }
+}
