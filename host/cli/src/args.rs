@@ -1,6 +1,7 @@
 //! The command line.
 
-use std::net::SocketAddr;
+mod key;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use clap::{Args, Parser, Subcommand};
 use saggar_jobs::CheckpointEvery;
 
 use crate::commands::init::templates;
+use crate::commands::listen::Address;
 use crate::units;
+
+pub(crate) use key::{Key, KeyCreate, KeyHome, KeyRevoke};
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -17,6 +21,12 @@ pub(crate) struct Cli {
     /// The server to talk to.
     #[arg(long, global = true, env = "SAGGAR_HOST", default_value = "http://127.0.0.1:5000", value_name = "URL")]
     pub(crate) host: String,
+    /// The key to send to it.
+    #[arg(long, global = true, env = "SAGGAR_API_KEY", hide_env_values = true, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// The certificate to trust, in PEM form, where no public authority vouches for the server's.
+    #[arg(long, global = true, env = "SAGGAR_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Print JSON, with the names of the REST interface.
     #[arg(long, global = true, env = "SAGGAR_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) json: bool,
@@ -61,6 +71,9 @@ pub(crate) enum Command {
     Import(Import),
     /// Ask a model for a prediction.
     Predict(Predict),
+    /// Keys that clients of a server need.
+    #[command(subcommand)]
+    Key(Key),
     /// Tell what this machine has, and what is missing.
     Doctor(Doctor),
     /// Build a plugin into a component.
@@ -77,9 +90,17 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000")]
-    pub(crate) addr: SocketAddr,
+    /// Where to listen: a port, 0 for a free one, or a socket file such as unix:/run/saggar.sock, which only this user
+    /// may open. Several times, or with commas, for several places.
+    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_delimiter = ',', value_name = "ADDRESS")]
+    pub(crate) addr: Vec<Address>,
+    /// Speak HTTPS on ports, with this certificate in PEM form and those that vouch for it after it. New files are
+    /// taken up while the server runs.
+    #[arg(long, env = "SAGGAR_TLS_CERT", requires = "tls_key", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM form.
+    #[arg(long, env = "SAGGAR_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// The state directory: records, datasets, checkpoints, models.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
@@ -108,9 +129,16 @@ pub(crate) struct Serve {
     /// several times; without it none are sent.
     #[arg(long = "webhooks-allow", value_name = "ADDRESS")]
     pub(crate) webhooks_allow: Vec<saggar_serve::WebhookPrefix>,
-    /// Listen beyond this machine though there are no keys yet that could keep strangers out.
+    /// Ask for keys on this machine too; elsewhere they are asked for anyway.
     #[arg(long)]
+    pub(crate) require_keys: bool,
+    /// Ask for no keys, wherever the server listens.
+    #[arg(long, conflicts_with = "require_keys")]
     pub(crate) insecure: bool,
+    /// A name besides localhost that requests without a key may come for, such as that which a proxy passes on. May be
+    /// given several times.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
 }
 
 #[derive(Debug, Args)]

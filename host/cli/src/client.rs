@@ -1,11 +1,15 @@
 //! The server's REST interface, as the commands use it.
 
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::{Response, StatusCode};
-use ureq::{Agent, Body};
+use ureq::http::header::AUTHORIZATION;
+use ureq::http::{HeaderValue, Request, Response, StatusCode};
+use ureq::middleware::MiddlewareNext;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, Body, SendBody};
 
 use crate::exit::{self, Failure};
 
@@ -27,13 +31,28 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(host: &str) -> Client {
-        let config = Agent::config_builder()
+    /// A client of the server at `host`, which is sent `key` with every request. An `https` server's certificate must be
+    /// vouched for by a public authority, or by the certificates in the file `ca`.
+    pub(crate) fn new(host: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Client, Failure> {
+        let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
-            .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Client { agent: Agent::new_with_config(config), host: host.trim_end_matches('/').to_owned() }
+            .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")));
+        if let Some(key) = key {
+            let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+            let mut bearer =
+                bearer.map_err(|_| Failure::invalid("the key is not one: it has other than plain text"))?;
+            bearer.set_sensitive(true);
+            config = config.middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+                request.headers_mut().insert(AUTHORIZATION, bearer.clone());
+                next.handle(request)
+            });
+        }
+        if let Some(ca) = ca {
+            let roots = RootCerts::new_with_certs(&trusted(ca)?);
+            config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
+        }
+        Ok(Client { agent: Agent::new_with_config(config.build()), host: host.trim_end_matches('/').to_owned() })
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
@@ -136,4 +155,17 @@ impl Client {
         Failure::new(exit::UNREACHABLE, "unreachable", format!("no answer from {}: {error}", self.host))
             .hint("start a server with `saggar serve`, or name one with --host or SAGGAR_HOST")
     }
+}
+
+/// The certificates in a file.
+fn trusted(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
+    let refuse = |reason: String| Failure::invalid(format!("{}: {reason}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| refuse(error.to_string()))? {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() { Err(refuse("no certificate in PEM form".to_owned())) } else { Ok(certificates) }
 }

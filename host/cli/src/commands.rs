@@ -7,6 +7,8 @@ pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod jobs;
+pub(crate) mod key;
+pub(crate) mod listen;
 pub(crate) mod models;
 pub(crate) mod outputs;
 pub(crate) mod predict;

@@ -48,7 +48,20 @@ fn main() -> ExitCode {
 
 /// Runs the command and returns the exit code of what it did.
 fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
-    let client = Client::new(&cli.host);
+    // What needs no server must not fail for what only a server is sent.
+    let local = matches!(
+        cli.command,
+        Command::Serve(_)
+            | Command::Worker(_)
+            | Command::Key(_)
+            | Command::Doctor(_)
+            | Command::Build(_)
+            | Command::Init(_)
+    );
+    let client = match local {
+        true => Client::new(&cli.host, None, None)?,
+        false => Client::new(&cli.host, cli.key.as_deref(), cli.ca.as_deref())?,
+    };
     match cli.command {
         Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
         Command::Worker(args) => commands::serve::worker(&args),
@@ -63,6 +76,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         Command::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         Command::Predict(args) => commands::predict::predict(&args, &client, output).map(|()| 0),
+        Command::Key(args) => commands::key::key(&args, output).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args, output),
         Command::Build(args) => commands::build::build(&args, output).map(|()| 0),
         Command::Init(args) => commands::init::init(&args, output).map(|()| 0),

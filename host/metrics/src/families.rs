@@ -80,6 +80,7 @@ families! {
     cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
+    auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
     model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions taken up or refused.", ["model", "kind", "result", "reason"]);
     model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], SECONDS);

@@ -8,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod model_commands;
 pub(crate) mod models;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
-use axum::routing::{MethodRouter, any, get, post, put};
+use axum::routing::{MethodRouter, any, delete, get, post, put};
 use saggar_jobs::Jobs;
 use saggar_metrics::Metrics;
 use saggar_store::checkpoint::Checkpoints;
@@ -15,14 +15,18 @@ use saggar_store::dataset::upload::Uploads;
 use saggar_store::objects::Objects;
 use tokio::sync::watch;
 
+use crate::access::{Access, Door};
 use crate::api::devices::Devices;
 use crate::api::plugins::PluginInspector;
-use crate::api::{datasets, devices, health, import, index, jobs, logs, model_commands, models, outputs, plugins};
+use crate::api::{
+    datasets, devices, health, import, index, jobs, keys, logs, model_commands, models, outputs, plugins,
+};
+use crate::audit::Audit;
 use crate::body::Bodies;
 use crate::console;
 use crate::error::ApiError;
 use crate::models::{Manager, ModelImporter, ModelRouter};
-use crate::observe::observe;
+use crate::observe::{Entrance, observe};
 use crate::oip;
 use crate::openapi;
 use crate::predict;
@@ -55,6 +59,10 @@ pub struct Parts {
     pub devices: Arc<Devices>,
     /// Addresses that events of predictions may be sent to; none where they are not sent.
     pub webhooks: Vec<WebhookPrefix>,
+    /// The keys of clients.
+    pub access: Arc<Access>,
+    /// Where it is written down who changed what.
+    pub audit: Audit,
 }
 
 /// The state of a server. Clones share it.
@@ -100,6 +108,15 @@ impl App {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.shared.parts.jobs
+    }
+
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.shared.parts.access
+    }
+
+    /// Where handlers that change something write it down.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.shared.parts.audit
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
@@ -191,6 +208,8 @@ impl App {
             ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
             ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),
             ("/api/v1/devices", get(devices::list)),
+            ("/api/v1/keys", get(keys::list).post(keys::create)),
+            ("/api/v1/keys/{name}", delete(keys::revoke)),
         ];
         routes.extend(oip::routes());
         routes
@@ -201,8 +220,14 @@ impl App {
         App::routes().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// The server as a service: routes, with the observing layer around everything.
+    /// The server as a service for requests of this process, which need no key.
     pub fn router(&self) -> Router {
+        self.router_at(Door::INSIDE)
+    }
+
+    /// The server as a service for requests that come in at `door`: routes, with the observing layer around everything.
+    pub(crate) fn router_at(&self, door: Door) -> Router {
+        let entrance = Entrance { door, access: Arc::clone(self.access()), metrics: Arc::clone(self.metrics()) };
         let mut router = Router::new();
         for (path, methods) in App::routes() {
             router = router.route(path, methods);
@@ -212,7 +237,7 @@ impl App {
             .method_not_allowed_fallback(no_method)
             // Handlers read bodies through `Bodies`, each with its own maximum.
             .layer(DefaultBodyLimit::disable())
-            .layer(middleware::from_fn_with_state(Arc::clone(self.metrics()), observe))
+            .layer(middleware::from_fn_with_state(entrance, observe))
             .with_state(self.clone())
     }
 }

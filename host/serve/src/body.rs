@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::coding::Coding;
 use crate::error::ApiError;
 use crate::limits::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, EXPANDED_BYTES_MAX, REFUSED_BYTES_MAX,
-    REFUSED_TIME_MAX,
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, EXPANDED_BYTES_MAX, PIECE_BYTES_MIN,
+    PIECES_ANY_MAX, REFUSED_BYTES_MAX, REFUSED_TIME_MAX, STRANGER_BYTES_MAX,
 };
 
 /// Bytes that one permit of [`Bodies`] stands for.
@@ -29,6 +29,7 @@ pub(crate) struct Bodies {
     arrived: Arc<Semaphore>,
     /// For what compressed bodies become. A budget of its own: who waits for it holds one of the other kind already.
     expanded: Arc<Semaphore>,
+    quiet: Duration,
 }
 
 /// A body and its share of memory.
@@ -40,8 +41,13 @@ pub(crate) struct Whole {
 
 impl Bodies {
     pub(crate) fn new() -> Bodies {
+        Bodies::with_quiet(BODY_QUIET_MAX)
+    }
+
+    /// With another time that a body may go without a byte arriving.
+    pub(crate) fn with_quiet(quiet: Duration) -> Bodies {
         let budget = |bytes| Arc::new(Semaphore::new(bytes / PERMIT_BYTES));
-        Bodies { arrived: budget(BODIES_BYTES_MAX), expanded: budget(EXPANDED_BYTES_MAX) }
+        Bodies { arrived: budget(BODIES_BYTES_MAX), expanded: budget(EXPANDED_BYTES_MAX), quiet }
     }
 
     /// As [`Bodies::read`], for a body that may be compressed: at most `bytes_max` bytes before and after. It is expanded
@@ -83,17 +89,22 @@ impl Bodies {
         }
         let mut bytes = BytesMut::with_capacity(room.min(PERMIT_BYTES));
         // A client that sends a byte now and then must not hold its share of memory for ever.
-        let end = Instant::now() + BODY_QUIET_MAX + Duration::from_secs((room / BODY_BYTES_PER_SECOND_MIN) as u64);
+        let end = Instant::now() + self.quiet + Duration::from_secs((room / BODY_BYTES_PER_SECOND_MIN) as u64);
+        let mut pieces = 0;
         loop {
-            let until = end.min(Instant::now() + BODY_QUIET_MAX);
+            let until = end.min(Instant::now() + self.quiet);
             let piece = timeout_at(until, stream.next()).await;
-            match piece.map_err(|_| ApiError::BodyQuiet { quiet: BODY_QUIET_MAX })? {
+            match piece.map_err(|_| ApiError::BodyQuiet { quiet: self.quiet })? {
                 None => return Ok(Whole { bytes: bytes.freeze(), _share: share }),
                 Some(Err(error)) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
                 Some(Ok(piece)) if bytes.len() + piece.len() > bytes_max => {
                     return Err(refuse(stream, bytes_max, false));
                 }
                 Some(Ok(piece)) => bytes.extend_from_slice(&piece),
+            }
+            pieces += 1;
+            if pieces > PIECES_ANY_MAX && bytes.len() / pieces < PIECE_BYTES_MIN {
+                return Err(ApiError::BodyPieces { pieces, bytes: bytes.len() });
             }
         }
     }
@@ -106,20 +117,32 @@ impl Bodies {
     }
 }
 
-/// The refusal. A client that is still sending reads the answer only if its bytes are taken, so they are, and dropped:
-/// a connection that is closed with bytes unread is reset, and the answer lost. A client that waits to be told to go on
-/// is not.
-fn refuse(mut stream: BodyDataStream, bytes_max: usize, expects: bool) -> ApiError {
+/// The refusal.
+fn refuse(stream: BodyDataStream, bytes_max: usize, expects: bool) -> ApiError {
     if !expects {
-        tokio::spawn(timeout(REFUSED_TIME_MAX, async move {
-            let mut bytes = 0;
-            while let Some(Ok(piece)) = stream.next().await {
-                bytes += piece.len() as u64;
-                if bytes > REFUSED_BYTES_MAX {
-                    break;
-                }
-            }
-        }));
+        tokio::spawn(timeout(REFUSED_TIME_MAX, drain(stream, REFUSED_BYTES_MAX)));
     }
     ApiError::TooLarge { bytes_max }
+}
+
+/// Takes the body of a request that is refused before anything of it was read. A client that waits to be told to go on is
+/// not.
+pub(crate) fn discard(request: Request) {
+    let expects = request.headers().contains_key(header::EXPECT);
+    let body = request.into_body();
+    if !expects && !body.is_end_stream() {
+        tokio::spawn(timeout(REFUSED_TIME_MAX, drain(body.into_data_stream(), STRANGER_BYTES_MAX)));
+    }
+}
+
+/// Reads and drops. A client that is still sending reads the answer only if its bytes are taken: a connection that is
+/// closed with bytes unread is reset, and the answer lost.
+async fn drain(mut stream: BodyDataStream, bytes_max: u64) {
+    let mut bytes = 0;
+    while let Some(Ok(piece)) = stream.next().await {
+        bytes += piece.len() as u64;
+        if bytes > bytes_max {
+            break;
+        }
+    }
 }

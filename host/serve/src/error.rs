@@ -1,6 +1,9 @@
-//! What clients are told when something goes wrong. The only place that knows HTTP status codes.
+//! What clients are told when something goes wrong. Only this module and those below it know HTTP status codes.
 //!
 //! Every answer has the form `{"error", "code", "hint", "request_id"}`. Causes of our own faults go to the log, not out.
+
+mod access;
+mod floors;
 
 use std::time::Duration;
 
@@ -8,9 +11,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
-use saggar_store::error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError};
+use saggar_store::keys::KeyError;
 use thiserror::Error;
 
+use crate::access::AccessError;
 use crate::models::ImportError;
 use crate::models::plan::BadPlan;
 use crate::models::settings::BadSettings;
@@ -21,10 +26,18 @@ use crate::predict::image::ImageError;
 use crate::predictions::error::PredictionError;
 use crate::tfs::error::TfsError;
 
+pub(crate) use access::plain_on_tls;
+
 /// Why a request gets no answer of its own.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ApiError {
+    /// The request is not let in.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A key cannot be made, or not ended.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The input does not fit the model.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -70,6 +83,14 @@ pub enum ApiError {
     BodyQuiet {
         /// How long.
         quiet: Duration,
+    },
+    /// A body in very many very small pieces.
+    #[error("body: {pieces} pieces of {bytes} bytes in all")]
+    BodyPieces {
+        /// How many pieces.
+        pieces: usize,
+        /// Their bytes.
+        bytes: usize,
     },
     /// A body that broke off.
     #[error("body: {reason}")]
@@ -302,6 +323,9 @@ impl ApiError {
             ApiError::Json { .. } => bad("bad_json", ""),
             ApiError::Parameter { .. } => bad("bad_parameter", ""),
             ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
+            ApiError::Access(error) => access::meaning(error),
+            ApiError::Key(error) => access::key(error),
+            ApiError::BodyPieces { .. } => bad("tiny_pieces", "send larger chunks"),
             ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, "body_timeout", ""),
             ApiError::BodyBroken { .. } => bad("bad_body", ""),
             ApiError::Infer(_) => bad("bad_input", "GET /v2/models/NAME shows what the model takes"),
@@ -322,12 +346,12 @@ impl ApiError {
             ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
             ApiError::QueueFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
-            ApiError::Plugin(error) => plugin(error),
-            ApiError::Import(error) => import(error),
+            ApiError::Plugin(error) => floors::plugin(error),
+            ApiError::Import(error) => floors::import(error),
             ApiError::PluginRefused(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_plugin", ""),
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
-            ApiError::Job(error) => job(error),
-            ApiError::Dataset(error) => dataset(error),
+            ApiError::Job(error) => floors::job(error),
+            ApiError::Dataset(error) => floors::dataset(error),
             ApiError::Model(ModelError::NotFound { .. }) => missing("GET /api/v1/models lists what there is"),
             ApiError::Model(ModelError::BadName { .. }) => bad("bad_name", ""),
             ApiError::Stopping => retry("stopping"),
@@ -340,7 +364,7 @@ impl ApiError {
         match self {
             ApiError::Plugin(PluginError::Trap { .. }) => "the plugin trapped".to_owned(),
             ApiError::Plugin(error @ PluginError::Deadline { .. }) => error.to_string(),
-            ApiError::Plugin(error) if plugin(error).status.is_server_error() => {
+            ApiError::Plugin(error) if floors::plugin(error).status.is_server_error() => {
                 format!("the plugin failed: {}", error.reason())
             }
             error if error.code() == "internal" => "internal error".to_owned(),
@@ -371,42 +395,6 @@ fn internal() -> Meaning {
     Meaning { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
 }
 
-/// A file that did not become a model.
-fn import(error: &ImportError) -> Meaning {
-    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
-    match error {
-        ImportError::NoPlugin { .. } => of(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "no_importer",
-            "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
-        ),
-        ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
-        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
-        ImportError::Model(_) => internal(),
-    }
-}
-
-/// A plugin's failure while it predicts.
-fn plugin(error: &PluginError) -> Meaning {
-    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
-    match error {
-        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, "bad_input", ""),
-        PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
-            of(StatusCode::UNPROCESSABLE_ENTITY, "plugin_rejected", "")
-        }
-        PluginError::Deadline { .. } => {
-            of(StatusCode::GATEWAY_TIMEOUT, "deadline", "give it more time with X-Saggar-Deadline-Ms")
-        }
-        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
-        error => match error.reason() {
-            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_trap", ""),
-            "DEVICE_LOST" => retry("device_lost"),
-            "OUT_OF_MEMORY" => retry("out_of_memory"),
-            _ => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_error", ""),
-        },
-    }
-}
-
 fn prediction(error: &PredictionError) -> Meaning {
     let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
     match error {
@@ -416,33 +404,6 @@ fn prediction(error: &PredictionError) -> Meaning {
         PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", "choose another identifier"),
         PredictionError::TooMany { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
         PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "webhook_refused", ""),
-    }
-}
-
-fn job(error: &JobError) -> Meaning {
-    let of = |status, code| Meaning { status, code, hint: String::new() };
-    match error {
-        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
-        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
-        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
-        JobError::State { .. } => of(StatusCode::CONFLICT, "bad_state"),
-        _ => internal(),
-    }
-}
-
-fn dataset(error: &DatasetError) -> Meaning {
-    let of = |status, code| Meaning { status, code, hint: String::new() };
-    match error {
-        DatasetError::Store(_) | DatasetError::Damaged { .. } => internal(),
-        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
-        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
-        DatasetError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-        DatasetError::DiskFull { .. } => of(StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
-        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
-        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
-            of(StatusCode::BAD_REQUEST, "wrong_content")
-        }
-        _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
     }
 }
 
@@ -484,6 +445,9 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let ApiError::Access(error) = &self {
+            access::headers(error, response.headers_mut());
         }
         response.extensions_mut().insert(self.body());
         response

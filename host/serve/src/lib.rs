@@ -4,8 +4,10 @@
 //! [`serve`] answers requests from there. Nothing here knows the engine that runs plugins or the interface of a device;
 //! only [`error`] knows HTTP status codes.
 
+pub mod access;
 pub mod api;
 pub mod app;
+pub mod audit;
 mod body;
 mod coding;
 mod connection;
@@ -23,24 +25,40 @@ mod tests;
 pub mod tfs;
 
 use std::io;
+use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use access::{Access, Actor, Who};
 pub use api::devices::{Device, Devices};
 pub use api::plugins::{PluginFacts, PluginInspector};
 pub use app::{App, Parts};
+pub use audit::{Action, Audit};
+pub use connection::listener::Listener;
+pub use connection::tls::{Certificates, TlsError};
 pub use error::ApiError;
 pub use oip::InferError;
 pub use predictions::webhook::WebhookPrefix;
 
 use connection::Patience;
 
-/// Answers requests on `listener` until `shutdown` is true; then accepts no more, lets requests in flight finish within
-/// `limits::DRAIN_TIME_MAX`, and returns.
+/// Answers requests that come in by `listeners` until `shutdown` is true; then accepts no more, lets requests in flight
+/// finish within `limits::DRAIN_TIME_MAX`, and returns.
 ///
 /// # Errors
-/// Where the listener fails for good.
-pub async fn serve(listener: TcpListener, app: App, shutdown: watch::Receiver<bool>) -> io::Result<()> {
-    connection::serve(listener, app.router(), shutdown, Patience::default()).await
+/// Where a listener fails for good.
+pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    tokio::spawn(Arc::clone(app.access()).keep(shutdown.clone()));
+    let mut certificates: Vec<_> = listeners.iter().filter_map(Listener::certificates).cloned().collect();
+    certificates.dedup();
+    for certificates in certificates {
+        tokio::spawn(certificates.follow(shutdown.clone()));
+    }
+    let entrances = listeners.into_iter().map(|listener| {
+        let router = app.router_at(listener.door());
+        (listener, router)
+    });
+    let served = connection::serve(entrances.collect(), shutdown, Patience::default()).await;
+    app.access().save();
+    served
 }

@@ -10,8 +10,50 @@ pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 pub const BODY_QUIET_MAX: Duration = Duration::from_secs(30);
 /// Bytes that must arrive in a second, on the whole.
 pub const BODY_BYTES_PER_SECOND_MIN: usize = 64 << 10;
-/// Bytes of a request's head.
+/// Bytes of a request's head. It has at most 100 fields over HTTP/1.1, which is the parser's own limit.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the name that a request is for, with its port: a domain name's 255 and `:65535`.
+pub const HOST_BYTES_MAX: usize = 261;
+/// How long a client may take no byte of an answer that is there.
+pub const ANSWER_QUIET_MAX: Duration = Duration::from_secs(60);
+/// Pieces of a body that may be of any size; those of a body of more are [`PIECE_BYTES_MIN`] on the whole.
+pub const PIECES_ANY_MAX: usize = 4096;
+/// Bytes of a piece of a body, on the whole: each costs the server more than its bytes do.
+pub const PIECE_BYTES_MIN: usize = 16;
+/// How long a TLS handshake may take.
+pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often certificates are looked at; new ones are taken up when they are the same twice.
+pub const CERTIFICATE_POLL: Duration = Duration::from_secs(1);
+/// Bytes of a file of certificates or of a private key.
+pub const CERTIFICATE_BYTES_MAX: u64 = 1 << 20;
+
+/// Requests of one HTTP/2 connection at once.
+pub const HTTP2_STREAMS_MAX: u32 = 128;
+/// Bytes of one HTTP/2 request's body that may arrive before they are read.
+pub const HTTP2_STREAM_WINDOW: u32 = 256 << 10;
+/// Bytes of all bodies of one HTTP/2 connection that may arrive before they are read.
+pub const HTTP2_CONNECTION_WINDOW: u32 = 1 << 20;
+/// Requests of one HTTP/2 connection that were given up before they were begun; past it the connection ends.
+pub const HTTP2_RESETS_MAX: usize = 20;
+/// Malformed requests of one HTTP/2 connection; past it the connection ends.
+pub const HTTP2_ERRORS_MAX: usize = 256;
+/// How often an HTTP/2 client is asked whether it is there.
+pub const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
+/// How long it may take to answer that.
+pub const HTTP2_PING_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long an idle HTTP/2 connection may take to end once it was told to.
+pub const HTTP2_GOODBYE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often the file of keys is looked at.
+pub const KEYS_POLL: Duration = Duration::from_millis(500);
+/// How often it is saved what keys used of their quotas; what was used since is forgotten by a kill.
+pub const KEY_USAGE_SAVE: Duration = Duration::from_secs(5);
+/// Bytes of the audit log; past it, it is put aside and a new one begun.
+pub const AUDIT_BYTES_MAX: u64 = 16 << 20;
+/// Characters of a name or a detail in the audit log.
+pub const AUDIT_FIELD_CHARS_MAX: usize = 500;
+/// Audit logs put aside that are kept.
+pub const AUDIT_FILES_MAX: u32 = 4;
 /// How long requests in flight may take to finish once the server stops.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -31,6 +73,8 @@ pub const COMPRESS_BYTES_MIN: usize = 1 << 10;
 pub const INFER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a refused body that are read and dropped, so that the client gets to read the answer.
 pub const REFUSED_BYTES_MAX: u64 = 1 << 30;
+/// The same of a client that is not let in.
+pub const STRANGER_BYTES_MAX: u64 = 16 << 20;
 /// How long a refused body is read and dropped.
 pub const REFUSED_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -122,6 +166,7 @@ pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(INFER_BYTES_MAX <= BODIES_BYTES_MAX && INFER_BYTES_MAX <= EXPANDED_BYTES_MAX);
+const _: () = assert!(HTTP2_STREAM_WINDOW <= HTTP2_CONNECTION_WINDOW);
 const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);

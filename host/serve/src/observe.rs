@@ -15,25 +15,46 @@ use futures::FutureExt;
 use saggar_metrics::Metrics;
 use tracing::Instrument;
 
+use crate::access::{Access, Door};
+use crate::body;
 use crate::error::{ApiError, ErrorBody};
 use crate::limits::REQUEST_ID_BYTES_MAX;
 
 /// The header that identifies a request.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
+/// The label of requests that no route takes.
+const UNMATCHED: &str = "unmatched";
+
 /// A request's identifier, for handlers that write it themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// Answers the request and observes it. A request whose client goes away before the answer counts with code 499.
-pub(crate) async fn observe(State(metrics): State<Arc<Metrics>>, mut request: Request, next: Next) -> Response {
+/// What the outermost layer needs: where requests come in, who may, and where they are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    pub(crate) door: Door,
+    pub(crate) access: Arc<Access>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Lets the request in, answers and observes it. A request whose client goes away before the answer counts with code 499.
+pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Request, next: Next) -> Response {
+    let Entrance { door, access, metrics } = entrance;
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str).to_owned();
     let method = method(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
+    let admitted = access.admit(door, (route != UNMATCHED).then_some(&route), &mut request);
     let mut count = Count { metrics, route, method, began: Instant::now(), code: None };
-    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await;
+    let answer = match admitted {
+        Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await,
+        Err(error) => {
+            body::discard(request);
+            Ok(ApiError::from(error).into_response())
+        }
+    };
     let response = answer.unwrap_or_else(|panic| {
         let _entered = span.enter();
         ApiError::Internal { cause: format!("handler panicked: {}", panic_text(&*panic)) }.into_response()

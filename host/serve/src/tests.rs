@@ -1,10 +1,14 @@
 //! The server as clients see it, with models and plugins of the tests' own.
 
+mod access;
 mod batches;
 mod cog;
 mod connections;
 mod fixture;
 mod formula;
+mod heads;
+mod http2;
+mod keys;
 mod management;
 mod model_commands;
 mod observing;
@@ -15,4 +19,5 @@ mod predictions;
 mod replies;
 mod speaker;
 mod tfs;
+mod tls;
 mod versions;

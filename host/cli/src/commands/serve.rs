@@ -1,6 +1,5 @@
 //! `saggar serve`, where the floors are put together, and `saggar worker`.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
 use saggar_serve::models::{DroppedFiles, Loader, Manager, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
-use saggar_serve::{App, Device, Devices, Parts};
+use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, Parts};
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::listen;
 use crate::args::{Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
@@ -23,15 +22,12 @@ use crate::output::Output;
 const MODEL_DEVICE_BYTES_MAX: u64 = u64::MAX;
 
 pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
-    if !args.addr.ip().is_loopback() && !args.insecure {
-        let message = format!("{} can be reached from other machines, and there are no keys yet", args.addr);
-        return Err(Failure::invalid(message).hint("listen on 127.0.0.1, or add --insecure if the network is trusted"));
-    }
     let home = Home::open(&args.home).map_err(broken)?;
     let _lock = home.lock().map_err(|error| match error {
         StoreError::HomeInUse { .. } => Failure::new(exit::CONFLICT, "home_in_use", error.to_string()),
         error => broken(error),
     })?;
+    let certificates = listen::prepare(args, &home.keys())?;
     let choice = choose::open(&args.device).map_err(|error| {
         Failure::new(exit::NO_DEVICE, "no_device", error.to_string()).hint("`saggar doctor` tells more")
     })?;
@@ -39,7 +35,7 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
     let floors = Floors::build(args, &home, &choice.backend)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(broken)?;
-    runtime.block_on(floors.run(args.addr, args.jobs, output))
+    runtime.block_on(floors.run(args, certificates, output))
 }
 
 /// Everything a server is made of, before it runs.
@@ -108,19 +104,20 @@ impl Floors {
             inspector: Arc::new(host),
             devices: devices(args, program.clone(), device, &metrics),
             webhooks: args.webhooks_allow.clone(),
+            access: Arc::new(
+                Access::new(home.keys(), home.key_usage(), Arc::clone(&clock), Arc::clone(&metrics))
+                    .with_hosts(args.allow_host.clone()),
+            ),
+            audit: Audit::new(home.audit_log(), Arc::clone(&clock)),
             metrics,
         };
         Ok(Floors { parts, loader, watch, clock })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
-    async fn run(self, addr: SocketAddr, job_slots: usize, output: Output) -> Result<(), Failure> {
-        let listener = TcpListener::bind(addr).await.map_err(|error| {
-            let message = format!("cannot listen on {addr}: {error}");
-            Failure::new(exit::CONFLICT, "address", message)
-                .hint("another server may be there; --addr takes another address")
-        })?;
-        let bound = listener.local_addr().map_err(broken)?;
+    async fn run(self, args: &Serve, certificates: Option<Certificates>, output: Output) -> Result<(), Failure> {
+        let listeners = listen::open(args, certificates).await?;
+        let job_slots = args.jobs;
         let (shutdown, down) = watch::channel(false);
         let jobs = self.parts.jobs.clone();
         let keeping = tokio::spawn(Arc::clone(&self.parts.manager).keep_house(down.clone()));
@@ -130,16 +127,18 @@ impl Floors {
             let down = down.clone();
             async move { jobs.run(job_slots, down).await }
         });
-        // The one line of data: scripts read the address from it.
-        output.line(&format!("http://{bound}"));
-        tracing::info!("serving on http://{bound}");
+        let urls: Vec<String> = listeners.iter().map(Listener::url).collect();
+        urls.iter().for_each(|url| tracing::info!("serving on {url}"));
+        // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
+        // the first and closes the pipe ends the command with its next write.
+        output.line(&urls.join("\n"));
         let signalled = shutdown.clone();
         tokio::spawn(async move {
             wait_for_signal().await;
             tracing::info!("shutting down: requests finish, jobs save their state");
             signalled.send_replace(true);
         });
-        let served = saggar_serve::serve(listener, app, down).await;
+        let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(broken)?;
         loader.await.map_err(broken)?;

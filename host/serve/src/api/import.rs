@@ -5,7 +5,9 @@ use axum::extract::{Path, Request, State};
 use serde_json::{Value, json};
 
 use super::query::Parameters;
+use crate::access::Actor;
 use crate::app::App;
+use crate::audit::Action;
 use crate::error::ApiError;
 use crate::limits::IMPORT_BYTES_MAX;
 
@@ -22,9 +24,13 @@ pub(crate) async fn import(
         let got = options.chars().take(80).collect();
         return Err(ApiError::Parameter { name: "options", expected: "a JSON object", got });
     }
+    let actor = Actor::of(request.extensions());
     let (parts, body) = request.into_parts();
     let body = app.bodies().read(&parts.headers, body, IMPORT_BYTES_MAX).await?;
     let name = model.clone();
-    let published = app.blocking(move |parts| parts.importer.import(&name, &body.bytes, &options)).await?;
+    let published = app.blocking(move |parts| parts.importer.import(&name, &body.bytes, &options)).await;
+    let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
+    app.audit().record(&actor, Action::ModelImport, &model, &detail, &published);
+    let published = published?;
     Ok(Json(json!({ "model": model, "version": published.version, "is_new": published.is_new })))
 }

@@ -8,7 +8,9 @@ use axum::extract::{Path, Request, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Actor;
 use crate::app::App;
+use crate::audit::Action;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::ModelStatus;
@@ -16,8 +18,21 @@ use crate::models::plan::ShadowPlan;
 
 type Answer = Result<Json<Value>, ApiError>;
 
-fn answer(status: Result<ModelStatus, ApiError>) -> Answer {
+/// The answer to what `actor` did, or was refused, which is written down.
+fn answer(
+    app: &App,
+    actor: &Actor,
+    action: Action,
+    (name, detail): (&str, &str),
+    status: Result<ModelStatus, ApiError>,
+) -> Answer {
+    app.audit().record(actor, action, name, detail, &status);
     Ok(Json(super::models::whole(&status?)))
+}
+
+/// A version as the audit log has it, or what stands for none.
+fn described(version: Option<u64>, none: &str) -> String {
+    version.map_or_else(|| none.to_owned(), |version| format!("version {version}"))
 }
 
 /// `{"version": 3}`, or nothing.
@@ -39,20 +54,23 @@ async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
 }
 
 /// `POST /api/v1/models/{model}/load`, of a version or of those that are needed.
-pub(crate) async fn load(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn load(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
     let version = maybe(&app, request).await?;
-    answer(app.manager().load(&name, version).await)
+    let done = app.manager().load(&name, version).await;
+    answer(&app, &actor, Action::ModelLoad, (&name, &described(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/unload`, of a version or of all.
-pub(crate) async fn unload(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn unload(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
     let version = maybe(&app, request).await?;
-    answer(app.manager().unload(&name, version).await)
+    let done = app.manager().unload(&name, version).await;
+    answer(&app, &actor, Action::ModelUnload, (&name, &described(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/warm`.
-pub(crate) async fn warm(State(app): State<App>, Path(name): Path<String>) -> Answer {
-    answer(app.manager().warm(&name).await)
+pub(crate) async fn warm(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
+    let done = app.manager().warm(&name).await;
+    answer(&app, &actor, Action::ModelWarm, (&name, ""), done)
 }
 
 /// A version, or `newest`.
@@ -70,7 +88,12 @@ struct Promotion {
 }
 
 /// `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
-pub(crate) async fn promote(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn promote(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> Answer {
     let Promotion { version } = app.bodies().json(request).await?;
     let version = match version {
         Target::Version(version) => Some(version),
@@ -80,12 +103,14 @@ pub(crate) async fn promote(State(app): State<App>, Path(name): Path<String>, re
             return Err(ApiError::Parameter { name: "version", expected: "a version's number, or \"newest\"", got });
         }
     };
-    answer(app.manager().promote(&name, version).await)
+    let done = app.manager().promote(&name, version).await;
+    answer(&app, &actor, Action::ModelPromote, (&name, &described(version, "newest")), done)
 }
 
 /// `POST /api/v1/models/{model}/rollback`.
-pub(crate) async fn roll_back(State(app): State<App>, Path(name): Path<String>) -> Answer {
-    answer(app.manager().roll_back(&name).await)
+pub(crate) async fn roll_back(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
+    let done = app.manager().roll_back(&name).await;
+    answer(&app, &actor, Action::ModelRollback, (&name, ""), done)
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,32 +123,54 @@ struct Pointed {
 pub(crate) async fn set_alias(
     State(app): State<App>,
     Path((name, alias)): Path<(String, String)>,
+    actor: Actor,
     request: Request,
 ) -> Answer {
     let Pointed { version } = app.bodies().json(request).await?;
-    answer(app.manager().set_alias(&name, &alias, version).await)
+    let done = app.manager().set_alias(&name, &alias, version).await;
+    answer(&app, &actor, Action::ModelAlias, (&name, &format!("{alias} to version {version}")), done)
 }
 
 /// `DELETE /api/v1/models/{model}/aliases/{alias}`.
-pub(crate) async fn remove_alias(State(app): State<App>, Path((name, alias)): Path<(String, String)>) -> Answer {
-    answer(app.manager().remove_alias(&name, &alias).await)
+pub(crate) async fn remove_alias(
+    State(app): State<App>,
+    Path((name, alias)): Path<(String, String)>,
+    actor: Actor,
+) -> Answer {
+    let done = app.manager().remove_alias(&name, &alias).await;
+    answer(&app, &actor, Action::ModelUnalias, (&name, &alias), done)
 }
 
 /// `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
-pub(crate) async fn set_traffic(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn set_traffic(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> Answer {
     let traffic: BTreeMap<String, u32> = app.bodies().json(request).await?;
-    answer(app.manager().set_traffic(&name, traffic).await)
+    let detail = format!("{traffic:?}");
+    let done = app.manager().set_traffic(&name, traffic).await;
+    answer(&app, &actor, Action::ModelTraffic, (&name, &detail), done)
 }
 
 /// `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.
-pub(crate) async fn set_shadow(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn set_shadow(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> Answer {
     let shadow: ShadowPlan = app.bodies().json(request).await?;
-    answer(app.manager().set_shadow(&name, Some(shadow)).await)
+    let detail = format!("{} percent to {}", shadow.percent, shadow.to);
+    let done = app.manager().set_shadow(&name, Some(shadow)).await;
+    answer(&app, &actor, Action::ModelShadow, (&name, &detail), done)
 }
 
 /// `DELETE /api/v1/models/{model}/shadow`.
-pub(crate) async fn remove_shadow(State(app): State<App>, Path(name): Path<String>) -> Answer {
-    answer(app.manager().set_shadow(&name, None).await)
+pub(crate) async fn remove_shadow(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
+    let done = app.manager().set_shadow(&name, None).await;
+    answer(&app, &actor, Action::ModelShadow, (&name, "none"), done)
 }
 
 /// `GET /api/v1/models/{model}/config`.
@@ -132,8 +179,14 @@ pub(crate) async fn configuration(State(app): State<App>, Path(name): Path<Strin
 }
 
 /// `PUT /api/v1/models/{model}/config`: replaces `model.json`.
-pub(crate) async fn configure(State(app): State<App>, Path(name): Path<String>, request: Request) -> Answer {
+pub(crate) async fn configure(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> Answer {
     let (parts, body) = request.into_parts();
     let whole = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
-    answer(app.manager().configure(&name, &whole.bytes).await)
+    let done = app.manager().configure(&name, &whole.bytes).await;
+    answer(&app, &actor, Action::ModelConfigure, (&name, ""), done)
 }

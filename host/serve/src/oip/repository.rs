@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::error::InferError;
 use super::parameter::{self, refused, unfit};
+use crate::access::Actor;
 use crate::app::App;
+use crate::audit::Action;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::{ModelStatus, VersionState, VersionStatus};
@@ -68,6 +70,7 @@ struct Command {
 pub(super) async fn load(
     State(app): State<App>,
     Path(model): Path<String>,
+    actor: Actor,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let Command { parameters } = body(&app, request).await?;
@@ -84,9 +87,13 @@ pub(super) async fn load(
         }
     }
     if let Some(config) = config {
-        app.manager().configure(&model, config.as_bytes()).await?;
+        let done = app.manager().configure(&model, config.as_bytes()).await;
+        app.audit().record(&actor, Action::ModelConfigure, &model, "", &done);
+        done?;
     }
-    app.manager().load(&model, None).await?;
+    let done = app.manager().load(&model, None).await;
+    app.audit().record(&actor, Action::ModelLoad, &model, "", &done);
+    done?;
     Ok(Json(json!({ "name": model, "load": true })))
 }
 
@@ -95,13 +102,16 @@ pub(super) async fn load(
 pub(super) async fn unload(
     State(app): State<App>,
     Path(model): Path<String>,
+    actor: Actor,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let Command { parameters } = body(&app, request).await?;
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
         dependents.truth(PLACE, "unload_dependents")?;
     }
-    match app.manager().unload(&model, None).await {
+    let done = app.manager().unload(&model, None).await;
+    app.audit().record(&actor, Action::ModelUnload, &model, "", &done);
+    match done {
         Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),
         Err(error) => Err(error),
     }

@@ -1,42 +1,84 @@
 //! Over real sockets: bodies that are too long, clients that are too slow, and a server that stops.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::fixture::{BLOCK, Fixture, picture};
 use crate::connection::{self, Patience};
+use crate::{Certificates, Listener};
 
-struct Server {
-    fixture: Fixture,
-    address: std::net::SocketAddr,
-    task: JoinHandle<std::io::Result<()>>,
+/// A server on a port of its own.
+pub(super) struct Server {
+    pub(super) fixture: Fixture,
+    pub(super) address: SocketAddr,
+    pub(super) task: JoinHandle<std::io::Result<()>>,
 }
 
 impl Server {
-    async fn start(patience: Patience) -> Server {
+    /// One whose requests pass no door.
+    pub(super) async fn start(patience: Patience) -> Server {
+        Server::start_with(patience, None, false).await
+    }
+
+    /// One that lets requests in as the real one does on this machine, where no keys are required.
+    pub(super) async fn with_door() -> Server {
+        Server::start_with(Patience::default(), None, true).await
+    }
+
+    pub(super) async fn start_with(patience: Patience, certificates: Option<Certificates>, door: bool) -> Server {
         let fixture = Fixture::serving().await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), certificates, false).await.unwrap();
+        let address = listener.url().rsplit('/').next().unwrap().parse().unwrap();
+        let router = if door { fixture.app.router_at(listener.door()) } else { fixture.router.clone() };
         let stopping = fixture.stop.subscribe();
-        let task = tokio::spawn(connection::serve(listener, fixture.router.clone(), stopping, patience));
+        let task = tokio::spawn(connection::serve(vec![(listener, router)], stopping, patience));
         Server { fixture, address, task }
     }
 
-    async fn connect(&self) -> TcpStream {
+    pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends bytes and reads until the server closes, or `patience` is over; then what came and whether it closed.
+    pub(super) async fn exchange(&self, bytes: &[u8]) -> (String, bool) {
+        let mut stream = self.connect().await;
+        // The server may hang up in the middle of it.
+        let _ = stream.write_all(bytes).await;
+        read_to_close(&mut stream).await
+    }
+
+    /// Checks that it still serves others.
+    pub(super) async fn still_serves(&self) {
+        let mut stream = self.connect().await;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
     }
 }
 
-fn predict(body: &str) -> String {
+/// Reads until the server closes, and tells whether it did within two seconds of silence.
+pub(super) async fn read_to_close(stream: &mut TcpStream) -> (String, bool) {
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    let closed = loop {
+        match tokio::time::timeout(Duration::from_secs(2), stream.read(&mut piece)).await {
+            Err(_) => break false,
+            Ok(Ok(0) | Err(_)) => break true,
+            Ok(Ok(count)) => read.extend(&piece[..count]),
+        }
+    };
+    (String::from_utf8_lossy(&read).into_owned(), closed)
+}
+
+pub(super) fn predict(body: &str) -> String {
     let head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
     format!("{head}content-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Reads until the answer's end is there.
-async fn answer(stream: &mut TcpStream, end: &str) -> String {
+pub(super) async fn answer(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     while !String::from_utf8_lossy(&read).contains(end) {
         let mut piece = [0; 4096];

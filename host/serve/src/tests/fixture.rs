@@ -38,7 +38,7 @@ use crate::models::{
     Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
-use crate::{App, Device, Devices, Parts, PluginFacts, PluginInspector};
+use crate::{Access, App, Audit, Device, Devices, Parts, PluginFacts, PluginInspector};
 
 /// First pixels that make the model misbehave.
 pub(super) const TRAP: u8 = 200;
@@ -112,6 +112,8 @@ impl Fixture {
             inspector: Arc::new(Words),
             devices: Arc::new(Devices::new(vec![device()])),
             webhooks: Vec::new(),
+            access: Arc::new(Access::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
+            audit: Audit::new(home.audit_log(), clock.clone()),
         };
         let app = App::new(parts, clock, stopping);
         let router = app.router();

@@ -10,7 +10,8 @@ use axum::routing::get;
 use std::sync::Arc;
 
 use super::fixture::{Answer, Fixture, picture};
-use crate::observe::observe;
+use crate::access::Door;
+use crate::observe::{Entrance, observe};
 
 #[tokio::test]
 async fn requests_are_identified() {
@@ -57,10 +58,12 @@ async fn routes_are_counted_by_template() {
 #[tokio::test]
 async fn a_panic_is_an_answer() {
     let metrics = Arc::new(saggar_metrics::Metrics::new());
+    let access = Arc::clone(Fixture::new().app.access());
     async fn panics() -> &'static str {
         panic!("with a secret")
     }
-    let layer = middleware::from_fn_with_state(Arc::clone(&metrics), observe);
+    let entrance = Entrance { door: Door::INSIDE, access, metrics: Arc::clone(&metrics) };
+    let layer = middleware::from_fn_with_state(entrance, observe);
     let router = Router::new().route("/", get(panics)).layer(layer);
     let request = Request::get("/").body(Body::empty()).unwrap();
     let answer = Answer::of(tower::ServiceExt::oneshot(router, request).await.unwrap()).await;

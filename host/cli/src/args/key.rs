@@ -1,0 +1,56 @@
+//! `saggar key` on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use saggar_store::keys::{Quota, Rate, Scope};
+
+use crate::units;
+
+/// Keys that clients of the server here need. They are kept in the state directory, so no server need run; one that does
+/// takes changes up at once.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Make a key, and print it this once.
+    Create(KeyCreate),
+    /// List keys.
+    Ls(KeyHome),
+    /// End a key.
+    Revoke(KeyRevoke),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyHome {
+    /// The state directory.
+    #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
+    pub(crate) home: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyCreate {
+    /// What to call it.
+    pub(crate) name: String,
+    /// What it may do: predict, jobs:read, jobs:write, models:write, metrics:read, admin. Several with commas.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "SCOPE,...")]
+    pub(crate) scope: Vec<Scope>,
+    /// The most requests in a short time: 100/s, 600/m, 5000/h.
+    #[arg(long, value_name = "N/TIME")]
+    pub(crate) rate: Option<Rate>,
+    /// The most requests in a day or month of UTC: 10000/d, 1000000/month.
+    #[arg(long, value_name = "N/TIME")]
+    pub(crate) quota: Option<Quota>,
+    /// How long it is good for: 30d.
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    pub(crate) expires: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) place: KeyHome,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyRevoke {
+    /// The key.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: KeyHome,
+}

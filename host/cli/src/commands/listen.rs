@@ -1,0 +1,110 @@
+//! Where `saggar serve` listens, and who needs a key there.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use saggar_serve::{Certificates, Listener};
+use saggar_store::{Clock, KeyFile, SystemClock};
+
+use crate::args::Serve;
+use crate::exit::{self, Failure};
+
+/// A place to listen: `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// A port.
+    Tcp(SocketAddr),
+    /// A socket file.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("expected a path after unix:".to_owned()),
+            Some(path) => Ok(Address::Unix(PathBuf::from(path))),
+            None => {
+                let refuse = |_| format!("{text:?}: expected such as 127.0.0.1:5000 or unix:/run/saggar.sock");
+                text.parse().map(Address::Tcp).map_err(refuse)
+            }
+        }
+    }
+}
+
+impl Address {
+    /// Whether other machines can reach it.
+    fn is_public(&self) -> bool {
+        matches!(self, Address::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
+}
+
+/// Refuses to listen beyond this machine where nobody could come in, and reads the certificate. Both before anything
+/// that takes long.
+pub(crate) fn prepare(args: &Serve, keys: &KeyFile) -> Result<Option<Certificates>, Failure> {
+    let records = keys.read().map_err(|error| Failure::new(exit::UNEXPECTED, "keys", error.to_string()))?;
+    let now_ms = SystemClock.now_ms();
+    let any = records.iter().any(|key| !key.expired(now_ms));
+    if let Some(Address::Tcp(address)) = args.addr.iter().find(|address| address.is_public())
+        && !any
+        && !args.insecure
+    {
+        let message = format!("{address} can be reached from other machines, and there is no key that lets anybody in");
+        let hint = "make one with `saggar key create NAME --scope predict`, listen on 127.0.0.1, or add --insecure if \
+                    everybody who can reach it may do everything";
+        return Err(Failure::invalid(message).hint(hint));
+    }
+    if args.require_keys && !any {
+        tracing::warn!("keys are required and there are none: `saggar key create NAME --scope predict` makes one");
+    }
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let certificates = Certificates::load(certificate, key);
+    certificates.map(Some).map_err(|error| Failure::invalid(format!("no TLS: {error}")))
+}
+
+/// Opens every place.
+pub(crate) async fn open(args: &Serve, certificates: Option<Certificates>) -> Result<Vec<Listener>, Failure> {
+    let mut listeners = Vec::with_capacity(args.addr.len());
+    for address in &args.addr {
+        let public = address.is_public();
+        let guarded = args.require_keys || (public && !args.insecure);
+        if public && guarded && certificates.is_none() {
+            tracing::warn!("keys and answers travel unencrypted; --tls-cert and --tls-key encrypt them");
+        }
+        let listener = match address {
+            Address::Tcp(address) => Listener::tcp(*address, certificates.clone(), guarded).await.map_err(|error| {
+                let message = format!("cannot listen on {address}: {error}");
+                Failure::new(exit::CONFLICT, "address", message)
+                    .hint("another server may be there; --addr takes another address")
+            }),
+            Address::Unix(path) => Listener::unix(path, guarded).map_err(|error| {
+                let message = format!("cannot listen on unix:{}: {error}", path.display());
+                Failure::new(exit::CONFLICT, "address", message)
+            }),
+        };
+        listeners.push(listener?);
+    }
+    Ok(listeners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_ports_or_socket_files() {
+        let public = |text: &str| text.parse::<Address>().unwrap().is_public();
+        for text in ["127.0.0.1:0", "[::1]:5000", "127.9.9.9:1", "[::ffff:127.0.0.1]:1", "unix:/run/s.sock"] {
+            assert!(!public(text), "{text}");
+        }
+        for text in ["0.0.0.0:5000", "[::]:5000", "192.168.1.1:80"] {
+            assert!(public(text), "{text}");
+        }
+        assert_eq!("unix:s.sock".parse(), Ok(Address::Unix("s.sock".into())));
+        for text in ["", "5000", "localhost", "unix:", "http://127.0.0.1:1"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

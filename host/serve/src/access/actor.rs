@@ -1,0 +1,70 @@
+//! Who does something, for handlers that write it down.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::Extensions;
+use axum::http::request::Parts;
+
+use crate::observe::RequestId;
+
+/// Whose request it is. A request without this extension came from this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A program of this machine, through a door that asks for no key.
+    Loopback,
+    /// Who may open the server's socket file.
+    Socket,
+    /// Anybody: the server was told to be insecure.
+    Anyone,
+    /// The holder of the key of this name.
+    Key(Arc<str>),
+    /// The user at the command line.
+    Cli,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Loopback => f.write_str("loopback"),
+            Who::Socket => f.write_str("socket"),
+            Who::Anyone => f.write_str("anyone"),
+            // Keys are named by users, who may name one `loopback`.
+            Who::Key(name) => write!(f, "key:{name}"),
+            Who::Cli => f.write_str("cli"),
+        }
+    }
+}
+
+/// Who asks, and in which request. Handlers take it as an argument, or make it of a request's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// Whose request it is.
+    pub who: Who,
+    /// The request; empty where there is none.
+    pub request_id: String,
+}
+
+impl Actor {
+    /// The actor of a request with these extensions.
+    pub fn of(extensions: &Extensions) -> Actor {
+        let who = extensions.get::<Who>().cloned().unwrap_or(Who::Loopback);
+        let request_id = extensions.get::<RequestId>().map_or_else(String::new, |id| id.0.clone());
+        Actor { who, request_id }
+    }
+
+    /// The user at the command line, who needs no server.
+    pub fn cli() -> Actor {
+        Actor { who: Who::Cli, request_id: String::new() }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Actor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Actor, Infallible> {
+        Ok(Actor::of(&parts.extensions))
+    }
+}

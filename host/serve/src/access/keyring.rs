@@ -1,0 +1,148 @@
+//! The keys that are good now: the file's, followed while the server runs, with what each used.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use saggar_store::clock::Clock;
+use saggar_store::keys::{KeyFile, KeyRecord, Stamp, UsageFile, Used, id_of};
+
+use super::AccessError;
+use super::spent::Spent;
+
+/// A key, and what was used of it.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) record: KeyRecord,
+    pub(super) name: Arc<str>,
+    spent: Arc<Spent>,
+}
+
+/// What the file said when it was last read.
+#[derive(Debug, Default)]
+struct Known {
+    /// None before the first look.
+    stamp: Option<Stamp>,
+    holders: HashMap<String, Arc<Holder>>,
+}
+
+/// The keys that are good now.
+#[derive(Debug)]
+pub(super) struct Keyring {
+    file: KeyFile,
+    usage: UsageFile,
+    clock: Arc<dyn Clock>,
+    began: Instant,
+    known: RwLock<Arc<Known>>,
+    /// Held while the file is read, so that an old content never replaces a new one.
+    reading: Mutex<()>,
+}
+
+impl Keyring {
+    pub(super) fn new(file: KeyFile, usage: UsageFile, clock: Arc<dyn Clock>) -> Keyring {
+        let known = RwLock::default();
+        let keyring = Keyring { file, usage, clock, began: Instant::now(), known, reading: Mutex::default() };
+        keyring.refresh();
+        keyring
+    }
+
+    pub(super) fn file(&self) -> &KeyFile {
+        &self.file
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over what the file says, if it changed. One that cannot be read changes nothing, and is told of once.
+    pub(super) fn refresh(&self) {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.known();
+        let stamp = self.file.stamp();
+        if before.stamp == Some(stamp) {
+            return;
+        }
+        let holders = match self.file.read() {
+            Ok(records) => self.holders(&before, records),
+            Err(error) => {
+                tracing::error!(%error, "keys stay as they were");
+                before.holders.clone()
+            }
+        };
+        let known = Arc::new(Known { stamp: Some(stamp), holders });
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    fn holders(&self, before: &Known, records: Vec<KeyRecord>) -> HashMap<String, Arc<Holder>> {
+        // At the start, what was used is what was saved.
+        let saved = if before.stamp.is_none() { self.saved() } else { BTreeMap::new() };
+        let holder = |record: KeyRecord| {
+            let spent = match before.holders.get(&record.id) {
+                Some(holder) => Arc::clone(&holder.spent),
+                None => Arc::new(Spent::new(saved.get(&record.id).copied().unwrap_or_default())),
+            };
+            let name = Arc::from(record.name.as_str());
+            (record.id.clone(), Arc::new(Holder { record, name, spent }))
+        };
+        records.into_iter().map(holder).collect()
+    }
+
+    fn saved(&self) -> BTreeMap<String, Used> {
+        self.usage.read().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what keys used is not known: their quotas begin anew");
+            BTreeMap::new()
+        })
+    }
+
+    /// The holder of the key with this text. One that was made a moment ago is good at once.
+    pub(super) fn find(&self, text: &str) -> Result<Arc<Holder>, AccessError> {
+        let id = id_of(text).ok_or(AccessError::UnknownKey)?;
+        let look = || self.known().holders.get(id).cloned();
+        let holder = look().or_else(|| {
+            self.refresh();
+            look()
+        });
+        let holder = holder.filter(|holder| holder.record.opens(text)).ok_or(AccessError::UnknownKey)?;
+        if holder.record.expired(self.clock.now_ms()) {
+            return Err(AccessError::ExpiredKey { name: holder.record.name.clone() });
+        }
+        Ok(holder)
+    }
+
+    /// Counts a request. One that its rate refuses is not counted to its quota.
+    pub(super) fn spend(&self, holder: &Holder) -> Result<(), AccessError> {
+        let name = || holder.record.name.clone();
+        if let Some(rate) = holder.record.rate {
+            let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX / 2);
+            let refuse = |retry_seconds| AccessError::Rate { name: name(), rate: rate.to_string(), retry_seconds };
+            holder.spent.take(rate, now_ns).map_err(refuse)?;
+        }
+        if let Some(quota) = holder.record.quota {
+            let refuse = |retry_seconds| AccessError::Quota { name: name(), quota: quota.to_string(), retry_seconds };
+            holder.spent.count(quota, self.clock.now_ms()).map_err(refuse)?;
+        }
+        Ok(())
+    }
+
+    /// Every key, oldest first, with what it used in its quota's present time.
+    pub(super) fn list(&self) -> Vec<(KeyRecord, u64)> {
+        let now_ms = self.clock.now_ms();
+        let used = |holder: &Holder| holder.record.used(holder.spent.used(), now_ms);
+        let known = self.known();
+        let mut keys: Vec<_> = known.holders.values().map(|holder| (holder.record.clone(), used(holder))).collect();
+        keys.sort_by(|(a, _), (b, _)| (a.created_ms, &a.name).cmp(&(b.created_ms, &b.name)));
+        keys
+    }
+
+    /// Writes down what was used, if anything was since the last time.
+    pub(super) fn save(&self) {
+        let known = self.known();
+        if known.holders.values().filter(|holder| holder.spent.is_unsaved()).count() == 0 {
+            return;
+        }
+        let used = known.holders.iter().map(|(id, holder)| (id.clone(), holder.spent.used())).collect();
+        if let Err(error) = self.usage.write(&used) {
+            tracing::warn!(%error, "what keys used is not saved");
+        }
+    }
+}

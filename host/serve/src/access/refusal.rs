@@ -1,0 +1,92 @@
+//! Why a request is not let in.
+
+use saggar_store::keys::Scope;
+use thiserror::Error;
+
+/// Why a request is not let in.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// No key was sent.
+    #[error("a key is needed here")]
+    NoKey,
+    /// A key that is none of ours, or no longer. It is not said which.
+    #[error("the key is not known here")]
+    UnknownKey,
+    /// A key whose time is over.
+    #[error("the key {name} has expired")]
+    ExpiredKey {
+        /// The key's name.
+        name: String,
+    },
+    /// A key that may not do this.
+    #[error("the key {name} lacks the scope {scope}")]
+    Scope {
+        /// What it lacks.
+        scope: Scope,
+        /// The key's name.
+        name: String,
+    },
+    /// Too many requests in a short time.
+    #[error("the key {name} may make {rate} requests")]
+    Rate {
+        /// The key's name.
+        name: String,
+        /// Its rate, as people write it.
+        rate: String,
+        /// When the next one is let in.
+        retry_seconds: u64,
+    },
+    /// The quota is used up.
+    #[error("the key {name} has used its quota of {quota} requests")]
+    Quota {
+        /// The key's name.
+        name: String,
+        /// Its quota, as people write it.
+        quota: String,
+        /// When the next day or month begins.
+        retry_seconds: u64,
+    },
+    /// A name that stands for another machine: a web page may have had it point here.
+    #[error("this server answers to localhost, not to {host:?}")]
+    ForeignHost {
+        /// The name.
+        host: String,
+    },
+    /// A web page of another site wants to change something.
+    #[error("a web page of {origin:?} may not do this")]
+    CrossSite {
+        /// The site.
+        origin: String,
+    },
+    /// A request that does not say, or says twice, whom it is for.
+    #[error("host: expected one name or address, perhaps with a port")]
+    BadHost,
+    /// A body whose length proxies in front may see otherwise.
+    #[error("transfer-encoding: only `chunked` is taken")]
+    TransferEncoding,
+}
+
+impl AccessError {
+    /// The reason under which it counts as a failure of a client to prove itself.
+    pub(crate) fn failure(&self) -> Option<&'static str> {
+        match self {
+            AccessError::NoKey => Some("missing"),
+            AccessError::UnknownKey => Some("unknown"),
+            AccessError::ExpiredKey { .. } => Some("expired"),
+            AccessError::Scope { .. } => Some("scope"),
+            _ => None,
+        }
+    }
+
+    /// The reason under which it counts as a request that is not taken whoever sends it, or that is one too many.
+    pub(crate) fn rejection(&self) -> Option<&'static str> {
+        match self {
+            AccessError::Rate { .. } => Some("rate"),
+            AccessError::Quota { .. } => Some("quota"),
+            AccessError::ForeignHost { .. } | AccessError::CrossSite { .. } => Some("cross_site"),
+            AccessError::BadHost | AccessError::TransferEncoding => Some("bad_head"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The audit log: who changed what. Lines of JSON that are only ever appended, and a line of the server's log.
+//!
+//! A handler takes an [`Actor`] as an argument and records what it did after it did it, refused or not. A line is written
+//! with one call and survives the process; it is not synced, so a power cut can take the last ones. Past
+//! [`AUDIT_BYTES_MAX`] the log is put aside as `audit.log.1`, and those before move on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use saggar_store::clock::{Clock, Millis};
+use serde_json::json;
+
+use crate::access::Actor;
+use crate::error::ApiError;
+use crate::limits::{AUDIT_BYTES_MAX, AUDIT_FIELD_CHARS_MAX, AUDIT_FILES_MAX};
+
+/// What was done. The names are a closed set, for those who search the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// A version was loaded.
+    ModelLoad,
+    /// A version was unloaded.
+    ModelUnload,
+    /// A model was warmed.
+    ModelWarm,
+    /// A version became the default.
+    ModelPromote,
+    /// The default before became the default again.
+    ModelRollback,
+    /// An alias points elsewhere.
+    ModelAlias,
+    /// An alias is gone.
+    ModelUnalias,
+    /// Traffic is shared out differently.
+    ModelTraffic,
+    /// Shadow traffic goes elsewhere.
+    ModelShadow,
+    /// A model's configuration was replaced.
+    ModelConfigure,
+    /// A model version was made of a file.
+    ModelImport,
+    /// A key was made.
+    KeyCreate,
+    /// A key was ended.
+    KeyRevoke,
+}
+
+impl Action {
+    /// Its name: `model.promote`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::ModelLoad => "model.load",
+            Action::ModelUnload => "model.unload",
+            Action::ModelWarm => "model.warm",
+            Action::ModelPromote => "model.promote",
+            Action::ModelRollback => "model.rollback",
+            Action::ModelAlias => "model.alias",
+            Action::ModelUnalias => "model.unalias",
+            Action::ModelTraffic => "model.traffic",
+            Action::ModelShadow => "model.shadow",
+            Action::ModelConfigure => "model.configure",
+            Action::ModelImport => "model.import",
+            Action::KeyCreate => "key.create",
+            Action::KeyRevoke => "key.revoke",
+        }
+    }
+}
+
+/// The audit log. Clones write to the same one.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    bytes_max: u64,
+    file: Mutex<Option<File>>,
+}
+
+impl Audit {
+    /// The log at `path`, which is made when there is something to write.
+    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Audit {
+        Audit::with_bytes(path, clock, AUDIT_BYTES_MAX)
+    }
+
+    fn with_bytes(path: impl Into<PathBuf>, clock: Arc<dyn Clock>, bytes_max: u64) -> Audit {
+        Audit { shared: Arc::new(Shared { path: path.into(), clock, bytes_max, file: Mutex::new(None) }) }
+    }
+
+    /// Writes down that `actor` did `action`, or was refused. `subject` is the model, or the key; `detail` is for people,
+    /// `version 3` or `canary 10`; neither may be a secret. Blocks for as long as an append to a file takes. What cannot
+    /// be written is told of in the server's log, which has the line in any case.
+    pub fn record<T>(&self, actor: &Actor, action: Action, subject: &str, detail: &str, result: &Result<T, ApiError>) {
+        let short = |text: &str| text.chars().take(AUDIT_FIELD_CHARS_MAX).collect::<String>();
+        let (subject, detail) = (short(subject), short(detail));
+        let (who, name) = (actor.who.to_string(), action.name());
+        let result = result.as_ref().map_or_else(ApiError::code, |_| "ok");
+        tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
+        let at = rfc3339(self.shared.clock.now_ms());
+        let of = if name.starts_with("key.") { "key" } else { "model" };
+        let line = json!({
+            "at": at,
+            "who": who,
+            "request_id": actor.request_id,
+            "action": name,
+            of: subject,
+            "detail": detail,
+            "result": result,
+        });
+        if let Err(error) = self.append(&format!("{line}\n")) {
+            tracing::error!(%error, path = %self.shared.path.display(), "the audit log cannot be written");
+        }
+    }
+
+    fn append(&self, line: &str) -> io::Result<()> {
+        let mut held = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match &mut *held {
+            Some(file) => file,
+            None => held.insert(open(&self.shared.path)?),
+        };
+        file.write_all(line.as_bytes())?;
+        if file.metadata()?.len() > self.shared.bytes_max {
+            *held = None;
+            put_aside(&self.shared.path)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Moves `audit.log` to `audit.log.1`, that to `.2`, and drops the last.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let numbered = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    for number in (1..AUDIT_FILES_MAX).rev() {
+        match std::fs::rename(numbered(number), numbered(number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    std::fs::rename(path, numbered(1))
+}
+
+/// RFC 3339 in UTC. Times outside of the calendar count as 1970.
+fn rfc3339(ms: Millis) -> String {
+    let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    format!("{:.3}", time.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_store::ManualClock;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::access::Who;
+
+    fn lines(path: &Path) -> Vec<Value> {
+        std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_line_says_who_did_what() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let audit = Audit::new(&path, Arc::new(ManualClock::new(1_771_000_000_250)));
+        let actor = Actor { who: Who::Key("ops".into()), request_id: "r-1".to_owned() };
+        audit.record(&actor, Action::ModelPromote, "digits", "version 3", &Ok::<_, ApiError>(()));
+        let refused = Err::<(), _>(ApiError::NothingReady);
+        audit.record(&Actor::cli(), Action::KeyRevoke, "\"x\"\n", "", &refused);
+        let expected = [
+            json!({"at": "2026-02-13T16:26:40.250Z", "who": "key:ops", "request_id": "r-1", "action": "model.promote",
+                   "model": "digits", "detail": "version 3", "result": "ok"}),
+            json!({"at": "2026-02-13T16:26:40.250Z", "who": "cli", "request_id": "", "action": "key.revoke",
+                   "key": "\"x\"\n", "detail": "", "result": "not_ready"}),
+        ];
+        assert_eq!(lines(&path), expected);
+    }
+
+    #[test]
+    fn a_long_log_is_put_aside_and_the_oldest_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let audit = Audit::with_bytes(&path, Arc::new(ManualClock::new(0)), 1);
+        for at in 0..10 {
+            audit.record(&Actor::cli(), Action::ModelLoad, "digits", &at.to_string(), &Ok::<_, ApiError>(()));
+        }
+        let detail = |name: &str| lines(&directory.path().join(name))[0]["detail"].as_str().unwrap().to_owned();
+        let kept: Vec<String> = (1..=AUDIT_FILES_MAX).map(|at| detail(&format!("audit.log.{at}"))).collect();
+        assert_eq!(kept, ["9", "8", "7", "6"]);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), AUDIT_FILES_MAX as usize);
+    }
+}

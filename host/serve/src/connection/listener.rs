@@ -1,0 +1,197 @@
+//! Where connections come from: TCP ports and socket files.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
+
+use super::tls::Certificates;
+use crate::access::{Door, Reach};
+use crate::limits::CONNECTIONS_MAX;
+
+/// Who may open a socket file: its owner.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Something that connections come from.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    door: Door,
+    certificates: Option<Certificates>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A connection that came.
+#[derive(Debug)]
+pub(super) enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Listens on a port; 0 takes a free one. With certificates, TLS alone is spoken there. A key is needed where
+    /// `guarded` says so.
+    ///
+    /// # Errors
+    /// Where the system refuses, because the port is taken for instance.
+    pub async fn tcp(address: SocketAddr, certificates: Option<Certificates>, guarded: bool) -> io::Result<Listener> {
+        let socket = TcpListener::bind(address).await?;
+        let reach = if address.ip().to_canonical().is_loopback() { Reach::Loopback } else { Reach::Network };
+        Ok(Listener { socket: Socket::Tcp(socket), door: Door { reach, guarded }, certificates })
+    }
+
+    /// Listens on a socket file, which only this user may open. One that a dead server left is replaced. The file goes
+    /// with the listener.
+    ///
+    /// # Errors
+    /// `AddrInUse` where a server answers there, `AlreadyExists` where something else lies there, and what the system
+    /// refuses.
+    pub fn unix(path: &Path, guarded: bool) -> io::Result<Listener> {
+        let bound = match bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_dead(path)?;
+                bind(path)?
+            }
+            bound => bound?,
+        };
+        let file = SocketFile::of(path)?;
+        Ok(Listener {
+            socket: Socket::Unix(bound, file),
+            door: Door { reach: Reach::Socket, guarded },
+            certificates: None,
+        })
+    }
+
+    /// Where requests come in.
+    pub(crate) fn door(&self) -> Door {
+        self.door
+    }
+
+    /// The certificates of a listener that speaks TLS.
+    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
+    /// What clients call it: `http://127.0.0.1:5000`, `unix:/run/saggar.sock`.
+    pub fn url(&self) -> String {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let scheme = if self.certificates.is_some() { "https" } else { "http" };
+                let address = listener.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
+                format!("{scheme}://{address}")
+            }
+            Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| Accepted::Tcp(stream)),
+            Socket::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
+        }
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    // Linux makes the file with the socket's own mode: nobody else can open it at any time. Other systems refuse this,
+    // and there the file is closed to others a moment after it is made.
+    let _ = rustix::fs::fchmod(&socket, Mode::from_raw_mode(SOCKET_MODE as _));
+    socket.bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+    socket.listen(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX))
+}
+
+/// Removes the socket file of a server that is no more.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{}: {what}", path.display())));
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return taken(io::ErrorKind::AlreadyExists, "something that is no socket lies there");
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => taken(io::ErrorKind::AddrInUse, "a server answers there"),
+    }
+}
+
+/// A socket file that is ours. It is removed with this value, unless another has taken its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: std::path::absolute(path)?, identity: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_file_is_for_its_owner_and_goes_with_its_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let listener = Listener::unix(&path, false).unwrap();
+        assert_eq!(listener.url(), format!("unix:{}", path.display()));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let taken = Listener::unix(&path, false).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists(), "a living server's file stays");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_dead_servers_file_is_replaced_and_other_files_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        // A listener of the standard library leaves its file, as a killed server does.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Listener::unix(&path, false).unwrap());
+        let file = directory.path().join("precious");
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(Listener::unix(&file, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_another_server_put_there_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let first = Listener::unix(&path, false).unwrap();
+        std::fs::rename(&path, directory.path().join("moved.sock")).unwrap();
+        let second = Listener::unix(&path, false).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+}

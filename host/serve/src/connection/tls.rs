@@ -1,0 +1,249 @@
+//! TLS: certificates that are followed while the server runs, and handshakes.
+//!
+//! A pair of files counts as new when its bytes are other ones than before, however they came there: written in place,
+//! renamed, or behind a symbolic link that was swapped. It is taken up when it was the same at two looks, so that one that
+//! is half written is not judged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use saggar_store::Digest;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::http::HttpVersion;
+use super::stream::Stream;
+use super::{no_delay, told};
+use crate::error::plain_on_tls;
+use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_POLL, HEAD_BYTES_MAX};
+
+/// Why certificates cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that is no PEM, or has not in it what it must.
+    #[error("{}: no {what} in PEM form: {reason}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What it must have.
+        what: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A certificate and a key that cannot be used, or not with each other.
+    #[error("{} and {}: {source}", certificate.display(), key.display())]
+    Refused {
+        /// The file of certificates.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+}
+
+/// A certificate with its key, followed in their files. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    shared: Arc<Shared>,
+}
+
+impl PartialEq for Certificates {
+    fn eq(&self, other: &Certificates) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: RwLock<Arc<ServerConfig>>,
+    loaded: RwLock<Digest>,
+}
+
+/// The bytes of both files.
+struct Pair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Certificates {
+    /// Reads a certificate, with those that vouch for it after it, and its key, both in PEM form.
+    ///
+    /// # Errors
+    /// Whatever is wrong with them.
+    pub fn load(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Certificates, TlsError> {
+        let (certificate, key) = (certificate.into(), key.into());
+        let pair = Pair::read(&certificate, &key)?;
+        let config = pair.config(&certificate, &key)?;
+        let (current, loaded) = (RwLock::new(Arc::new(config)), RwLock::new(pair.digest()));
+        Ok(Certificates { shared: Arc::new(Shared { certificate, key, current, loaded }) })
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes up new files until the server stops. What cannot be used is told of once, and what was before stays.
+    pub(crate) async fn follow(self, shutdown: watch::Receiver<bool>) {
+        self.follow_every(CERTIFICATE_POLL, shutdown).await;
+    }
+
+    pub(crate) async fn follow_every(self, every: Duration, mut shutdown: watch::Receiver<bool>) {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = Look::default();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = told(&mut shutdown) => return,
+            }
+            let certificates = self.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                look.at(&certificates);
+                look
+            });
+            // A look that panicked is told of by the hook of panics; the next begins anew.
+            look = looked.await.unwrap_or_default();
+        }
+    }
+}
+
+/// What was seen before.
+#[derive(Debug, Default)]
+struct Look {
+    /// What the last look saw.
+    last: Option<Digest>,
+    /// What was told of.
+    told: Option<String>,
+}
+
+impl Look {
+    fn at(&mut self, certificates: &Certificates) {
+        let shared = &certificates.shared;
+        let pair = match Pair::read(&shared.certificate, &shared.key) {
+            Ok(pair) => pair,
+            Err(error) => return self.tell(&error),
+        };
+        let digest = pair.digest();
+        if digest == *shared.loaded.read().unwrap_or_else(PoisonError::into_inner) {
+            self.told = None;
+            self.last = None;
+            return;
+        }
+        if self.last.replace(digest) != Some(digest) {
+            return;
+        }
+        match pair.config(&shared.certificate, &shared.key) {
+            Ok(config) => {
+                *shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                *shared.loaded.write().unwrap_or_else(PoisonError::into_inner) = digest;
+                self.told = None;
+                tracing::info!(certificate = %shared.certificate.display(), "new TLS certificate taken up");
+            }
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    fn tell(&mut self, error: &TlsError) {
+        let text = error.to_string();
+        if self.told.as_ref() != Some(&text) {
+            tracing::error!(error = text, "the new TLS certificate is refused; the one before stays");
+            self.told = Some(text);
+        }
+    }
+}
+
+impl Pair {
+    fn read(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
+        let read = |path: &Path| {
+            let refuse = |source| TlsError::Io { path: path.to_owned(), source };
+            if std::fs::metadata(path).map_err(refuse)?.len() > CERTIFICATE_BYTES_MAX {
+                return Err(refuse(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    "it is too large for what it should be",
+                )));
+            }
+            std::fs::read(path).map_err(refuse)
+        };
+        Ok(Pair { certificate: read(certificate)?, key: read(key)? })
+    }
+
+    fn digest(&self) -> Digest {
+        let mut hasher = saggar_store::Hasher::new();
+        hasher.update_field(&self.certificate);
+        hasher.update_field(&self.key);
+        hasher.finish()
+    }
+
+    fn config(&self, certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
+        let bad = |path: &Path, what, reason: String| TlsError::Pem { path: path.to_owned(), what, reason };
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&self.certificate)
+            .collect::<Result<_, _>>()
+            .map_err(|error| bad(certificate, "certificate", error.to_string()))?;
+        if chain.is_empty() {
+            return Err(bad(certificate, "certificate", "there is none".to_owned()));
+        }
+        let private =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad(key, "private key", error.to_string()))?;
+        let refuse = |source| TlsError::Refused { certificate: certificate.to_owned(), key: key.to_owned(), source };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(refuse)?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(refuse)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// Does the handshake, and tells which HTTP was agreed on; nothing where the client speaks plain HTTP and was told.
+pub(super) async fn open(
+    stream: TcpStream,
+    certificates: &Certificates,
+    patience: Duration,
+) -> io::Result<Option<(TlsStream<Stream<TcpStream>>, HttpVersion)>> {
+    no_delay(&stream)?;
+    let mut first = [0];
+    let looked = stream.peek(&mut first).await?;
+    // A handshake begins with 22, a request with its method.
+    if looked == 1 && first[0].is_ascii_alphabetic() {
+        return refuse_plain(stream).await.map(|()| None);
+    }
+    let opened = TlsAcceptor::from(certificates.config()).accept(Stream::new(stream, patience)).await?;
+    let agreed = opened.get_ref().1.alpn_protocol();
+    let version = if agreed == Some(b"h2") { HttpVersion::Two } else { HttpVersion::One };
+    Ok(Some((opened, version)))
+}
+
+async fn refuse_plain(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(&plain_on_tls()).await?;
+    stream.shutdown().await?;
+    // A connection that is closed with bytes unread is reset, and the answer lost.
+    let mut dropped = vec![0; HEAD_BYTES_MAX];
+    while timeout(Duration::from_secs(1), stream.read(&mut dropped)).await.is_ok_and(|read| read.is_ok_and(|n| n > 0)) {
+    }
+    Ok(())
+}

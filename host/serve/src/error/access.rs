@@ -1,0 +1,84 @@
+//! What clients are told who are not let in.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use saggar_store::keys::KeyError;
+
+use super::{Meaning, internal};
+use crate::access::AccessError;
+
+pub(super) fn meaning(error: &AccessError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    let send =
+        "send `Authorization: Bearer sgr_...`; `saggar key create` makes a key, and the command takes it as --key";
+    match error {
+        AccessError::NoKey => of(StatusCode::UNAUTHORIZED, "no_key", send),
+        AccessError::UnknownKey => of(StatusCode::UNAUTHORIZED, "unknown_key", send),
+        AccessError::ExpiredKey { .. } => of(StatusCode::UNAUTHORIZED, "expired_key", send),
+        AccessError::Scope { scope, .. } => {
+            let hint = format!("make a key with `saggar key create NAME --scope {scope}`");
+            of(StatusCode::FORBIDDEN, "missing_scope", &hint)
+        }
+        AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
+            let code = if matches!(error, AccessError::Rate { .. }) { "rate_limited" } else { "quota_exceeded" };
+            of(StatusCode::TOO_MANY_REQUESTS, code, &format!("try again in {retry_seconds} s"))
+        }
+        AccessError::ForeignHost { host } => {
+            let hint = format!("if a proxy of yours passes that name on, start the server with --allow-host {host}");
+            of(StatusCode::FORBIDDEN, "foreign_host", &hint)
+        }
+        AccessError::CrossSite { .. } => of(StatusCode::FORBIDDEN, "cross_site", "programs send no Origin"),
+        AccessError::BadHost => of(StatusCode::BAD_REQUEST, "bad_host", ""),
+        AccessError::TransferEncoding => of(StatusCode::BAD_REQUEST, "bad_transfer_encoding", ""),
+    }
+}
+
+/// The headers that belong to the answer.
+pub(super) fn headers(error: &AccessError, headers: &mut HeaderMap) {
+    let challenge = match error {
+        AccessError::NoKey => Some("Bearer realm=\"saggar\"".to_owned()),
+        AccessError::UnknownKey | AccessError::ExpiredKey { .. } => {
+            Some("Bearer realm=\"saggar\", error=\"invalid_token\"".to_owned())
+        }
+        AccessError::Scope { scope, .. } => {
+            Some(format!("Bearer realm=\"saggar\", error=\"insufficient_scope\", scope=\"{scope}\""))
+        }
+        AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*retry_seconds));
+            None
+        }
+        AccessError::BadHost | AccessError::TransferEncoding => {
+            // What else comes on such a connection may be meant for somebody else.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            None
+        }
+        AccessError::ForeignHost { .. } | AccessError::CrossSite { .. } => None,
+    };
+    if let Some(challenge) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+}
+
+pub(super) fn key(error: &KeyError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        KeyError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        KeyError::NoScope | KeyError::Expired => of(StatusCode::BAD_REQUEST, "bad_key", ""),
+        KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, "key_exists", ""),
+        KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "GET /api/v1/keys lists them"),
+        _ => internal(),
+    }
+}
+
+/// The whole answer to a client that speaks plain HTTP where TLS is spoken.
+pub(crate) fn plain_on_tls() -> Vec<u8> {
+    let status = StatusCode::BAD_REQUEST;
+    let body = super::ErrorBody {
+        error: "this port speaks HTTPS, and the request came as plain HTTP".to_owned(),
+        code: "https_only",
+        hint: "write https:// for http://".to_owned(),
+    };
+    let body = body.json("");
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}

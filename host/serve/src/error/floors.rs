@@ -1,0 +1,74 @@
+//! What failures of the floors below are to a client: of plugins, imports, jobs and datasets.
+
+use axum::http::StatusCode;
+use saggar_jobs::JobError;
+use saggar_plugin::PluginError;
+use saggar_store::error::{DatasetError, ModelError, RecordError};
+
+use super::{Meaning, internal, retry};
+use crate::models::ImportError;
+
+/// A file that did not become a model.
+pub(super) fn import(error: &ImportError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        ImportError::NoPlugin { .. } => of(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_importer",
+            "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
+        ),
+        ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
+        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        ImportError::Model(_) => internal(),
+    }
+}
+
+/// A plugin's failure while it predicts.
+pub(super) fn plugin(error: &PluginError) -> Meaning {
+    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    match error {
+        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, "bad_input", ""),
+        PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
+            of(StatusCode::UNPROCESSABLE_ENTITY, "plugin_rejected", "")
+        }
+        PluginError::Deadline { .. } => {
+            of(StatusCode::GATEWAY_TIMEOUT, "deadline", "give it more time with X-Saggar-Deadline-Ms")
+        }
+        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
+        error => match error.reason() {
+            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_trap", ""),
+            "DEVICE_LOST" => retry("device_lost"),
+            "OUT_OF_MEMORY" => retry("out_of_memory"),
+            _ => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_error", ""),
+        },
+    }
+}
+
+/// A job that cannot be had, or not so.
+pub(super) fn job(error: &JobError) -> Meaning {
+    let of = |status, code| Meaning { status, code, hint: String::new() };
+    match error {
+        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
+        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
+        JobError::State { .. } => of(StatusCode::CONFLICT, "bad_state"),
+        _ => internal(),
+    }
+}
+
+/// A dataset that cannot be had, or not so.
+pub(super) fn dataset(error: &DatasetError) -> Meaning {
+    let of = |status, code| Meaning { status, code, hint: String::new() };
+    match error {
+        DatasetError::Store(_) | DatasetError::Damaged { .. } => internal(),
+        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
+        DatasetError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        DatasetError::DiskFull { .. } => of(StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
+        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
+        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
+            of(StatusCode::BAD_REQUEST, "wrong_content")
+        }
+        _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
+    }
+}

@@ -1,0 +1,245 @@
+//! Doors: what each route asks for, keys and their limits, and web pages of other sites.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request};
+use saggar_store::keys::{NewKey, Scope};
+use tower::ServiceExt;
+
+use super::fixture::{Answer, Fixture, picture};
+use crate::access::needs::{Need, Needs};
+use crate::access::{Door, Reach};
+use crate::app::App;
+
+const GUARDED: Door = Door { reach: Reach::Network, guarded: true };
+
+pub(super) async fn ask(router: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    if headers.iter().all(|(name, _)| *name != "host") {
+        request = request.header("host", "localhost:5000");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = Body::from(if path.contains("predict") { picture(1) } else { String::new() });
+    Answer::of(router.clone().oneshot(request.body(body).unwrap()).await.unwrap()).await
+}
+
+fn key(fixture: &Fixture, name: &str, scopes: &[Scope], limits: (Option<&str>, Option<&str>)) -> String {
+    let new = NewKey {
+        name: name.to_owned(),
+        scopes: scopes.to_vec(),
+        rate: limits.0.map(|rate| rate.parse().unwrap()),
+        quota: limits.1.map(|quota| quota.parse().unwrap()),
+        expires_ms: None,
+    };
+    format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1)
+}
+
+/// Routes that take every method and tell apart themselves.
+const OPEN: [&str; 3] = ["/v1/", "/v1/{*path}", "/V1/{*path}"];
+
+/// The methods of a route, as a request with another one is told.
+async fn methods(router: &Router, path: &str) -> Vec<Method> {
+    if OPEN.contains(&path) {
+        let of = Needs::all().filter(|(route, _)| *route == path);
+        return of.map(|(_, method)| method.clone()).collect();
+    }
+    let path = path.replace("{*path}", "x").replace(['{', '}'], "");
+    let request = Request::builder().method("BREW").uri(&path).body(Body::empty()).unwrap();
+    let answer = Answer::of(router.clone().oneshot(request).await.unwrap()).await;
+    assert_eq!(answer.status, 405, "{path}");
+    let allow = answer.header("allow").split(',').map(|method| method.trim().parse().unwrap());
+    let methods: Vec<Method> = allow.collect();
+    assert!(!methods.is_empty(), "{path} allows no method");
+    methods
+}
+
+#[tokio::test]
+async fn every_route_says_what_it_needs() {
+    let fixture = Fixture::new();
+    let needs = Needs::new();
+    let mut found = 0;
+    let mut missing = Vec::new();
+    for path in App::paths() {
+        for method in methods(&fixture.router, path).await {
+            match needs.listed(path, &method) {
+                None => missing.push(format!("{method} {path}")),
+                // `HEAD` goes with `GET`.
+                Some(_) => found += usize::from(method != Method::HEAD),
+            }
+        }
+    }
+    assert!(missing.is_empty(), "host/serve/src/access/needs.rs does not say what is needed for {missing:?}");
+    let listed: Vec<String> = Needs::all().map(|(path, method)| format!("{method} {path}")).collect();
+    assert_eq!(found, listed.len(), "a route of the table is gone, or there twice: {listed:#?}");
+    assert_eq!(needs.of(Some("/no/such/route"), &Method::GET), Need::Scope(Scope::Admin));
+    assert_eq!(needs.of(Some("/v1/{*path}"), &Method::PUT), Need::Scope(Scope::Admin));
+    assert_eq!(needs.of(None, &Method::POST), Need::Scope(Scope::Predict), "a path that the default model may declare");
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_but_probes_is_open() {
+    let fixture = Fixture::serving().await;
+    let router = fixture.app.router_at(GUARDED);
+    for path in ["/healthz", "/livez", "/readyz", "/version", "/v2/health/live", "/v2/health/ready"] {
+        assert_eq!(ask(&router, "GET", path, &[]).await.status, 200, "{path}");
+    }
+    let needs = Needs::new();
+    for path in App::paths() {
+        for method in methods(&fixture.router, path).await {
+            if needs.of(Some(path), &method) == Need::Nothing || method == Method::HEAD {
+                continue;
+            }
+            let path = path.replace("{*path}", "x").replace(['{', '}'], "");
+            let answer = ask(&router, method.as_str(), &path, &[]).await;
+            assert_eq!(answer.error().0, 401, "{method} {path}");
+            assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"saggar\"");
+        }
+    }
+    assert_eq!(ask(&router, "GET", "/no/such/page", &[]).await.error().0, 401);
+    assert_eq!(ask(&router, "GET", "/", &[("accept", "text/html")]).await.status, 200, "the console's page");
+    let page = fixture.get("/metrics").await.text();
+    assert!(!page.contains("saggar_predict_requests_total{"), "nothing reached a model");
+    let missing = fixture.metric(r#"saggar_auth_failures_total{reason="missing"}"#).await;
+    assert!(missing.is_some_and(|count| count > 20.0), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_key_opens_what_its_scopes_are_for() {
+    let fixture = Fixture::serving().await;
+    let router = fixture.app.router_at(GUARDED);
+    let predict = key(&fixture, "shop", &[Scope::Predict], (None, None));
+    let with = |key: &str| vec![("authorization".to_owned(), key.to_owned())];
+    let send = async |key: &str, method: &str, path: &str| {
+        let headers = with(key);
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        ask(&router, method, path, &headers).await
+    };
+    assert_eq!(send(&predict, "POST", "/predict").await.status, 200);
+    assert_eq!(send(&predict.replace("Bearer", "bearer"), "POST", "/predict").await.status, 200);
+    assert_eq!(send(&predict, "GET", "/api/v1/models").await.status, 200);
+    assert_eq!(send(&predict, "GET", "/no/such/page").await.error().0, 404);
+    let refused = send(&predict, "GET", "/api/v1/jobs").await;
+    let expected = (403, "missing_scope".to_owned(), "the key shop lacks the scope jobs:read".to_owned());
+    assert_eq!(refused.error(), expected);
+    assert!(refused.header("www-authenticate").ends_with("error=\"insufficient_scope\", scope=\"jobs:read\""));
+    assert_eq!(send(&predict, "GET", "/metrics").await.error().0, 403);
+    let metrics = key(&fixture, "scraper", &[Scope::MetricsRead], (None, None));
+    assert_eq!(send(&metrics, "GET", "/metrics").await.status, 200);
+    assert_eq!(send(&metrics, "POST", "/predict").await.error().0, 403);
+    let admin = key(&fixture, "boss", &[Scope::Admin], (None, None));
+    for (method, path) in [("POST", "/predict"), ("GET", "/metrics"), ("GET", "/api/v1/keys"), ("GET", "/api/v1/jobs")]
+    {
+        assert_eq!(send(&admin, method, path).await.status, 200, "{path}");
+    }
+    fixture.home.keys().revoke("shop").unwrap();
+    fixture.app.access().refresh();
+    assert_eq!(send(&predict, "POST", "/predict").await.error().1, "unknown_key");
+}
+
+#[tokio::test]
+async fn what_is_no_key_opens_nothing() {
+    let fixture = Fixture::serving().await;
+    let router = fixture.app.router_at(GUARDED);
+    let good = key(&fixture, "shop", &[Scope::Predict], (None, None));
+    let mut near = good.clone();
+    let last = near.pop().unwrap();
+    near.push(if last == '0' { '1' } else { '0' });
+    for (wrong, code) in [
+        (near.as_str(), "unknown_key"),
+        (&good[..good.len() - 1], "unknown_key"),
+        ("Bearer", "no_key"),
+        ("Bearer ", "unknown_key"),
+        ("Bearer sgr_00000000_", "unknown_key"),
+        ("Basic c2hvcDpzaG9w", "no_key"),
+        ("Bearer \u{e9}", "unknown_key"),
+        (good.trim_start_matches("Bearer "), "no_key"),
+    ] {
+        let answer = ask(&router, "POST", "/predict", &[("authorization", wrong)]).await;
+        assert_eq!((answer.error().0, answer.error().1.as_str()), (401, code), "{wrong}");
+    }
+    let twice = [("authorization", good.as_str()), ("authorization", near.as_str())];
+    assert_eq!(ask(&router, "POST", "/predict", &twice).await.error().0, 401);
+    let elsewhere = [("x-api-key", good.trim_start_matches("Bearer "))];
+    assert_eq!(ask(&router, "POST", "/predict", &elsewhere).await.error().0, 401, "one header, not two");
+    let path = format!("/predict?key={}", good.trim_start_matches("Bearer "));
+    assert_eq!(ask(&router, "POST", &path, &[]).await.error().0, 401);
+    let expired =
+        NewKey { name: "old".to_owned(), scopes: vec![Scope::Admin], rate: None, quota: None, expires_ms: Some(2_000) };
+    let old = format!("Bearer {}", fixture.home.keys().create(expired, 1_000).unwrap().1);
+    let answer = ask(&router, "POST", "/predict", &[("authorization", &old)]).await;
+    assert_eq!(answer.error(), (401, "expired_key".to_owned(), "the key old has expired".to_owned()));
+}
+
+#[tokio::test]
+async fn a_key_may_do_as_much_as_it_was_given() {
+    let fixture = Fixture::serving().await;
+    let router = fixture.app.router_at(GUARDED);
+    let slow = key(&fixture, "slow", &[Scope::Predict], (Some("2/h"), None));
+    let small = key(&fixture, "small", &[Scope::Predict], (None, Some("3/month")));
+    for (key, allowed, code, reason) in [(&slow, 2, "rate_limited", "rate"), (&small, 3, "quota_exceeded", "quota")] {
+        for _ in 0..allowed {
+            assert_eq!(ask(&router, "POST", "/predict", &[("authorization", key)]).await.status, 200);
+        }
+        let refused = ask(&router, "POST", "/predict", &[("authorization", key)]).await;
+        assert_eq!((refused.error().0, refused.error().1.as_str()), (429, code));
+        let seconds: u64 = refused.header("retry-after").parse().unwrap();
+        // Half an hour until the rate has the next, less what has passed; a month at most until the quota is anew.
+        let longest = if reason == "rate" { 1800 } else { 31 * 86_400 };
+        assert!((1..=longest).contains(&seconds), "{seconds}");
+        let line = format!(r#"saggar_requests_rejected_total{{reason="{reason}"}}"#);
+        assert_eq!(fixture.metric(&line).await, Some(1.0));
+    }
+    let free = ask(&router, "GET", "/healthz", &[("authorization", &slow)]).await;
+    assert_eq!(free.status, 200, "what needs no key counts for none");
+    // What was used outlives the server, as it was last saved.
+    fixture.app.access().save();
+    let parts = fixture.app.parts();
+    let again = crate::Access::new(
+        fixture.home.keys(),
+        fixture.home.key_usage(),
+        std::sync::Arc::new(saggar_store::SystemClock),
+        std::sync::Arc::clone(&parts.metrics),
+    );
+    let used: Vec<u64> =
+        again.list().into_iter().filter(|(key, _)| key.name == "small").map(|(_, used)| used).collect();
+    assert_eq!(used, [3]);
+}
+
+#[tokio::test]
+async fn doors_of_this_machine_ask_for_no_key_unless_told_to() {
+    let fixture = Fixture::serving().await;
+    let scrape = [("host", "localhost")];
+    for reach in [Reach::Loopback, Reach::Socket] {
+        let open = fixture.app.router_at(Door { reach, guarded: false });
+        assert_eq!(ask(&open, "POST", "/predict", &[]).await.status, 200);
+        assert_eq!(ask(&open, "GET", "/metrics", &scrape).await.status, 200);
+        let guarded = fixture.app.router_at(Door { reach, guarded: true });
+        assert_eq!(ask(&guarded, "POST", "/predict", &[]).await.error().0, 401);
+        assert_eq!(ask(&guarded, "GET", "/metrics", &scrape).await.status, 200);
+    }
+    let insecure = fixture.app.router_at(Door { reach: Reach::Network, guarded: false });
+    assert_eq!(ask(&insecure, "POST", "/predict", &[("host", "box.example")]).await.status, 200);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_cannot_use_the_open_door() {
+    let fixture = Fixture::serving().await;
+    let open = fixture.app.router_at(Door { reach: Reach::Loopback, guarded: false });
+    let rebound = [("host", "evil.example:5000"), ("origin", "http://evil.example:5000")];
+    for (method, path) in [("POST", "/predict"), ("GET", "/api/v1/models"), ("GET", "/metrics")] {
+        let answer = ask(&open, method, path, &rebound).await;
+        assert_eq!((answer.error().0, answer.error().1.as_str()), (403, "foreign_host"), "{method} {path}");
+    }
+    let page = [("origin", "https://evil.example")];
+    let answer = ask(&open, "POST", "/api/v1/jobs", &page).await;
+    assert_eq!((answer.error().0, answer.error().1.as_str()), (403, "cross_site"));
+    assert_eq!(answer.header("access-control-allow-origin"), "", "and nothing of a read can be seen by the page");
+    let own = [("origin", "http://localhost:5000"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(ask(&open, "POST", "/predict", &own).await.status, 200, "the console's own requests");
+    let insecure = fixture.app.router_at(Door { reach: Reach::Network, guarded: false });
+    assert_eq!(ask(&insecure, "POST", "/predict", &page).await.error().0, 403);
+    let count = fixture.metric(r#"saggar_requests_rejected_total{reason="cross_site"}"#).await;
+    assert_eq!(count, Some(5.0));
+}

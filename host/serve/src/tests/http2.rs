@@ -1,0 +1,200 @@
+//! HTTP/2 on the same port: requests side by side, stopping, idleness, and clients that mean harm.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, Version};
+use http_body_util::BodyExt;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use super::connections::Server;
+use super::fixture::{BLOCK, picture};
+use crate::connection::Patience;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+async fn connect(server: &Server) -> (SendRequest<Body>, JoinHandle<hyper::Result<()>>) {
+    let io = TokioIo::new(server.connect().await);
+    let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+fn predict(first: u8) -> Request<Body> {
+    let request = Request::post("http://localhost/predict").header("content-type", "application/json");
+    request.body(Body::from(picture(first))).unwrap()
+}
+
+async fn get(sender: &mut SendRequest<Body>, path: &str) -> (u16, String) {
+    let request = Request::get(format!("http://localhost{path}")).body(Body::empty()).unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.version(), Version::HTTP_2);
+    let status = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn requests_run_side_by_side_on_one_connection() {
+    let server = Server::with_door().await;
+    let (mut sender, _connection) = connect(&server).await;
+    let blocked = tokio::spawn(sender.send_request(predict(BLOCK)));
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    assert_eq!(get(&mut sender, "/healthz").await, (200, "ok".to_owned()));
+    let (status, text) = get(&mut sender, "/no/such/page").await;
+    assert!(status == 404 && text.contains("request_id"), "{text}");
+    server.fixture.host.gate.open();
+    let answer = blocked.await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.headers().contains_key("x-request-id"));
+    let counted = r#"saggar_http_requests_total{code="200",method="POST",route="/predict"}"#;
+    server.fixture.metric_becomes(counted, Some(1.0)).await;
+}
+
+#[tokio::test]
+async fn bodies_have_the_same_maximum() {
+    let server = Server::with_door().await;
+    let (mut sender, _connection) = connect(&server).await;
+    let request = Request::post("http://localhost/predict").header("content-type", "application/json");
+    let pieces = (0..40).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20]));
+    let long = Body::from_stream(futures::stream::iter(pieces));
+    let answer = sender.send_request(request.body(long).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 413);
+    assert_eq!(get(&mut sender, "/healthz").await.0, 200, "the connection goes on");
+}
+
+#[tokio::test]
+async fn the_doors_rules_hold() {
+    let server = Server::with_door().await;
+    let (mut sender, _connection) = connect(&server).await;
+    let request = Request::post("http://evil.example/predict").body(Body::empty()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 403);
+    let request = Request::post("http://localhost/predict").header("host", "other").body(Body::empty()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_finishes_what_it_began() {
+    let server = Server::with_door().await;
+    let (mut sender, connection) = connect(&server).await;
+    let (mut other, idle) = connect(&server).await;
+    assert_eq!(get(&mut other, "/healthz").await.0, 200);
+    let blocked = tokio::spawn(sender.send_request(predict(BLOCK)));
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    server.fixture.stop.send(true).unwrap();
+    idle.await.unwrap().unwrap();
+    server.fixture.host.gate.open();
+    let answer = blocked.await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.into_body().collect().await.unwrap();
+    connection.await.unwrap().unwrap();
+    server.task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_and_a_busy_one_does_not() {
+    let patience = Patience { head: Duration::from_millis(100), ..Patience::default() };
+    let server = Server::start_with(patience, None, true).await;
+    let (mut busy, running) = connect(&server).await;
+    let blocked = tokio::spawn(busy.send_request(predict(BLOCK)));
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    let (mut sender, idle) = connect(&server).await;
+    assert_eq!(get(&mut sender, "/healthz").await.0, 200);
+    idle.await.unwrap().unwrap();
+    // A client that says hello and nothing more, or less than that.
+    for hello in [PREFACE, &PREFACE[..10], &[]] {
+        let mut stream = server.connect().await;
+        stream.write_all(hello).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+    assert!(!running.is_finished());
+    server.fixture.host.gate.open();
+    assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
+}
+
+/// A frame: its length, type, flags and stream.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// `GET / HTTP/2` for `x`, from HPACK's static table.
+const GET: &[u8] = &[0x82, 0x84, 0x86, 0x41, 1, b'x'];
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+
+/// Sends frames and reads until the server closes; returns the error of its farewell.
+async fn farewell(server: &Server, frames: &[u8]) -> Option<u32> {
+    let mut stream = server.connect().await;
+    let (mut reader, mut writer) = stream.split();
+    let hello = [PREFACE, &frame(SETTINGS, 0, 0, &[]), frames].concat();
+    let mut read = Vec::new();
+    // The server may hang up in the middle of it.
+    let (_, _) = tokio::join!(writer.write_all(&hello), reader.read_to_end(&mut read));
+    let mut rest = &read[..];
+    while rest.len() >= 9 {
+        let length = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]) as usize;
+        let (kind, payload) = (rest[3], rest.get(9..9 + length)?);
+        if kind == GOAWAY {
+            return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+        }
+        rest = &rest[9 + length..];
+    }
+    None
+}
+
+#[tokio::test]
+async fn rapid_resets_end_the_connection() {
+    let server = Server::with_door().await;
+    let mut frames = Vec::new();
+    for at in 0..10_000 {
+        let stream = 2 * at + 1;
+        frames.extend(frame(HEADERS, 0x5, stream, GET));
+        frames.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
+    }
+    // 11 is ENHANCE_YOUR_CALM.
+    assert_eq!(farewell(&server, &frames).await, Some(11));
+    server.still_serves().await;
+}
+
+#[tokio::test]
+async fn endless_heads_end_the_connection() {
+    let server = Server::with_door().await;
+    // A field of 16,000 bytes, again and again, in a head that is never whole.
+    let mut field = vec![0x40, 1, b'x', 0x7f];
+    field.extend([0x81, 0x7c]);
+    field.extend(vec![b'a'; 16_000]);
+    let mut frames = frame(HEADERS, 0x1, 1, GET);
+    for _ in 0..1000 {
+        frames.extend(frame(CONTINUATION, 0, 1, &field));
+    }
+    let error = farewell(&server, &frames).await;
+    assert!(error.is_some_and(|error| error != 0), "{error:?}");
+    server.still_serves().await;
+}
+
+#[tokio::test]
+async fn nonsense_after_the_hello_ends_the_connection() {
+    let server = Server::with_door().await;
+    for nonsense in [
+        frame(HEADERS, 0x5, 2, GET),
+        frame(HEADERS, 0x5, 0, GET),
+        frame(SETTINGS, 0, 0, &[0; 5]),
+        frame(HEADERS, 0x5, 1, &[0xff; 64]),
+        vec![0xff; 1000],
+    ] {
+        let error = farewell(&server, &nonsense).await;
+        assert!(error.is_some_and(|error| error != 0), "{error:?}");
+    }
+    server.still_serves().await;
+}

@@ -1,0 +1,171 @@
+//! TLS: what is agreed on, certificates that change under the server, and clients that do not speak it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::connections::{Server, read_to_close};
+use crate::connection::Patience;
+use crate::{Certificates, TlsError};
+
+// Keys of the tests' own, which nothing else trusts.
+const FIRST: (&str, &str) = (include_str!("certificates/first.crt.pem"), include_str!("certificates/first.key.pem"));
+const SECOND: (&str, &str) = (include_str!("certificates/second.crt.pem"), include_str!("certificates/second.key.pem"));
+
+fn write(dir: &Path, (certificate, key): (&str, &str)) {
+    std::fs::write(dir.join("tls.crt"), certificate).unwrap();
+    std::fs::write(dir.join("tls.key"), key).unwrap();
+}
+
+fn load(dir: &Path) -> Result<Certificates, TlsError> {
+    Certificates::load(dir.join("tls.crt"), dir.join("tls.key"))
+}
+
+async fn serve(dir: &Path) -> (Server, Certificates) {
+    write(dir, FIRST);
+    let certificates = load(dir).unwrap();
+    let patience = Patience { handshake: Duration::from_millis(300), ..Patience::default() };
+    (Server::start_with(patience, Some(certificates.clone()), true).await, certificates)
+}
+
+/// A handshake of a client that trusts both certificates and offers `protocols`.
+async fn connect(server: &Server, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    for (pem, _) in [FIRST, SECOND] {
+        roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, server.connect().await).await
+}
+
+/// Which of the two certificates the server shows.
+async fn shown(server: &Server) -> &'static str {
+    let stream = connect(server, &[]).await.unwrap();
+    let found = &stream.get_ref().1.peer_certificates().unwrap()[0];
+    let is = |pem: &str| *found == CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    if is(FIRST.0) { "first" } else { "second" }
+}
+
+async fn becomes(server: &Server, expected: &str) {
+    while shown(server).await != expected {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_protocol_is_agreed_on_in_the_handshake() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = serve(dir.path()).await;
+    for (offered, agreed) in
+        [(&["h2", "http/1.1"][..], Some(&b"h2"[..])), (&["http/1.1"], Some(b"http/1.1")), (&[], None)]
+    {
+        let mut stream = connect(&server, offered).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), agreed);
+        if agreed == Some(b"h2") {
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let executor = hyper_util::rt::TokioExecutor::new();
+            let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+            tokio::spawn(connection);
+            let request = axum::http::Request::get("https://localhost/healthz");
+            let answer = sender.send_request(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), 200);
+        } else {
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut read = String::new();
+            stream.read_to_string(&mut read).await.unwrap();
+            assert!(read.starts_with("HTTP/1.1 200 OK"), "{read}");
+        }
+    }
+    assert!(connect(&server, &["smtp"]).await.is_err());
+}
+
+#[tokio::test]
+async fn a_plain_request_is_told_to_come_by_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = serve(dir.path()).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\nabc").await.unwrap();
+    let (read, closed) = read_to_close(&mut stream).await;
+    assert!(closed && read.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{read}");
+    assert!(read.contains("\"https_only\"") && read.contains("connection: close"), "{read}");
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_ends_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = serve(dir.path()).await;
+    for begun in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01\x00", &[0; 100]] {
+        let mut stream = server.connect().await;
+        stream.write_all(begun).await.unwrap();
+        let (_, closed) = read_to_close(&mut stream).await;
+        assert!(closed, "{begun:?}");
+    }
+    assert_eq!(shown(&server).await, "first");
+}
+
+#[tokio::test]
+async fn certificates_are_taken_up_however_they_come_and_bad_ones_are_not() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("live");
+    std::fs::create_dir(&dir).unwrap();
+    let (server, certificates) = serve(&dir).await;
+    let (_stop, stopping) = watch::channel(false);
+    tokio::spawn(certificates.follow_every(Duration::from_millis(5), stopping));
+    assert_eq!(shown(&server).await, "first");
+    // Written in place.
+    write(&dir, SECOND);
+    becomes(&server, "second").await;
+    // Renamed.
+    for (name, text) in [("tls.crt", FIRST.0), ("tls.key", FIRST.1)] {
+        std::fs::write(dir.join("staged"), text).unwrap();
+        std::fs::rename(dir.join("staged"), dir.join(name)).unwrap();
+    }
+    becomes(&server, "first").await;
+    // Behind a symbolic link that is swapped, as Kubernetes does.
+    let other = root.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    write(&other, SECOND);
+    std::fs::rename(&dir, root.path().join("was")).unwrap();
+    std::os::unix::fs::symlink(&other, &dir).unwrap();
+    becomes(&server, "second").await;
+    // A pair that does not fit, half of one, none: the one before stays, and a good one after it is taken up.
+    for bad in [(FIRST.0, SECOND.1), (&FIRST.0[..100], FIRST.1), ("", ""), (FIRST.0, "no key")] {
+        write(&other, bad);
+        assert!(load(&dir).is_err());
+        let judged = std::time::Instant::now() + Duration::from_millis(50);
+        while std::time::Instant::now() < judged {
+            assert_eq!(shown(&server).await, "second");
+        }
+    }
+    std::fs::remove_file(other.join("tls.key")).unwrap();
+    write(&other, FIRST);
+    becomes(&server, "first").await;
+}
+
+#[test]
+fn what_is_wrong_with_a_pair_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |pair: (&str, &str)| {
+        write(dir.path(), pair);
+        load(dir.path()).unwrap_err().to_string()
+    };
+    assert!(load(dir.path()).unwrap_err().to_string().contains("tls.crt: No such file"));
+    assert!(told(("", FIRST.1)).contains("tls.crt: no certificate in PEM form"));
+    assert!(told((FIRST.0, FIRST.0)).contains("tls.key: no private key in PEM form"));
+    assert!(told((FIRST.0, SECOND.1)).contains("keys may not be consistent"), "{}", told((FIRST.0, SECOND.1)));
+    write(dir.path(), SECOND);
+    load(dir.path()).unwrap();
+}
