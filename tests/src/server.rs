@@ -49,7 +49,8 @@ impl Server {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("the server says its address");
         let url = line.trim().to_owned();
-        assert!(url.starts_with("http://127.0.0.1:"), "the server said {url:?}; its log: {}", tail(home));
+        let scheme = url.split("127.0.0.1:").next().unwrap_or_default();
+        assert!(matches!(scheme, "http://" | "https://"), "the server said {url:?}; its log: {}", tail(home));
         Server { child, url, home: home.to_owned(), agent: agent() }
     }
 
