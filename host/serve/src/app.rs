@@ -25,7 +25,7 @@ use crate::audit::Audit;
 use crate::body::Bodies;
 use crate::console;
 use crate::error::ApiError;
-use crate::models::{Manager, ModelImporter, ModelRouter};
+use crate::models::{Lifecycle, ModelImporter, ModelRouter};
 use crate::observe::{Entrance, observe};
 use crate::oip;
 use crate::openapi;
@@ -40,7 +40,7 @@ pub struct Parts {
     /// The models that answer predictions.
     pub models: Arc<ModelRouter>,
     /// What decides which of them are up.
-    pub manager: Arc<Manager>,
+    pub lifecycle: Arc<Lifecycle>,
     /// Training jobs.
     pub jobs: Jobs,
     /// Every metric.
@@ -102,8 +102,8 @@ impl App {
         &self.shared.parts.models
     }
 
-    pub(crate) fn manager(&self) -> &Arc<Manager> {
-        &self.shared.parts.manager
+    pub(crate) fn lifecycle(&self) -> &Arc<Lifecycle> {
+        &self.shared.parts.lifecycle
     }
 
     pub(crate) fn jobs(&self) -> &Jobs {

@@ -7,8 +7,9 @@ mod commands;
 mod ensemble;
 mod found;
 pub mod import;
+pub mod lifecycle;
 pub mod loader;
-pub mod manager;
+
 pub mod metered;
 mod pace;
 pub mod plan;
@@ -26,8 +27,8 @@ pub mod version;
 mod version_series;
 
 pub use import::{DroppedFiles, ImportError, ModelImporter, OnnxImporter};
+pub use lifecycle::Lifecycle;
 pub use loader::{Loader, Ticks};
-pub use manager::Manager;
 pub use metered::Account;
 pub use plugin_host::PluginHost;
 pub use predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};

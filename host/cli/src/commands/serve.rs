@@ -7,7 +7,7 @@ use saggar_device::{Backend, DeviceInfo, choose};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
-use saggar_serve::models::{DroppedFiles, Loader, Manager, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
+use saggar_serve::models::{DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
 use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, Parts};
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::sync::watch;
@@ -83,7 +83,7 @@ impl Floors {
             clock: Arc::clone(&clock),
             time: args.import_timeout,
         });
-        let manager = Arc::new(Manager::new(
+        let lifecycle = Arc::new(Lifecycle::new(
             Models::new(&models_dir),
             plugin_host,
             Arc::clone(&router),
@@ -92,10 +92,10 @@ impl Floors {
             args.models_memory.unwrap_or(u64::MAX),
         ));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
-        let loader = Loader::new(Arc::clone(&manager)).with_dropped(dropped);
+        let loader = Loader::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = Parts {
             models: router,
-            manager,
+            lifecycle,
             jobs,
             objects,
             uploads: Uploads::new(home.uploads(), datasets.clone()),
@@ -120,7 +120,7 @@ impl Floors {
         let job_slots = args.jobs;
         let (shutdown, down) = watch::channel(false);
         let jobs = self.parts.jobs.clone();
-        let keeping = tokio::spawn(Arc::clone(&self.parts.manager).keep_house(down.clone()));
+        let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
         let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
         let running = tokio::spawn({

@@ -1,4 +1,4 @@
-//! What users tell the manager: load, unload, promote, roll back, aliases, shares, shadow, settings. Each returns when it
+//! What users tell the lifecycle: load, unload, promote, roll back, aliases, shares, shadow, settings. Each returns when it
 //! is done, or says why it cannot be.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::OwnedMutexGuard;
 
 use super::bring_up::{predict_sample, sample};
-use super::manager::{Cause, Manager, Memory};
+use super::lifecycle::{Cause, Lifecycle, Memory};
 use super::plan::{Plan, STABLE, ShadowPlan};
 use super::settings::{SETTINGS_FILE, Settings};
 use super::state::{ModelStatus, Rest};
@@ -17,9 +17,9 @@ use crate::error::ApiError;
 use crate::predict::call::Deadline;
 use crate::predict::reference::{Reference, Which};
 
-impl Manager {
+impl Lifecycle {
     /// The model's memory, for this command alone, with a plan that was read.
-    async fn begin(self: &Arc<Manager>, name: &str) -> Result<OwnedMutexGuard<Memory>, ApiError> {
+    async fn begin(self: &Arc<Lifecycle>, name: &str) -> Result<OwnedMutexGuard<Memory>, ApiError> {
         // What was published a moment ago counts, although no event has told of it yet.
         self.scan().await;
         self.router.status(name)?;
@@ -27,13 +27,18 @@ impl Manager {
     }
 
     /// Settles the model, and shows how it stands.
-    async fn done(self: &Arc<Manager>, name: &str, memory: &mut Memory, cause: Cause) -> Result<ModelStatus, ApiError> {
+    async fn done(
+        self: &Arc<Lifecycle>,
+        name: &str,
+        memory: &mut Memory,
+        cause: Cause,
+    ) -> Result<ModelStatus, ApiError> {
         self.save_plan(name, memory).await;
         self.settle(name, memory, cause).await;
         if memory.settings.ensemble.is_none() {
             // Not waited for: ensembles wait for this model where they are being changed themselves.
-            let manager = Arc::clone(self);
-            tokio::spawn(async move { manager.connect_ensembles().await });
+            let lifecycle = Arc::clone(self);
+            tokio::spawn(async move { lifecycle.connect_ensembles().await });
         }
         self.router.status(name)
     }
@@ -42,7 +47,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `LoadFailed` with the reason; then what served before serves on.
-    pub async fn load(self: &Arc<Manager>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
+    pub async fn load(self: &Arc<Lifecycle>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
         let mut memory = self.begin(name).await?;
         memory.plan.unloaded = false;
         // What was refused is tried again: a user who asks may know more.
@@ -70,7 +75,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `InUse` for a version that an alias, a share or default requests need.
-    pub async fn unload(self: &Arc<Manager>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
+    pub async fn unload(self: &Arc<Lifecycle>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
         let mut memory = self.begin(name).await?;
         match version {
             None => {
@@ -100,7 +105,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `LoadFailed`, and then nothing has changed.
-    pub async fn promote(self: &Arc<Manager>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
+    pub async fn promote(self: &Arc<Lifecycle>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
         let mut memory = self.begin(name).await?;
         let before = memory.plan.clone();
         memory.plan.unloaded = false;
@@ -126,7 +131,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `Conflict` where there was none; `LoadFailed`.
-    pub async fn roll_back(self: &Arc<Manager>, name: &str) -> Result<ModelStatus, ApiError> {
+    pub async fn roll_back(self: &Arc<Lifecycle>, name: &str) -> Result<ModelStatus, ApiError> {
         let mut memory = self.begin(name).await?;
         let there = self.versions(name);
         let default = self.router.serving(name).map(|serving| serving.version);
@@ -157,7 +162,7 @@ impl Manager {
     /// # Errors
     /// `NoModel`; `Conflict` where the version is not ready; `BadPlan`.
     pub async fn set_alias(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         alias: &str,
         version: u64,
@@ -172,7 +177,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `NotFound` where there is no such alias.
-    pub async fn remove_alias(self: &Arc<Manager>, name: &str, alias: &str) -> Result<ModelStatus, ApiError> {
+    pub async fn remove_alias(self: &Arc<Lifecycle>, name: &str, alias: &str) -> Result<ModelStatus, ApiError> {
         let mut memory = self.begin(name).await?;
         if !memory.plan.remove_alias(alias) {
             let hint = format!("GET /api/v1/models/{name} shows the aliases");
@@ -186,7 +191,7 @@ impl Manager {
     /// # Errors
     /// `NoModel`; `BadPlan`; `NotFound` for an alias; `Conflict` for a version that is not ready.
     pub async fn set_traffic(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         traffic: BTreeMap<String, u32>,
     ) -> Result<ModelStatus, ApiError> {
@@ -202,9 +207,9 @@ impl Manager {
     /// Has a version that is ready repeat a share of the requests; none ends it.
     ///
     /// # Errors
-    /// As [`Manager::set_traffic`].
+    /// As [`Lifecycle::set_traffic`].
     pub async fn set_shadow(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         shadow: Option<ShadowPlan>,
     ) -> Result<ModelStatus, ApiError> {
@@ -224,7 +229,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `NotReady`; `LoadFailed` with what a sample failed with.
-    pub async fn warm(self: &Arc<Manager>, name: &str) -> Result<ModelStatus, ApiError> {
+    pub async fn warm(self: &Arc<Lifecycle>, name: &str) -> Result<ModelStatus, ApiError> {
         let until = Deadline::within(Instant::now(), crate::limits::DEADLINE_MAX).until();
         let lease = self.router.lease(Some(&Reference::to(name)), until).await?;
         let samples = self.router.status(name)?.settings.warmup;
@@ -245,7 +250,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NoModel`; `BadSettings`; `Model` where it cannot be written down.
-    pub async fn configure(self: &Arc<Manager>, name: &str, text: &[u8]) -> Result<ModelStatus, ApiError> {
+    pub async fn configure(self: &Arc<Lifecycle>, name: &str, text: &[u8]) -> Result<ModelStatus, ApiError> {
         let settings = Settings::parse(text)?;
         let mut memory = self.begin(name).await?;
         let (models, model) = (self.models.clone(), name.to_owned());

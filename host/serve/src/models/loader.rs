@@ -1,18 +1,18 @@
 //! The one loop that looks at the models directory: at every tick it takes in files that models are made of, and has the
-//! manager look at the versions.
+//! lifecycle look at the versions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use super::import::DroppedFiles;
-use super::manager::Manager;
+use super::lifecycle::Lifecycle;
 use crate::connection::told;
 
 /// Looks whenever something may have changed.
 #[derive(Debug)]
 pub struct Loader {
-    manager: Arc<Manager>,
+    lifecycle: Arc<Lifecycle>,
     /// Files that models are made of, where such are watched for.
     dropped: Arc<Mutex<Option<DroppedFiles>>>,
 }
@@ -30,9 +30,9 @@ impl Ticks for saggar_plugin::ModelWatch {
 }
 
 impl Loader {
-    /// A loop around the manager.
-    pub fn new(manager: Arc<Manager>) -> Loader {
-        Loader { manager, dropped: Arc::default() }
+    /// A loop around the lifecycle.
+    pub fn new(lifecycle: Arc<Lifecycle>) -> Loader {
+        Loader { lifecycle, dropped: Arc::default() }
     }
 
     /// Makes models of files that are dropped beside the versions, too.
@@ -69,6 +69,6 @@ impl Loader {
             }
         };
         let _ = tokio::task::spawn_blocking(take_in).await;
-        self.manager.look().await;
+        self.lifecycle.look().await;
     }
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::manager::{Cause, Manager, Memory};
+use super::lifecycle::{Cause, Lifecycle, Memory};
 use super::settings::KeepAlive;
 use super::state::{Rest, Swap};
 use super::version::Serving;
 use crate::connection::told;
 use crate::limits::IDLE_LOOK;
 
-impl Manager {
+impl Lifecycle {
     /// Wakes models that requests wait for and puts idle ones to sleep, until `shutdown` is true.
-    pub async fn keep_house(self: Arc<Manager>, mut shutdown: watch::Receiver<bool>) {
+    pub async fn keep_house(self: Arc<Lifecycle>, mut shutdown: watch::Receiver<bool>) {
         let Some(mut wakes) = self.router.wakes() else { return };
         let mut idle = interval(IDLE_LOOK);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,7 +32,7 @@ impl Manager {
         }
     }
 
-    async fn wake(self: Arc<Manager>, name: String) {
+    async fn wake(self: Arc<Lifecycle>, name: String) {
         let entry = self.entry(&name);
         let mut memory = entry.lock().await;
         // Several requests ask for it; the first one was answered when the others get here.
@@ -42,7 +42,7 @@ impl Manager {
     }
 
     /// Has models sleep that nobody has asked for as long as they are to be kept.
-    fn put_idle_to_sleep(self: &Arc<Manager>) {
+    fn put_idle_to_sleep(self: &Arc<Lifecycle>) {
         let now_ms = self.clock.now_ms();
         for status in self.router.list() {
             let KeepAlive::For(keep) = status.keep_alive() else { continue };
@@ -61,7 +61,7 @@ impl Manager {
     }
 
     /// Takes a model's versions out of service. What they hold is freed when their last requests are done.
-    pub(super) fn put_down(self: &Arc<Manager>, name: &str, memory: &mut Memory, rest: Rest, reason: &'static str) {
+    pub(super) fn put_down(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, rest: Rest, reason: &'static str) {
         memory.up.clear();
         let at_ms = self.clock.now_ms();
         let was_up = self.router.change(name, |model| {
@@ -85,7 +85,7 @@ impl Manager {
     }
 
     /// Has models sleep until what is up fits the memory that there is for them. Never the one of this name.
-    pub(super) fn make_room(self: &Arc<Manager>, name: &str) {
+    pub(super) fn make_room(self: &Arc<Lifecycle>, name: &str) {
         while self.bytes_held() > self.bytes_max && self.evict(name) {}
     }
 
@@ -95,7 +95,7 @@ impl Manager {
     }
 
     /// Has the model sleep that was not asked for longest, and waits until its memory is free.
-    pub(super) async fn evict_one(self: &Arc<Manager>, name: &str) -> bool {
+    pub(super) async fn evict_one(self: &Arc<Lifecycle>, name: &str) -> bool {
         if !self.evict(name) {
             return false;
         }
@@ -103,7 +103,7 @@ impl Manager {
         true
     }
 
-    fn evict(self: &Arc<Manager>, name: &str) -> bool {
+    fn evict(self: &Arc<Lifecycle>, name: &str) -> bool {
         let mut candidates: Vec<(u64, String)> = Vec::new();
         for status in self.router.list() {
             let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();

@@ -87,11 +87,11 @@ pub(super) async fn load(
         }
     }
     if let Some(config) = config {
-        let done = app.manager().configure(&model, config.as_bytes()).await;
+        let done = app.lifecycle().configure(&model, config.as_bytes()).await;
         app.audit().record(&actor, Action::ModelConfigure, &model, "", &done);
         done?;
     }
-    let done = app.manager().load(&model, None).await;
+    let done = app.lifecycle().load(&model, None).await;
     app.audit().record(&actor, Action::ModelLoad, &model, "", &done);
     done?;
     Ok(Json(json!({ "name": model, "load": true })))
@@ -109,7 +109,7 @@ pub(super) async fn unload(
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
         dependents.truth(PLACE, "unload_dependents")?;
     }
-    let done = app.manager().unload(&model, None).await;
+    let done = app.lifecycle().unload(&model, None).await;
     app.audit().record(&actor, Action::ModelUnload, &model, "", &done);
     match done {
         Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),

@@ -34,7 +34,7 @@ use tower::ServiceExt;
 use super::formula::Formula;
 use super::speaker::Speaker;
 use crate::models::{
-    Account, Candidate, ImportError, Kind, LoadError, Loaded, Loader, Manager, ModelHost, ModelImporter, ModelRouter,
+    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelHost, ModelImporter, ModelRouter,
     Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
@@ -87,7 +87,7 @@ impl Fixture {
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
         let as_host: Arc<dyn ModelHost> = Arc::<Double>::clone(&host);
         let clock = Arc::new(SystemClock);
-        let manager = Arc::new(Manager::new(
+        let lifecycle = Arc::new(Lifecycle::new(
             models.clone(),
             as_host,
             Arc::clone(&router),
@@ -95,14 +95,14 @@ impl Fixture {
             clock.clone(),
             bytes_max,
         ));
-        let loader = Loader::new(Arc::clone(&manager));
+        let loader = Loader::new(Arc::clone(&lifecycle));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
         let jobs = Jobs::new(as_records, clock.clone(), Arc::clone(&metrics), Arc::new(NoWorkers), home.jobs());
         let datasets = Datasets::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = Parts {
             models: router,
-            manager,
+            lifecycle,
             jobs,
             metrics: Arc::clone(&metrics),
             objects: Objects::local(&home.objects()).unwrap(),

@@ -180,7 +180,7 @@ async fn what_is_unloaded_stays_so_and_gives_every_byte_back() {
 #[tokio::test]
 async fn an_idle_model_sleeps_and_a_request_wakes_it() {
     let fixture = versions(1).await;
-    let house = tokio::spawn(Arc::clone(fixture.app.manager()).keep_house(fixture.stop.subscribe()));
+    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).keep_house(fixture.stop.subscribe()));
     tell(&fixture, "PUT", "config", json!({"keep_alive": "0s"})).await;
     while model(&fixture).await["state"] != "ASLEEP" {
         tokio::task::yield_now().await;

@@ -402,7 +402,7 @@ async fn models_are_listed_loaded_and_unloaded() {
 #[tokio::test]
 async fn a_model_that_sleeps_is_ready_and_is_woken_to_say_what_it_is() {
     let fixture = Fixture::serving().await;
-    let house = tokio::spawn(Arc::clone(fixture.app.manager()).keep_house(fixture.app.shutdown()));
+    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).keep_house(fixture.app.shutdown()));
     let config = json!({ "parameters": { "config": "{\"keep_alive\": \"0s\"}" } }).to_string();
     let loaded = infer(&fixture, "/v2/repository/models/digits/load", &[], config).await;
     assert_eq!(loaded.status, 200, "{}", loaded.text());

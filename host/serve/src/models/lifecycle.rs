@@ -49,7 +49,7 @@ pub(super) struct Memory {
 
 /// Decides which versions are up.
 #[derive(Debug)]
-pub struct Manager {
+pub struct Lifecycle {
     pub(super) models: Models,
     pub(super) host: Arc<dyn ModelHost>,
     pub(super) router: Arc<ModelRouter>,
@@ -80,7 +80,7 @@ impl Cause {
     }
 }
 
-impl Manager {
+impl Lifecycle {
     /// One that brings up versions in `models` by `host`, to serve through `router`; together they may hold `bytes_max` of
     /// device memory.
     pub fn new(
@@ -90,8 +90,8 @@ impl Manager {
         metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
         bytes_max: u64,
-    ) -> Manager {
-        Manager {
+    ) -> Lifecycle {
+        Lifecycle {
             models,
             host,
             router,
@@ -120,7 +120,7 @@ impl Manager {
     }
 
     /// Looks at the models directory once and brings up what is new, several models at a time.
-    pub async fn look(self: &Arc<Manager>) {
+    pub async fn look(self: &Arc<Lifecycle>) {
         let began = Instant::now();
         if !self.scan().await {
             return;
@@ -128,12 +128,12 @@ impl Manager {
         let names: Vec<String> = self.found().keys().cloned().collect();
         let mut models = tokio::task::JoinSet::new();
         for name in names {
-            let manager = Arc::clone(self);
+            let lifecycle = Arc::clone(self);
             models.spawn(async move {
-                let entry = manager.entry(&name);
+                let entry = lifecycle.entry(&name);
                 let mut memory = entry.lock().await;
                 let cause = Cause { reason: "NEWEST", wakes: false, began };
-                manager.settle(&name, &mut memory, cause).await;
+                lifecycle.settle(&name, &mut memory, cause).await;
             });
         }
         while models.join_next().await.is_some() {}
@@ -141,7 +141,7 @@ impl Manager {
     }
 
     /// Settles ensembles, whose steps may have come up or changed.
-    pub(super) async fn connect_ensembles(self: &Arc<Manager>) {
+    pub(super) async fn connect_ensembles(self: &Arc<Lifecycle>) {
         let ensembles = self.router.list().into_iter().filter(|status| status.settings.ensemble.is_some());
         for status in ensembles {
             let entry = self.entry(&status.name);
@@ -151,7 +151,7 @@ impl Manager {
     }
 
     /// Looks which versions there are. False where that cannot be said.
-    pub(super) async fn scan(self: &Arc<Manager>) -> bool {
+    pub(super) async fn scan(self: &Arc<Lifecycle>) -> bool {
         self.metrics.families.watch_rescans.with_label_values::<&str>(&[]).inc();
         let models = self.models.clone();
         let scanned = tokio::task::spawn_blocking(move || scan(&models)).await;
@@ -207,7 +207,7 @@ impl Manager {
     }
 
     /// Makes what is up what should be, as far as it can be.
-    pub(super) async fn settle(self: &Arc<Manager>, name: &str, memory: &mut Memory, cause: Cause) {
+    pub(super) async fn settle(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, cause: Cause) {
         self.read_notes(name, memory).await;
         let versions = self.versions(name);
         if memory.plan.forget_missing(|version| versions.contains_key(&version)) {
@@ -265,7 +265,7 @@ impl Manager {
     }
 
     /// Connects the steps of an ensemble anew where they are others, or take or give something else, than before.
-    fn settle_ensemble(self: &Arc<Manager>, name: &str, memory: &mut Memory, ensemble: &Ensemble, cause: Cause) {
+    fn settle_ensemble(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, ensemble: &Ensemble, cause: Cause) {
         let model = match EnsembleModel::new(&self.router, name, ensemble) {
             Ok(model) => model,
             Err(error) => {
@@ -308,7 +308,7 @@ impl Manager {
 
     /// Brings up the newest version of a model that can be, unless that one is up already. Gives it, and how it came up.
     async fn newest(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         versions: &BTreeMap<u64, OnDisk>,
         memory: &mut Memory,
@@ -337,7 +337,7 @@ impl Manager {
 
     /// Sees to it that a version is up with the files it has now. None where it cannot be; how it came up where it was not.
     async fn up(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         version: u64,
         versions: &BTreeMap<u64, OnDisk>,
@@ -360,7 +360,7 @@ impl Manager {
 
     /// Brings a version up. None where that fails, which is remembered.
     async fn bring_up(
-        self: &Arc<Manager>,
+        self: &Arc<Lifecycle>,
         name: &str,
         version: u64,
         on_disk: &OnDisk,
@@ -416,7 +416,7 @@ impl Manager {
     }
 
     /// Reads the files beside the versions that say how to serve them.
-    async fn read_notes(self: &Arc<Manager>, name: &str, memory: &mut Memory) {
+    async fn read_notes(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
         let (models, model, read_plan) = (self.models.clone(), name.to_owned(), !memory.plan_read);
         let read = tokio::task::spawn_blocking(move || {
             let plan = if read_plan { models.note(&model, PLAN_FILE) } else { Ok(None) };
