@@ -271,6 +271,47 @@ pub(crate) enum Models {
         /// The model.
         model: String,
     },
+    /// Make a version the default and keep it so; `newest` follows new versions again.
+    Promote {
+        /// The model.
+        model: String,
+        /// The version's number, or `newest`.
+        version: String,
+    },
+    /// Make the version the default that was it before.
+    Rollback {
+        /// The model.
+        model: String,
+    },
+    /// Give a version a share of the default requests, under the alias `canary`; 0 ends it.
+    Canary {
+        /// The model.
+        model: String,
+        /// The version.
+        version: u64,
+        /// Its share: `10%`.
+        #[arg(value_parser = units::percent)]
+        share: u32,
+    },
+    /// Bring a model, or one more of its versions, up.
+    Load {
+        /// The model.
+        model: String,
+        /// The version.
+        version: Option<u64>,
+    },
+    /// Take a model, or one of its versions, down, and free what it holds.
+    Unload {
+        /// The model.
+        model: String,
+        /// The version.
+        version: Option<u64>,
+    },
+    /// Bring a model up where it sleeps, and predict its warm-up samples.
+    Warm {
+        /// The model.
+        model: String,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -70,6 +70,11 @@ impl Client {
         self.checked(request.send(bytes)).map(drop)
     }
 
+    pub(crate) fn put_json(&self, path: &str, value: &Value) -> Result<Value, Failure> {
+        let answer = self.send(self.agent.put(self.url(path)), "application/json", Payload::Json(value));
+        self.json(answer)
+    }
+
     /// An answer whose body is read as it arrives.
     pub(crate) fn stream(&self, path: &str) -> Result<impl Read + use<>, Failure> {
         let answer = self.agent.get(self.url(path)).call();

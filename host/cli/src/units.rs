@@ -21,6 +21,12 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// A share such as `10%`.
+pub(crate) fn percent(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.parse().ok()).filter(|share| *share <= 100);
+    number.ok_or_else(|| "expected a share from 0% to 100%".to_owned())
+}
+
 /// Reads `30s` or `100steps`.
 pub(crate) fn checkpoint_every(text: &str) -> Result<CheckpointEvery, String> {
     if let Some(steps) = text.strip_suffix("steps") {

@@ -2,7 +2,7 @@
 //! streams, ends by itself when its standard input does, and its exit code says what became of the attempt
 //! ([`crate::protocol`]). A child process of the server is the first kind; a cluster's would be another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
@@ -30,9 +30,25 @@ pub struct LocalLauncher {
     pub models: PathBuf,
 }
 
+/// Steps back before requests for predictions on the same processor, which wait for milliseconds; what they leave is all its.
+const NICENESS: &str = "10";
+/// POSIX has a program that starts another one so. It replaces itself, so the process is the worker's own.
+const NICE: &str = "/usr/bin/nice";
+
+impl LocalLauncher {
+    fn command(&self) -> Command {
+        if !Path::new(NICE).is_file() {
+            return Command::new(&self.program);
+        }
+        let mut command = Command::new(NICE);
+        command.arg("-n").arg(NICENESS).arg(&self.program);
+        command
+    }
+}
+
 impl Launcher for LocalLauncher {
     fn launch(&self) -> Result<Child, JobError> {
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         // A Ctrl-C at the server's terminal is the server's to handle: it lets workers save their state.

@@ -1,9 +1,9 @@
-//! `saggar models ls` and `show`.
+//! `saggar models ...`: what there is, and which versions serve.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::Models;
-use crate::client::Client;
+use crate::client::{Client, Payload};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -11,8 +11,55 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
     match args {
         Models::Ls => list(client, output),
         Models::Show { model } => show(model, client, output),
+        Models::Promote { model, version } => {
+            let version = version.parse::<u64>().map_or_else(|_| json!(version), |version| json!(version));
+            told(client.post(&path(model, "promote"), Payload::Json(&json!({ "version": version })))?, output)
+        }
+        Models::Rollback { model } => told(client.post(&path(model, "rollback"), Payload::Nothing)?, output),
+        Models::Canary { model, version, share } => canary(client, model, *version, *share, output),
+        Models::Load { model, version } => {
+            told(client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?, output)
+        }
+        Models::Unload { model, version } => {
+            told(client.post(&path(model, "unload"), Payload::Json(&json!({ "version": version })))?, output)
+        }
+        Models::Warm { model } => told(client.post(&path(model, "warm"), Payload::Nothing)?, output),
     }
 }
+
+/// The path of a command for a model. What is no name is left out, and then no model is found.
+fn path(model: &str, command: &str) -> String {
+    format!("/api/v1/models/{}/{command}", safe(model))
+}
+
+fn safe(name: &str) -> String {
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
+}
+
+/// Says how the model stands now.
+fn told(model: Value, output: Output) -> Result<(), Failure> {
+    if output.json {
+        output.json(&model);
+        return Ok(());
+    }
+    let rows = version_rows(&model, output);
+    output.table(COLUMNS, &rows);
+    Ok(())
+}
+
+/// The version is loaded first: aliases and shares are for those that are ready.
+fn canary(client: &Client, model: &str, version: u64, share: u32, output: Output) -> Result<(), Failure> {
+    if share == 0 {
+        let model = client.put_json(&path(model, "traffic"), &json!({}))?;
+        return told(model, output);
+    }
+    client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?;
+    client.put_json(&path(model, "aliases/canary"), &json!({ "version": version }))?;
+    let shares = json!({ "stable": 100 - share, "canary": share });
+    told(client.put_json(&path(model, "traffic"), &shares)?, output)
+}
+
+const COLUMNS: &[&str] = &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "WEIGHTS", "FROM", "REASON"];
 
 fn list(client: &Client, output: Output) -> Result<(), Failure> {
     let answer = client.get("/api/v1/models")?;
@@ -26,7 +73,7 @@ fn list(client: &Client, output: Output) -> Result<(), Failure> {
         models.iter().for_each(|model| output.line(text(model, "name")));
         return Ok(());
     }
-    output.table(&["MODEL", "VERSION", "STATE", "WEIGHTS", "FROM", "REASON"], &rows);
+    output.table(COLUMNS, &rows);
     if rows.is_empty() {
         output.note("No models. A training that publishes makes one: `saggar run PLUGIN --data DATASET -f`.");
     }
@@ -46,6 +93,8 @@ fn version_rows(model: &Value, output: Output) -> Vec<Vec<String>> {
                 text(model, "name").to_owned(),
                 format!("{number}{mark}"),
                 output.state(text(version, "state")),
+                or_dash(&aliases(version)),
+                format!("{}%", version["traffic_percent"]),
                 or_dash(&weights),
                 or_dash(text(version, "source_job")),
                 or_dash(text(version, "reason")),
@@ -55,8 +104,7 @@ fn version_rows(model: &Value, output: Output) -> Vec<Vec<String>> {
 }
 
 fn show(name: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    let safe: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect();
-    let model = client.get(&format!("/api/v1/models/{safe}"))?;
+    let model = client.get(&format!("/api/v1/models/{}", safe(name)))?;
     if output.json {
         output.json(&model);
         return Ok(());
@@ -76,8 +124,13 @@ fn show(name: &str, client: &Client, output: Output) -> Result<(), Failure> {
     }
     output.line("");
     let rows = version_rows(&model, output);
-    output.table(&["MODEL", "VERSION", "STATE", "WEIGHTS", "FROM", "REASON"], &rows);
+    output.table(COLUMNS, &rows);
     Ok(())
+}
+
+fn aliases(version: &Value) -> String {
+    let names = version["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.collect::<Vec<&str>>().join(",")
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

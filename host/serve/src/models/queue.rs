@@ -252,17 +252,25 @@ impl Queue {
 
 /// The duty to take the next batch. Where it is dropped without, as when the request that had it was given up, another
 /// task gets it.
-struct Gathering(Option<Arc<Serving>>);
+struct Gathering {
+    serving: Option<Arc<Serving>>,
+    /// Whether it is a task's own, which is given up with the runtime alone.
+    handed_over: bool,
+}
 
 impl Gathering {
+    fn new(serving: &Arc<Serving>) -> Gathering {
+        Gathering { serving: Some(Arc::clone(serving)), handed_over: false }
+    }
+
     /// Gathers a batch and starts it. Runs it at once, on this thread, where that is known to be quick.
     async fn lead(mut self) {
         // Whoever is ready to ask joins first: the runtime polls them, and their connections, before this goes on.
         tokio::task::yield_now().await;
-        if let Some(serving) = &self.0 {
+        if let Some(serving) = &self.serving {
             serving.queue().company().await;
         }
-        let Some(serving) = self.0.take() else { return };
+        let Some(serving) = self.serving.take() else { return };
         let queue = serving.queue();
         let mut line = queue.line();
         line.gathered = false;
@@ -272,15 +280,16 @@ impl Gathering {
         line.gathered |= more;
         drop(line);
         if more {
-            Gathering(Some(Arc::clone(&serving))).hand_over();
+            Gathering::new(&serving).hand_over();
         }
         serving.series().released(release, batch.iter().map(|waiting| waiting.items).sum());
         batch::start(Lane(Arc::clone(&serving)), batch);
     }
 
     /// Has another task do it.
-    fn hand_over(self) {
-        if let Some(serving) = &self.0 {
+    fn hand_over(mut self) {
+        self.handed_over = true;
+        if let Some(serving) = &self.serving {
             let runtime = serving.queue().runtime.clone();
             runtime.spawn(self.lead());
         }
@@ -289,8 +298,8 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        if let Some(serving) = self.0.take() {
-            Gathering(Some(serving)).hand_over();
+        if let Some(serving) = self.serving.take().filter(|_| !self.handed_over) {
+            Gathering::new(&serving).hand_over();
         }
     }
 }
@@ -323,7 +332,7 @@ impl Drop for Lane {
             queue.stir.notify_one();
         }
         if wanted {
-            Gathering(Some(Arc::clone(&self.0))).hand_over();
+            Gathering::new(&self.0).hand_over();
         }
     }
 }
@@ -349,7 +358,7 @@ pub(crate) async fn compute(request: Request) -> Result<Computed, ApiError> {
     let (answer, ticket, gathers) = serving.queue().push(request, &leaving.0);
     let withdrawing = Withdrawing { serving: &serving, ticket: Some(ticket) };
     if gathers {
-        Gathering(Some(Arc::clone(&serving))).lead().await;
+        Gathering::new(&serving).lead().await;
     }
     let answer = timeout_at(until.into(), answer).await;
     match answer {

@@ -32,7 +32,7 @@ fn parameter(name: &str) -> Value {
 
 fn operation(path: &str, method: &str, short: &Value, tag: &str) -> Value {
     let id: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let id = format!("{method}_{}", id.trim_matches('_'));
+    let id = format!("{method}_{}", id.trim_start_matches('_'));
     let mut operation = json!({ "operationId": id, "tags": [tag], "summary": short["summary"] });
     if let Some(description) = short.get("description") {
         operation["description"] = description.clone();
