@@ -83,7 +83,7 @@ fn a_body_of_a_hundred_megabytes_is_refused_before_it_is_read() {
     let server = with_digits(home.path());
     let address = server.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    let head = "POST /models/digits/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100000000\r\n\r\n";
+    let head = "POST /models/digits/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000000\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = vec![b' '; 1 << 16];
     let mut sent = 0;
