@@ -36,3 +36,29 @@ fn every_form_of_a_prediction_by_curl() {
         assert!(parts[7].to_lowercase().contains(header), "{}", parts[7]);
     }
 }
+
+#[test]
+fn tritons_client() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    // Finds or makes an environment that has the client.
+    let python = run(&server, "bash", &[".ci/clients"]);
+    let printed = run(&server, python.trim(), &["-B", "examples/tritonclient/predict.py"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "takes image UINT8 [-1, 8, 8]", "{printed}");
+    assert_eq!(lines[1..].iter().filter(|line| line.starts_with("digit ")).count(), 3, "{printed}");
+    // The environment has what the example asks for.
+    let wanted = std::fs::read_to_string(root().join("examples/tritonclient/requirements.txt")).unwrap();
+    let installed = std::fs::read_to_string(root().join("tests/clients/requirements.txt")).unwrap();
+    assert!(installed.lines().any(|line| line == wanted.trim()), "{wanted} is not among {installed}");
+}
+
+#[test]
+fn a_client_of_tensorflow_serving() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    let printed = run(&server, "python3", &["-B", "examples/tensorflow-serving-client/predict.py"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "version 1 AVAILABLE", "{printed}");
+    assert_eq!(lines[1..].iter().filter(|line| line.starts_with("digit ")).count(), 2, "{printed}");
+}
