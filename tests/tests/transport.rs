@@ -1,5 +1,5 @@
 //! The server's edge, as `curl` and the command meet it: sockets, HTTP/2, TLS and keys.
-#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::path::Path;
 use std::process::{Command, Output};

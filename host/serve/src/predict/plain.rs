@@ -105,7 +105,7 @@ impl<'t> Text<'t> {
         let mut bytes = Vec::with_capacity(capacity.min(INPUT_BYTES_MAX));
         let mut shape = Shape::default();
         match dtype {
-            DType::F32 => self.nested(&mut shape, 0, &mut bytes, |n| Some(n.float()? as f32).map(f32::to_le_bytes))?,
+            DType::F32 => self.nested(&mut shape, 0, &mut bytes, |n| Some((n.float()? as f32).to_le_bytes()))?,
             DType::U8 => self.nested(&mut shape, 0, &mut bytes, |n| Some([u8::try_from(n.whole()?).ok()?]))?,
             DType::I32 => {
                 self.nested(&mut shape, 0, &mut bytes, |n| Some(i32::try_from(n.whole()?).ok()?.to_le_bytes()))?;

@@ -200,7 +200,7 @@ async fn a_reader_of_events_that_goes_away_stops_the_plugin() {
     let mut stream = response.into_body().into_data_stream();
     let mut text = String::new();
     while !text.contains("event: output") {
-        text.push_str(&String::from_utf8(stream.next().await.unwrap().unwrap().to_vec()).unwrap());
+        text.push_str(core::str::from_utf8(&stream.next().await.unwrap().unwrap()).unwrap());
     }
     drop(stream);
     let id = events(text.split_inclusive("\n\n").next().unwrap())[0].2["id"].as_str().unwrap().to_owned();

@@ -215,6 +215,11 @@ async fn predict_with_several_named_tensors() {
         } }),
     )
     .await;
+}
+
+#[tokio::test]
+async fn predict_names_the_tensor_it_cannot_read() {
+    let fixture = serving().await;
     let cases = [
         (
             r#"{"instances": [[1, 2]]}"#,

@@ -84,7 +84,7 @@ fn a_model_without_batches_has_no_dimension_for_them() {
 #[test]
 fn what_the_signature_does_not_promise_is_not_sent() {
     let promised = port("y", DType::F32, &[2], None);
-    let signature = signature(&[promised.clone()], &[1]);
+    let signature = signature(core::slice::from_ref(&promised), &[1]);
     let short = Tensor { bytes: vec![0; 4], ..tensor(&promised, 1, &[0; 8]) };
     for outputs in [vec![], vec![short], vec![tensor(&promised, 2, &[0; 16])]] {
         assert!(encode(&signature, &outputs, Some(1), &[wanted(0, true)], FROM).is_err(), "{outputs:?}");
