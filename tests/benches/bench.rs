@@ -30,6 +30,8 @@ mod overload;
 mod peers;
 #[path = "bench/processes.rs"]
 mod processes;
+#[path = "bench/protection.rs"]
+mod protection;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "bench/stage.rs"]
@@ -48,7 +50,7 @@ use stage::Stage;
 type Section = fn(&Stage, &Server, &mut Report);
 
 /// In running order.
-const SECTIONS: [(&str, Section); 8] = [
+const SECTIONS: [(&str, Section); 9] = [
     ("training", training::measure),
     ("overhead", overhead::measure),
     ("lenet", lenet::measure),
@@ -57,6 +59,7 @@ const SECTIONS: [(&str, Section); 8] = [
     ("cold-start", cold_start::measure),
     ("swaps", swaps::measure),
     ("overload", overload::measure),
+    ("protection", protection::measure),
 ];
 
 fn main() {

@@ -22,6 +22,8 @@ pub const PIECES_ANY_MAX: usize = 4096;
 pub const PIECE_BYTES_MIN: usize = 16;
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a list of devices waits for the search for them, which loads every driver of the machine.
+pub const DEVICES_TIME: Duration = Duration::from_secs(10);
 /// How often certificates are looked at; new ones are taken up when they are the same twice.
 pub const CERTIFICATE_POLL: Duration = Duration::from_secs(1);
 /// Bytes of a file of certificates or of a private key.

@@ -311,6 +311,14 @@ pub fn scan(models_dir: &Path) -> Result<Vec<Found>, ModelError> {
 /// # Errors
 /// `NotFound`; `Incomplete` naming the first file that is not right; `Store`.
 pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
+    load(dir).map(|(files, _)| files)
+}
+
+/// Checks a version's directory as [`verify`] does, and gives the weights that were read for it, sorted by name.
+///
+/// # Errors
+/// As there.
+pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
     let manifest = glance(dir)?;
     for file in manifest.files.iter().filter(|file| file.name != WEIGHTS_FILE) {
         let path = dir.join(&file.name);
@@ -321,8 +329,8 @@ pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
         }
     }
     let files = VersionFiles { dir: dir.to_owned(), manifest };
-    files.load_weights()?;
-    Ok(files)
+    let variables = files.load_weights()?;
+    Ok((files, variables))
 }
 
 /// The variables of a safetensors file, sorted by name, sharing its bytes; those named in `statistics` are statistics.

@@ -160,21 +160,19 @@ fn onnx_plugins(args: &Serve, program: &Path) -> Vec<PathBuf> {
 fn devices(args: &Serve, program: PathBuf, serving: &Arc<dyn Backend>, metrics: &Arc<Metrics>) -> Arc<Devices> {
     let (serves, job_slots) = (serving.info().clone(), args.jobs);
     let device = move |info: DeviceInfo| Device { serves: info.name == serves.name, job_slots, info };
-    let devices = Arc::new(Devices::new(vec![device(serving.info().clone())]));
+    let devices = Arc::new(Devices::searching(vec![device(serving.info().clone())]));
     let (found, metrics) = (Arc::clone(&devices), Arc::clone(metrics));
-    // A thread that dies leaves the list as it is.
     let look = move || {
         let list = commands::devices::ask(&program);
         for info in &list {
             let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
             metrics.families.gpu_info.with_label_values(&labels).set(1.0);
         }
-        if !list.is_empty() {
-            found.set(list.into_iter().map(device).collect());
-        }
+        found.found(list.into_iter().map(device).collect());
     };
     if let Err(error) = std::thread::Builder::new().name("devices".to_owned()).spawn(look) {
         tracing::warn!(%error, "devices are not looked for");
+        devices.found(Vec::new());
     }
     devices
 }

@@ -1,13 +1,14 @@
 //! `GET /api/v1/devices`: what this machine computes with.
 
-use std::sync::{PoisonError, RwLock};
-
 use axum::Json;
 use axum::extract::State;
 use saggar_device::DeviceInfo;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::app::App;
+use crate::limits::DEVICES_TIME;
 
 /// A device of this machine.
 #[derive(Clone, Debug)]
@@ -20,23 +21,43 @@ pub struct Device {
     pub job_slots: usize,
 }
 
-/// The devices of this machine, as far as they were found. Finding them takes a while, which nobody waits for.
-#[derive(Debug, Default)]
-pub struct Devices(RwLock<Vec<Device>>);
+/// The devices of this machine. Finding them takes a while, for which the server's start does not wait, but whoever asks
+/// for them does.
+#[derive(Debug)]
+pub struct Devices(watch::Sender<Search>);
+
+#[derive(Debug)]
+struct Search {
+    found: Vec<Device>,
+    over: bool,
+}
 
 impl Devices {
-    /// These, to begin with.
-    pub fn new(devices: Vec<Device>) -> Devices {
-        Devices(RwLock::new(devices))
-    }
-
     /// All of them.
-    pub fn set(&self, devices: Vec<Device>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = devices;
+    pub fn new(devices: Vec<Device>) -> Devices {
+        Devices(watch::Sender::new(Search { found: devices, over: true }))
     }
 
-    fn list(&self) -> Vec<Device> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Those that are known before the search for all of them is over.
+    pub fn searching(known: Vec<Device>) -> Devices {
+        Devices(watch::Sender::new(Search { found: known, over: false }))
+    }
+
+    /// The search is over, and found these; where it found nothing, those that were known are all.
+    pub fn found(&self, devices: Vec<Device>) {
+        self.0.send_modify(|search| {
+            search.over = true;
+            if !devices.is_empty() {
+                search.found = devices;
+            }
+        });
+    }
+
+    /// What was found, when the search is over or has taken too long.
+    async fn list(&self) -> Vec<Device> {
+        let mut search = self.0.subscribe();
+        let _ = timeout(DEVICES_TIME, search.wait_for(|search| search.over)).await;
+        search.borrow().found.clone()
     }
 }
 
@@ -56,6 +77,6 @@ pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
             "job_slots": device.job_slots,
         })
     };
-    let devices: Vec<Value> = app.parts().devices.list().iter().map(device).collect();
+    let devices: Vec<Value> = app.parts().devices.list().await.iter().map(device).collect();
     Json(json!({ "devices": devices }))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use saggar_metrics::Metrics;
 use saggar_plugin::Terms;
-use saggar_store::models::{Models, verify};
+use saggar_store::models::{self, Models};
 use serde_json::Value;
 
 use super::found::origin;
@@ -41,9 +41,11 @@ impl BringUp {
             self.metrics.families.cold_start.with_label_values(&[&self.model, phase.name()]).observe(seconds);
         };
         let began = Instant::now();
-        let files = verify(&self.dir)?;
+        // Read once: to read and hash a second time what was just checked would double the time of a wake.
+        let (files, variables) = models::load(&self.dir)?;
         observe(Phase::Verify, began.elapsed().as_secs_f64());
-        let candidate = Candidate { model: &self.model, files: &files, instances_max: self.settings.instances_max.0 };
+        let (model, instances_max) = (self.model.as_str(), self.settings.instances_max.0);
+        let candidate = Candidate { model, files: &files, variables: &variables, instances_max };
         let loaded = self.host.bring_up(candidate, &mut |phase, time| observe(phase, time.as_secs_f64()))?;
         self.warm(&loaded)?;
         Ok((origin(files.manifest), loaded))

@@ -9,7 +9,6 @@ use saggar_metrics::Metrics;
 use saggar_plugin::{
     Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Signature, Started, Terms,
 };
-use saggar_store::checkpoint::SavedVariable;
 use saggar_store::models::VersionFiles;
 
 use super::metered::Account;
@@ -81,16 +80,11 @@ impl PluginHost {
     }
 
     /// The version that is up and differs from this candidate in its weights alone.
-    fn relative(
-        &self,
-        it: Candidate<'_>,
-        plugin: &Plugin,
-        variables: &[SavedVariable],
-    ) -> Option<(Arc<LoadedModel>, Arc<Account>)> {
+    fn relative(&self, it: Candidate<'_>, plugin: &Plugin) -> Option<(Arc<LoadedModel>, Arc<Account>)> {
         let up = self.up();
         let up = up.get(it.model).filter(|up| up.instances_max == it.instances_max)?;
         let (model, account) = (up.model.upgrade()?, up.account.upgrade()?);
-        model.takes(plugin, &it.files.manifest.config, variables).then_some((model, account))
+        model.takes(plugin, &it.files.manifest.config, it.variables).then_some((model, account))
     }
 
     /// A version with instances of its own, warm.
@@ -98,7 +92,6 @@ impl PluginHost {
         &self,
         it: Candidate<'_>,
         plugin: Plugin,
-        variables: Vec<SavedVariable>,
         weights_meter: &Meter,
     ) -> Result<(LoadedModel, Arc<Account>), LoadError> {
         let starts = self.metrics.families.instance_start.with_label_values::<&str>(&[]);
@@ -107,7 +100,7 @@ impl PluginHost {
         let meter = Meter::new(self.device_bytes_max);
         let parts = ModelParts {
             plugin,
-            variables,
+            variables: it.variables.to_vec(),
             config: it.files.manifest.config.clone(),
             weights_meter: weights_meter.clone(),
             meter: meter.clone(),
@@ -129,12 +122,11 @@ impl ModelHost for PluginHost {
         };
         let plugin = self.compile(it.files)?;
         lap(Phase::Compile);
-        let variables = it.files.load_weights()?;
         let weights_meter = Meter::new(self.device_bytes_max);
-        let (model, account, kind) = match self.relative(it, &plugin, &variables) {
-            Some((relative, account)) => (relative.reweighted(&variables, &weights_meter)?, account, Kind::Weights),
+        let (model, account, kind) = match self.relative(it, &plugin) {
+            Some((relative, account)) => (relative.reweighted(it.variables, &weights_meter)?, account, Kind::Weights),
             None => {
-                let (model, account) = self.load(it, plugin, variables, &weights_meter)?;
+                let (model, account) = self.load(it, plugin, &weights_meter)?;
                 (model, account, Kind::Full)
             }
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_plugin::{LoadedModel, PluginError, Signature, Terms};
+use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
@@ -98,6 +99,8 @@ pub struct Candidate<'a> {
     pub model: &'a str,
     /// Its files, which were verified.
     pub files: &'a VersionFiles,
+    /// Its weights, as they were read when they were verified.
+    pub variables: &'a [SavedVariable],
     /// Calls at a time.
     pub instances_max: usize,
 }
