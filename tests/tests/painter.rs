@@ -99,6 +99,15 @@ fn fh_09_a_file_goes_in_and_a_picture_comes_out() {
     assert_eq!(curl("application/json", "/predict"), "200 application/json");
 }
 
+/// Bytes of tensors copied to the device and back so far.
+fn copied(server: &Server) -> [u64; 2] {
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    ["host_to_device", "device_to_host"].map(|direction| {
+        let series = format!("saggar_tensor_copy_bytes_total{{device=\"cpu\",direction=\"{direction}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or(0)
+    })
+}
+
 #[test]
 fn sg_06_an_ensemble_keeps_its_tensors_on_the_device() {
     let home = tempfile::tempdir().unwrap();
@@ -111,8 +120,12 @@ fn sg_06_an_ensemble_keeps_its_tensors_on_the_device() {
         .unwrap();
     server.wait_for_version("twice", 1);
     let body = json!({ "image": rows(&ramp()), "factor": 0.5, "opposite": 1 });
+    let before = copied(&server);
     let answer = server.request("POST", "/models/twice/predict", Payload::Json(&body));
     assert_eq!(answer.status, 200, "{}", answer.text);
+    // In: a picture and three numbers, of which one has a default. Out: a picture and two numbers. Nothing in between.
+    let now = copied(&server);
+    assert_eq!([now[0] - before[0], now[1] - before[1]], [64 + 3 * 4, 64 + 2 * 4]);
     // Half of each pixel, then the opposite of that, half again: both steps take the one `factor`.
     let expected: Vec<u8> = ramp().iter().map(|pixel| ((255 - pixel / 2) as f32 * 0.5) as u8).collect();
     assert_eq!(answer.json()["picture"], rows(&expected));

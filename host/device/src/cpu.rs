@@ -91,11 +91,13 @@ impl Backend for Cpu {
             });
         }
         bytemuck::cast_slice_mut::<u64, u8>(&mut memory.write())[..bytes.len()].copy_from_slice(bytes);
+        memory.charge().add_written(bytes.len());
         Ok(())
     }
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = memory(buffer, "read")?;
+        memory.charge().add_read(memory.bytes());
         Ok(bytemuck::cast_slice::<u64, u8>(&memory.read())[..memory.bytes()].to_vec())
     }
 

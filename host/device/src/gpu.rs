@@ -172,11 +172,13 @@ impl Backend for Gpu {
             });
         }
         let words = memory::widen(buffer.descriptor().dtype, bytes);
+        memory.charge.add_written(bytes.len());
         self.context.write(memory, &words)
     }
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = self.own(buffer)?;
+        memory.charge.add_read(buffer.descriptor().bytes());
         let words = self.context.read(memory, memory::bytes(buffer.descriptor()))?;
         Ok(memory::narrow(buffer.descriptor().dtype, words))
     }

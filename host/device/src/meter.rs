@@ -19,6 +19,8 @@ struct Account {
     busy_nanoseconds: AtomicU64,
     dispatches: AtomicU64,
     submissions: AtomicU64,
+    written_bytes: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 /// Bytes charged to a meter until this is dropped.
@@ -38,6 +40,8 @@ impl Meter {
             busy_nanoseconds: AtomicU64::new(0),
             dispatches: AtomicU64::new(0),
             submissions: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
         }))
     }
 
@@ -80,6 +84,16 @@ impl Meter {
         self.0.submissions.fetch_add(submissions, Ordering::AcqRel);
     }
 
+    /// Bytes of tensors copied from the host to the device so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.0.written_bytes.load(Ordering::Acquire)
+    }
+
+    /// Bytes of tensors copied from the device to the host so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.0.read_bytes.load(Ordering::Acquire)
+    }
+
     /// Device bytes held now.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Acquire)
@@ -103,6 +117,18 @@ impl Meter {
     /// Submissions made so far.
     pub fn submissions(&self) -> u64 {
         self.0.submissions.load(Ordering::Acquire)
+    }
+}
+
+impl Charge {
+    /// Counts bytes that were copied from the host to what is charged for. Called by devices.
+    pub(crate) fn add_written(&self, bytes: usize) {
+        self.meter.0.written_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
+    }
+
+    /// Counts bytes that were copied to the host from it. Called by devices.
+    pub(crate) fn add_read(&self, bytes: usize) {
+        self.meter.0.read_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 }
 

@@ -118,6 +118,7 @@ families! {
     gpu_memory: GaugeVec("saggar_gpu_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
     gpu_submissions: CounterVec("saggar_gpu_submissions_total", "Submissions to a device.", ["device"]);
     gpu_dispatches: CounterVec("saggar_gpu_dispatches_total", "Kernels run on a device.", ["device"]);
+    tensor_copy: IntCounterVec("saggar_tensor_copy_bytes_total", "Bytes of models' tensors copied to and from devices.", ["device", "direction"]);
 
     dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);
     watch_events: IntCounterVec("saggar_watch_events_total", "File events seen in the model directory.", []);

@@ -13,7 +13,7 @@ use crate::meter::{Charge, Meter};
 pub(super) struct HostMemory {
     words: RwLock<Vec<u64>>,
     bytes: usize,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl fmt::Debug for HostMemory {
@@ -32,7 +32,7 @@ pub(super) fn zeroed(bytes: usize) -> Vec<u64> {
 impl HostMemory {
     /// Memory with these words, of which `bytes` bytes count.
     pub(super) fn new(words: Vec<u64>, bytes: usize, charge: Charge) -> HostMemory {
-        HostMemory { words: RwLock::new(words), bytes, _charge: charge }
+        HostMemory { words: RwLock::new(words), bytes, charge }
     }
 
     /// Zeros for a tensor.
@@ -43,6 +43,11 @@ impl HostMemory {
         let bytes = descriptor.bytes();
         let charge = meter.charge(bytes as u64)?;
         Ok(HostMemory::new(zeroed(bytes), bytes, charge))
+    }
+
+    /// What its owner is charged.
+    pub(super) fn charge(&self) -> &Charge {
+        &self.charge
     }
 
     /// Its size.

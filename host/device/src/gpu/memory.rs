@@ -22,7 +22,7 @@ pub(super) struct Memory {
     pub(super) buffer: wgpu::Buffer,
     recycled: bool,
     stale: AtomicBool,
-    _charge: Charge,
+    pub(super) charge: Charge,
 }
 
 impl Storage for Memory {}
@@ -97,7 +97,7 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
         tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
         DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes: meter.bytes(), limit_bytes: meter.bytes() }
     })?;
-    Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), _charge: charge })
+    Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
 }
 
 /// The memory behind `buffer`, if it is this device's.

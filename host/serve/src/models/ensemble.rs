@@ -202,7 +202,9 @@ impl Predictor for EnsembleModel {
         let Some(models) = models else { return self.through_host(&leases, inputs, &terms, until) };
         let inputs: Vec<NamedBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
         let compute = |part, [count, size]: [usize; 2]| self.on_device(&models, part, [count, size], &terms, until);
-        let outputs = model::in_parts(&self.signature, inputs, compute)?;
+        let outputs = model::in_parts(&self.signature, inputs, compute);
+        leases.iter().for_each(|lease| lease.serving().predictor().called_on_device());
+        let outputs = outputs?;
         let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };
         Ok(outputs.into_iter().map(tensor).collect())
     }

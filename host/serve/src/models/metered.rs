@@ -20,6 +20,8 @@ struct Told {
     busy: Duration,
     dispatches: u64,
     submissions: u64,
+    written_bytes: u64,
+    read_bytes: u64,
 }
 
 /// A meter, and what the metrics were told of it. Where versions share one, its use is told once.
@@ -51,6 +53,7 @@ impl Account {
         let meter = &self.meter;
         let (bytes, busy) = (meter.bytes(), meter.busy());
         let (dispatches, submissions) = (meter.dispatches(), meter.submissions());
+        let (written_bytes, read_bytes) = (meter.written_bytes(), meter.read_bytes());
         let families = &metrics.families;
         if bytes != told.bytes {
             // Versions share the series, so each adds its own part.
@@ -62,7 +65,14 @@ impl Account {
             families.gpu_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
             families.gpu_submissions.with_label_values(&of).inc_by(submissions.saturating_sub(told.submissions) as f64);
         }
-        *told = Told { bytes, busy, dispatches, submissions };
+        for (direction, now, before) in
+            [("host_to_device", written_bytes, told.written_bytes), ("device_to_host", read_bytes, told.read_bytes)]
+        {
+            if now != before {
+                families.tensor_copy.with_label_values(&[device, direction]).inc_by(now.saturating_sub(before));
+            }
+        }
+        *told = Told { bytes, busy, dispatches, submissions, written_bytes, read_bytes };
     }
 }
 
@@ -104,6 +114,10 @@ impl Predictor for Metered {
 
     fn on_device(&self) -> Option<&LoadedModel> {
         self.predictor.as_ref()?.on_device()
+    }
+
+    fn called_on_device(&self) {
+        self.tell(false);
     }
 
     fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {

@@ -26,6 +26,9 @@ pub trait Predictor: Debug + Send + Sync {
         None
     }
 
+    /// To be called after calls of what [`Predictor::on_device`] gave, which go past [`Predictor::predict`].
+    fn called_on_device(&self) {}
+
     /// Predicts one batch of any size: one tensor for each input, in the signature's order. Called from threads that may
     /// block, or where it is known to be quick; several at once, at most as many as the model has lanes. What is known of
     /// the outputs early goes to the terms' sink, which is let go before it returns.
