@@ -1,10 +1,11 @@
 //! Speed of the CPU device's kernels: `cargo bench -p saggar-device [-- threads.. groups..]`.
 //!
 //! Prints operations, bytes or samples per second of the best of several runs, and of the median. Groups: products,
-//! elementwise, folds, networks.
+//! elementwise, folds, convolutions, networks, digits, parts.
 
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 
+mod digits;
 mod lenet;
 
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use std::time::Instant;
 use saggar_compile::compile;
 use saggar_device::{Backend, Buffer, Executable, Meter, cpu};
 use saggar_tensor::interp::Value;
-use saggar_tensor::op::Scalar;
+use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
 /// Seconds that each measurement takes, about.
-const SECONDS: f64 = 1.0;
+const SECONDS: f64 = 0.5;
 
 /// A program with its tensors.
 struct Loaded {
@@ -137,6 +138,92 @@ fn networks(backend: &dyn Backend) {
     }
 }
 
+/// Convolutions with a bias, on as many images: those of LeNet, of a ResNet for small and for large images, and others.
+fn convolutions(backend: &dyn Backend) {
+    // Images, channels, height and width, outputs, window, padding, stride.
+    let cases = [
+        [1, 1, 28, 16, 5, 2, 1],
+        [1, 16, 14, 32, 5, 2, 1],
+        [8, 16, 14, 32, 5, 2, 1],
+        [1, 1, 28, 20, 5, 0, 1],
+        [1, 20, 12, 50, 5, 0, 1],
+        [1, 3, 32, 16, 3, 1, 1],
+        [1, 16, 32, 16, 3, 1, 1],
+        [1, 32, 16, 32, 3, 1, 1],
+        [1, 64, 8, 64, 3, 1, 1],
+        [8, 64, 8, 64, 3, 1, 1],
+        [1, 64, 56, 64, 3, 1, 1],
+        [1, 128, 28, 128, 3, 1, 1],
+        [1, 256, 14, 256, 3, 1, 1],
+        [8, 256, 14, 256, 3, 1, 1],
+        [1, 512, 7, 512, 3, 1, 1],
+        [8, 512, 7, 512, 3, 1, 1],
+        [1, 3, 224, 64, 7, 3, 2],
+        [1, 64, 56, 128, 3, 1, 2],
+        [1, 256, 14, 512, 3, 1, 2],
+        [1, 3, 96, 8, 3, 1, 2],
+        [1, 64, 56, 64, 1, 0, 1],
+        [1, 64, 7, 64, 1, 0, 1],
+        [8, 64, 7, 64, 1, 0, 1],
+        [1, 16, 28, 4, 3, 1, 1],
+        [1, 16, 28, 2, 3, 1, 1],
+        [1, 32, 28, 1, 3, 1, 1],
+        [1, 256, 4, 256, 3, 1, 1],
+        [8, 256, 4, 256, 3, 1, 1],
+        [32, 256, 2, 256, 3, 1, 1],
+    ];
+    for [images, channels, side, outputs, window, padding, stride] in cases {
+        let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
+        let options = nn::Conv2dOptions { conv, ..Default::default() };
+        let sizes: [&[usize]; 3] = [&[images, channels, side, side], &[outputs, channels, window, window], &[outputs]];
+        let conv = operator(backend, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], Some(x[2]), options));
+        let places = ((side + 2 * padding - window) / stride + 1).pow(2);
+        let operations = 2.0 * (images * outputs * places * channels * window * window) as f64 / 1e9;
+        let name = format!("{images}x{channels}x{side} {outputs}x{window}p{padding}s{stride}");
+        report(&name, conv.seconds(), operations, "GFLOP/s");
+    }
+    for side in [14, 56] {
+        let conv = Conv2d { padding: [1; 4], strides: [1; 2], dilations: [1; 2], groups: 64 };
+        let options = nn::Conv2dOptions { conv, ..Default::default() };
+        let sizes: [&[usize]; 2] = [&[1, 64, side, side], &[64, 1, 3, 3]];
+        let conv = operator(backend, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], None, options));
+        let operations = 2.0 * (64 * side * side * 9) as f64 / 1e9;
+        report(&format!("1x64x{side} 64 of 1x3p1s1"), conv.seconds(), operations, "GFLOP/s");
+    }
+}
+
+fn digits(backend: &dyn Backend) {
+    for batch in [1, 2, 4, 8, 16, 32] {
+        let network = digits::digits(batch);
+        let loaded = Loaded::new(backend, &network.graph, &[network.images], &network.variables);
+        report(&format!("digits b{batch}"), loaded.seconds(), batch as f64, "samples/s");
+    }
+}
+
+/// Kernels of that network, each a program of its own.
+fn parts(backend: &dyn Backend) {
+    let cases: [(&str, &[&[usize]], Build<'_>); 8] = [
+        ("nothing", &[&[1]], &|g, x| g.neg(x[0])),
+        ("relu of 16 channels", &[&[1, 16, 28, 28], &[16, 1, 1]], &|g, x| {
+            let y = g.add(x[0], x[1])?;
+            nn::relu(g, y)
+        }),
+        ("pool 16x28x28", &[&[1, 16, 28, 28]], &|g, x| nn::max_pool2d(g, x[0], halves())),
+        ("pool 32x14x14", &[&[1, 32, 14, 14]], &|g, x| nn::max_pool2d(g, x[0], halves())),
+        ("matmul 1x1568x64", &[&[1, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
+        ("matmul 8x1568x64", &[&[8, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
+        ("matmul 3x1568x64", &[&[3, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
+        ("matmul 32x1568x64", &[&[32, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
+    ];
+    for (name, inputs, build) in cases {
+        report(name, operator(backend, inputs, build).seconds(), 1.0, "runs/s");
+    }
+}
+
+fn halves() -> nn::Pool2dOptions {
+    nn::Pool2dOptions { window: Some([2, 2]), strides: [2, 2], ..nn::Pool2dOptions::default() }
+}
+
 /// Measurements of one kind.
 type Group = fn(&dyn Backend);
 
@@ -144,8 +231,15 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let given: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let threads = if given.is_empty() { vec![1, 2] } else { given };
-    let groups: [(&str, Group); 4] =
-        [("products", products), ("elementwise", elementwise), ("folds", folds), ("networks", networks)];
+    let groups: [(&str, Group); 7] = [
+        ("products", products),
+        ("elementwise", elementwise),
+        ("folds", folds),
+        ("convolutions", convolutions),
+        ("networks", networks),
+        ("digits", digits),
+        ("parts", parts),
+    ];
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
     let all = !groups.iter().any(|(name, _)| named(name));
     for threads in threads {
