@@ -7,7 +7,9 @@
 
 mod contract;
 mod convolution;
+mod direct;
 mod element;
+mod ending;
 mod evaluate;
 mod executable;
 mod floats;

@@ -1,14 +1,17 @@
-//! Convolutions and their adjoints: patches and matrix products, image by image.
+//! Convolutions and their adjoints, image by image: patches and matrix products, or a convolution without patches where
+//! that is faster.
 
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
 use super::contract::{finish_chunk, with_windows};
+use super::direct::Direct;
+use super::ending::{Ending, Ends};
 use super::evaluate::{buffer, with_scratch};
 use super::floats::{floats, write_floats};
 use super::gemm::{Matrix, multiply};
-use super::lanes::{accumulate, elements_mut};
+use super::lanes::{accumulate, elements, elements_mut};
 use super::map::{Accumulation, Finish};
 use super::patch::Windows;
 use super::plan::{Planner, Refusal};
@@ -129,6 +132,10 @@ impl Sizes {
 #[derive(Debug)]
 pub(super) struct Conv2d {
     sizes: Sizes,
+    /// None where images become patches.
+    direct: Option<Direct>,
+    /// None where the epilogue is another one, or runs after patches were multiplied.
+    ending: Option<Ending>,
     dtype: DType,
     input: usize,
     filter: usize,
@@ -144,8 +151,12 @@ impl Conv2d {
         result: &[usize; 4],
         epilogue: &Epilogue,
     ) -> Result<Conv2d, Refusal> {
+        let sizes = Sizes::new(conv, planner.dims(input), planner.dims(filter), result);
+        let direct = Direct::new(sizes.windows, sizes.channels).filter(|direct| direct.pays(sizes.outputs));
         Ok(Conv2d {
-            sizes: Sizes::new(conv, planner.dims(input), planner.dims(filter), result),
+            sizes,
+            ending: direct.as_ref().and_then(|_| Ending::of(planner, result, epilogue)),
+            direct,
             dtype: planner.float(input)?,
             input: planner.operand(input)?,
             filter: planner.operand(filter)?,
@@ -169,16 +180,46 @@ impl Conv2d {
         let inputs = self.finish.inputs(&pieces);
         let (x, filter) = (pieces[self.input].read(), pieces[self.filter].read());
         let (x, filter) = (floats(self.dtype, x), floats(self.dtype, filter));
-        let together = sizes.together();
+        let together = if self.direct.is_some() { 1 } else { sizes.together() };
         let counts = (0..sizes.images).step_by(together).map(|at| together.min(sizes.images - at) * image);
         let chunks = self.finish.chunks(stores, counts);
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let tasks = with_windows(chunks, workspace, self.finish.accumulation);
-        threads.each(sizes.multiply_adds(), tasks, |(chunk, window)| {
-            finish_chunk(&self.finish, &inputs, chunk, window, |out, first| {
-                let input = sizes.groups * sizes.input();
-                self.images(&x[first / image * input..][..out.len() / image * input], &filter, out);
-            });
+        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
+        threads.each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
+            let input = sizes.groups * sizes.input();
+            let x = &x[chunk.first / image * input..][..chunk.count / image * input];
+            match (&self.direct, self.ending) {
+                (Some(direct), Some(ending)) => {
+                    let ends = |group: usize| ending.with(bias.map(|bias| &bias[group * sizes.outputs..]));
+                    self.directly(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
+                }
+                (Some(direct), None) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
+                    self.directly(direct, x, &filter, out, |_| Ends::NONE);
+                }),
+                (None, _) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
+                    self.images(x, &filter, out);
+                }),
+            }
+        });
+    }
+
+    /// One image, without patches; `ends` of each group.
+    fn directly<'a>(
+        &self,
+        direct: &Direct,
+        x: &[f32],
+        filter: &[f32],
+        out: &mut [f32],
+        ends: impl Fn(usize) -> Ends<'a>,
+    ) {
+        let sizes = &self.sizes;
+        with_scratch(|scratch| {
+            for (group, out) in out.chunks_mut(sizes.result()).enumerate() {
+                let x = &x[group * sizes.input()..][..sizes.input()];
+                let filter = &filter[group * sizes.filter()..][..sizes.filter()];
+                direct.run(x, filter, out, ends(group), &mut scratch.buffers);
+            }
         });
     }
 

@@ -125,7 +125,7 @@ impl Work for Row<'_> {
 }
 
 /// The safe twin.
-fn multiply_plain(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+pub(super) fn multiply_plain(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     if !add {
         c.fill(0.0);
     }

@@ -188,7 +188,7 @@ impl Windows {
 const ROW_CHUNK: usize = 8;
 
 #[inline(always)]
-fn copy_row(out: &mut [f32], values: &[f32]) {
+pub(super) fn copy_row(out: &mut [f32], values: &[f32]) {
     let (out, out_rest) = out.as_chunks_mut::<ROW_CHUNK>();
     let (values, rest) = values.as_chunks::<ROW_CHUNK>();
     for (out, values) in out.iter_mut().zip(values) {

@@ -1,7 +1,8 @@
 //! Wider vectors where the processor has them: the same loop compiled twice, chosen at run time.
 //!
-//! The work is ordinary safe Rust without fused multiply-add, so both versions give the same bits; the narrow one is
-//! the twin that tests compare with.
+//! The work is ordinary safe Rust. [`Work`] is without fused multiply-add, so both versions give the same bits; the
+//! narrow one is the twin that tests compare with. [`FusedWork`] is for sums of products, whose last bits belong to the
+//! processor's class: it multiplies and adds in one step where the processor can, in two steps elsewhere.
 
 /// A loop to run. `run` must be `#[inline(always)]`, as must all it calls per element, or the wide version is none.
 pub(super) trait Work {
@@ -36,6 +37,76 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
 #[target_feature(enable = "avx2")]
 fn wide<W: Work>(work: W) -> W::Output {
     work.run()
+}
+
+/// How a product is added to a sum.
+pub(super) trait MulAdd {
+    /// `a b + c`.
+    fn mul_add(a: f32, b: f32, c: f32) -> f32;
+}
+
+/// Rounded once. Only where the processor has an instruction for it: elsewhere it is a call.
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, reason = "for others"))]
+pub(super) struct Once;
+
+impl MulAdd for Once {
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+/// Rounded twice.
+#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "its baseline rounds once"))]
+pub(super) struct Twice;
+
+impl MulAdd for Twice {
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+/// A [`Work`] of sums of products, each made with `M`.
+pub(super) trait FusedWork {
+    /// What it computes.
+    type Output;
+
+    /// Does it.
+    fn run<M: MulAdd>(self) -> Self::Output;
+}
+
+/// Runs `work` with 256-bit vectors and fused multiply-add where the processor has both.
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
+#[inline]
+pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: the line above proves that this processor has AVX2 and FMA, all that `wide_fused` adds.
+        unsafe { wide_fused(work) }
+    } else {
+        work.run::<Twice>()
+    }
+}
+
+/// Runs `work`, which this architecture's baseline has vectors and fused multiply-add for.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
+    work.run::<Once>()
+}
+
+/// Runs `work`.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline]
+pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
+    work.run::<Twice>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn wide_fused<W: FusedWork>(work: W) -> W::Output {
+    work.run::<Once>()
 }
 
 #[cfg(test)]

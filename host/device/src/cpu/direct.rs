@@ -1,0 +1,312 @@
+//! A convolution without its patch matrix: tiles of output channels by places stay in registers while every tap of the
+//! window is added to them.
+//!
+//! An image is first laid out as planes whose rows lie `pitch` apart, zeros around it. Places are then counted along
+//! those rows as if they were one line, so that the input under a tap is a distance from the place that is the same for
+//! all of them, and vectors run over ends of rows. What they compute there is not kept. A step of the window over
+//! several elements makes as many planes, of which each has the rows and columns that leave the same remainder.
+//!
+//! Every result is one chain of multiply-adds over the taps in the order of the filter, from zero on. So its bits do not
+//! depend on how places and channels are cut into tiles.
+
+use super::ending::{End, Ends};
+use super::evaluate::buffer;
+use super::patch::{Windows, copy_row};
+use super::simd::{FusedWork, MulAdd, dispatch_fused};
+
+/// Output channels of a tile at most: with two vectors of places, their sums, a vector of each and a factor are fifteen
+/// of sixteen registers.
+const HEIGHT_MAX: usize = 6;
+/// Places of one vector.
+const LANES: usize = 8;
+/// Output channels for which a packed product is slow whatever the geometry.
+const FEW_OUTPUTS: usize = 8;
+/// Elements of a group's filter past which it is better packed.
+const FILTER_ELEMENTS_MAX: usize = 1 << 18;
+/// Output channels of windows that step over elements, past which making patches is a small part of the work.
+const STEPPED_OUTPUTS_MAX: usize = 64;
+/// Elements that an image may take when it is laid out, besides as many as its patches would have: dilated windows may
+/// reach over any number of zeros.
+const SPARE_ELEMENTS: usize = 1 << 16;
+
+/// The geometry of a convolution's laid-out images.
+#[derive(Clone, Debug)]
+pub(super) struct Direct {
+    windows: Windows,
+    channels: usize,
+    /// Elements from one row to the next.
+    pitch: usize,
+    /// Rows of a plane.
+    rows: usize,
+    /// Columns of a plane that hold what the image has there.
+    columns: usize,
+    /// For each tap, channels outermost, elements from a place to the input under it.
+    offsets: Vec<u32>,
+    /// Elements of a laid-out image, and what vectors read behind it.
+    laid_out: usize,
+}
+
+impl Direct {
+    /// For windows over `channels` channels; none where that would take much more memory than patches do.
+    pub(super) fn new(windows: Windows, channels: usize) -> Option<Direct> {
+        let Windows { input, window, output, strides, dilations, padding } = windows;
+        let last = |axis: usize| (window[axis].max(1) - 1) * dilations[axis] / strides[axis];
+        let (rows, wide) = (output[0] + last(0), output[1] + last(1));
+        let columns = (input[1] + padding[1]).div_ceil(strides[1]).min(wide);
+        // What lies right of a row is read from the beginning of the next one, as far as both are zeros.
+        let pitch = columns.max(output[1]).max(wide - (padding[1] / strides[1]).min(wide));
+        let plane = rows.checked_mul(pitch)?;
+        let planes = channels.checked_mul(strides[0])?.checked_mul(strides[1])?;
+        let patches = (channels * window[0] * window[1]).saturating_mul(windows.output_plane());
+        let all = plane.checked_mul(planes).filter(|&all| all <= patches.saturating_add(SPARE_ELEMENTS))?;
+        let mut offsets = Vec::with_capacity(channels * window[0] * window[1]);
+        for channel in 0..channels {
+            for y in (0..window[0]).map(|y| y * dilations[0]) {
+                for x in (0..window[1]).map(|x| x * dilations[1]) {
+                    let phase = y % strides[0] * strides[1] + x % strides[1];
+                    let start = (channel * strides[0] * strides[1] + phase) * plane;
+                    let offset = start + y / strides[0] * pitch + x / strides[1];
+                    offsets.push(u32::try_from(offset).ok()?);
+                }
+            }
+        }
+        let read = offsets.iter().max().map_or(0, |&last| last as usize) + rows * pitch + 2 * LANES;
+        Some(Direct { windows, channels, pitch, rows, columns, offsets, laid_out: read.max(all) })
+    }
+
+    /// Places that are computed: all rows with what lies between them.
+    fn places(&self) -> usize {
+        let [height, width] = self.windows.output;
+        height.saturating_sub(1) * self.pitch + width
+    }
+
+    /// Elements from one channel's line of results to the next, with room for vectors that run over.
+    fn line(&self) -> usize {
+        self.places().next_multiple_of(LANES) + LANES
+    }
+
+    /// Whether this is faster than patches and a packed product, for `outputs` output channels of a group.
+    ///
+    /// Measured on one core of an EPYC (AVX2), in GFLOP/s of patches and of this: 48 and 82 for 32 outputs of 14x14 by
+    /// windows of 5x5 over 16 channels, 60 and 77 for 64 of 56x56 by 3x3 over 64, 76 and 77 for 128 of 28x28 over 128,
+    /// 3 and 15 for 64 groups of one channel of 14x14. But 75 and 55 for 256 of 4x4 over 256, where a third of what is
+    /// computed is not kept, and 69 and 59 for 128 of 28x28 over 64 by steps of two, though 12 and 27 for 8 of 48x48
+    /// over 3. A window of one element needs no patches: 67 and 55 for 64 of 56x56 over 64. A filter past the
+    /// second-level cache is read again for every image: 53 and 40 for 8 images of 256 of 14x14 over 256.
+    pub(super) fn pays(&self, outputs: usize) -> bool {
+        let kept = self.windows.output_plane();
+        let computed = self.places().next_multiple_of(LANES);
+        let few = outputs <= FEW_OUTPUTS;
+        let full = 3 * kept > 2 * computed && outputs * self.offsets.len() <= FILTER_ELEMENTS_MAX;
+        let stepped = self.windows.strides != [1, 1];
+        !self.windows.is_pointwise() && (few || full) && (outputs <= STEPPED_OUTPUTS_MAX || !stepped)
+    }
+
+    /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` `[outputs, taps]`, and `out`
+    /// `[outputs, height, width]`.
+    pub(super) fn run(
+        &self,
+        image: &[f32],
+        filter: &[f32],
+        out: &mut [f32],
+        ends: Ends<'_>,
+        words: &mut [Vec<u64>; 2],
+    ) {
+        let [laid_out, lines] = words;
+        let laid_out = buffer::<f32>(laid_out, self.laid_out);
+        let lines = buffer::<f32>(lines, HEIGHT_MAX * self.line());
+        dispatch_fused(Convolve { direct: self, image, filter, out, ends, laid_out, lines });
+    }
+
+    /// Copies an image's rows to their places among zeros.
+    #[inline(always)]
+    fn lay_out(&self, image: &[f32], laid_out: &mut [f32]) {
+        let Windows { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
+        let plane = self.rows * self.pitch;
+        let (columns, rows) = (self.columns.saturating_sub(left), self.rows.saturating_sub(top).min(height));
+        if [down, right] != [1, 1] || columns * rows == 0 {
+            return self.lay_out_by_steps(image, laid_out);
+        }
+        for channel in 0..self.channels {
+            let (image, to) = (&image[channel * height * width..], &mut laid_out[channel * plane..]);
+            to[..top * self.pitch + left].fill(0.0);
+            for row in 0..rows {
+                let (from, to) = (&image[row * width..], &mut to[(top + row) * self.pitch + left..]);
+                copy_whole(to, from, columns);
+                // As far as the next row's first element, which is written over what a vector more holds.
+                fill_whole(&mut to[columns..], self.pitch - columns);
+            }
+            let end = (top + rows) * self.pitch;
+            to[end..plane.max(end)].fill(0.0);
+        }
+        laid_out[self.channels * plane..].fill(0.0);
+    }
+
+    /// The same for windows that step over elements.
+    #[inline(always)]
+    fn lay_out_by_steps(&self, image: &[f32], laid_out: &mut [f32]) {
+        let Windows { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
+        laid_out.fill(0.0);
+        let plane = self.rows * self.pitch;
+        if height * width == 0 || plane == 0 {
+            return;
+        }
+        for (image, planes) in image.chunks_exact(height * width).zip(laid_out.chunks_exact_mut(down * right * plane)) {
+            let rows = image.chunks_exact(width).enumerate().map(|(y, row)| (y + top, row));
+            for (y, row) in rows.take_while(|(y, _)| y / down < self.rows) {
+                let to = y % down * right * plane + y / down * self.pitch;
+                for phase in 0..right {
+                    let first = (phase + right - left % right) % right;
+                    let column = (first + left) / right;
+                    if column < self.columns {
+                        let to = &mut planes[to + phase * plane + column..][..self.columns - column];
+                        for (to, &value) in to.iter_mut().zip(row.iter().skip(first).step_by(right)) {
+                            *to = value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes a line of results for each of `HEIGHT` output channels, in tiles of `WIDTH` places as long as there are as
+    /// many.
+    #[inline(always)]
+    fn band<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
+        &self,
+        laid_out: &[f32],
+        filter: &[f32],
+        lines: &mut [f32],
+    ) {
+        let (places, line) = (self.places(), self.line());
+        let mut at = 0;
+        while at + WIDTH <= places {
+            self.tile::<M, HEIGHT, WIDTH>(&laid_out[at..], filter, &mut lines[at..], line);
+            at += WIDTH;
+        }
+        while at + LANES < places {
+            self.tile::<M, HEIGHT, { 2 * LANES }>(&laid_out[at..], filter, &mut lines[at..], line);
+            at += 2 * LANES;
+        }
+        if at < places {
+            self.tile::<M, HEIGHT, LANES>(&laid_out[at..], filter, &mut lines[at..], line);
+        }
+    }
+
+    /// Writes the lines of `channels` to their places.
+    #[inline(always)]
+    fn write(&self, lines: &[f32], out: &mut [f32], ends: Ends<'_>, channels: std::ops::Range<usize>) {
+        let [height, width] = self.windows.output;
+        for (index, channel) in channels.enumerate() {
+            for row in 0..height {
+                let from = &lines[index * self.line() + row * self.pitch..];
+                // What reaches past the row is written over with the next one.
+                end_whole(&mut out[(channel * height + row) * width..], from, width, ends.of(channel));
+            }
+        }
+    }
+
+    // Loops over constants are unrolled, so the sums stay in registers; iterators over them are not.
+    #[inline(always)]
+    fn tile<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
+        &self,
+        laid_out: &[f32],
+        filter: &[f32],
+        lines: &mut [f32],
+        line: usize,
+    ) {
+        let taps = self.offsets.len();
+        let mut filters = [&filter[..taps]; HEIGHT];
+        for (channel, one) in filters.iter_mut().enumerate() {
+            *one = &filter[channel * taps..][..taps];
+        }
+        let mut sums = [[0.0f32; WIDTH]; HEIGHT];
+        for (tap, &offset) in self.offsets.iter().enumerate() {
+            let x = laid_out[offset as usize..].first_chunk::<WIDTH>().expect("vectors lie in what is laid out");
+            for channel in 0..HEIGHT {
+                let factor = filters[channel][tap];
+                for place in 0..WIDTH {
+                    sums[channel][place] = M::mul_add(x[place], factor, sums[channel][place]);
+                }
+            }
+        }
+        for (channel, sums) in sums.iter().enumerate() {
+            lines[channel * line..][..WIDTH].copy_from_slice(sums);
+        }
+    }
+}
+
+/// Copies `count` elements, and those after them up to a whole vector where both sides have them.
+#[inline(always)]
+fn copy_whole(to: &mut [f32], from: &[f32], count: usize) {
+    let whole = count.next_multiple_of(LANES);
+    let count = if whole <= to.len().min(from.len()) { whole } else { count };
+    copy_row(&mut to[..count], &from[..count]);
+}
+
+/// Writes what becomes of `count` elements, and of those after them as [`copy_whole`] copies them.
+#[inline(always)]
+fn end_whole(to: &mut [f32], from: &[f32], count: usize, end: End) {
+    let whole = count.next_multiple_of(LANES);
+    let count = if whole <= to.len().min(from.len()) { whole } else { count };
+    let ((to, to_rest), (from, rest)) = (to[..count].as_chunks_mut::<LANES>(), from[..count].as_chunks::<LANES>());
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.map(|x| end.apply(x));
+    }
+    for (to, &x) in to_rest.iter_mut().zip(rest) {
+        *to = end.apply(x);
+    }
+}
+
+/// Writes `count` zeros, and more up to a whole vector where there is room.
+#[inline(always)]
+fn fill_whole(to: &mut [f32], count: usize) {
+    match to.first_chunk_mut::<LANES>() {
+        Some(vector) if count <= LANES => *vector = [0.0; LANES],
+        Some(_) | None => to[..count].fill(0.0),
+    }
+}
+
+/// One group of one image.
+struct Convolve<'a> {
+    direct: &'a Direct,
+    image: &'a [f32],
+    filter: &'a [f32],
+    out: &'a mut [f32],
+    ends: Ends<'a>,
+    laid_out: &'a mut [f32],
+    lines: &'a mut [f32],
+}
+
+impl FusedWork for Convolve<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let Convolve { direct, image, filter, out, ends, laid_out, lines } = self;
+        direct.lay_out(image, laid_out);
+        let plane = direct.windows.output_plane();
+        let outputs = out.len() / plane.max(1);
+        let bands = outputs.div_ceil(HEIGHT_MAX);
+        let mut channel = 0;
+        for band in 0..bands {
+            // Bands of nearly the same height: one of few channels would wait for each multiply-add.
+            let height = (outputs - channel).div_ceil(bands - band);
+            let filter = &filter[channel * direct.offsets.len()..];
+            match height {
+                1 => direct.band::<M, 1, { 8 * LANES }>(laid_out, filter, lines),
+                2 => direct.band::<M, 2, { 4 * LANES }>(laid_out, filter, lines),
+                3 => direct.band::<M, 3, { 3 * LANES }>(laid_out, filter, lines),
+                4 => direct.band::<M, 4, { 2 * LANES }>(laid_out, filter, lines),
+                5 => direct.band::<M, 5, { 2 * LANES }>(laid_out, filter, lines),
+                HEIGHT_MAX => direct.band::<M, HEIGHT_MAX, { 2 * LANES }>(laid_out, filter, lines),
+                _ => unreachable!("bands are as many as needed"),
+            }
+            direct.write(lines, out, ends, channel..channel + height);
+            channel += height;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Against patches and the plain product, over geometries of every kind; and that nothing but a tile's own taps counts.
+
+use proptest::prelude::*;
+
+use super::super::gemm::{Matrix, multiply_plain};
+use super::super::simd::Twice;
+use super::*;
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+}
+
+/// By patches.
+fn expected(windows: &Windows, channels: usize, outputs: usize, image: &[f32], filter: &[f32]) -> Vec<f32> {
+    let (places, taps) = (windows.output_plane(), channels * windows.window[0] * windows.window[1]);
+    let mut patches = vec![0.0; taps * places];
+    windows.unfold(image, &mut patches, places);
+    let mut out = vec![0.0; outputs * places];
+    let (a, b) = (Matrix::new(filter, taps, 0, false), Matrix::new(&patches, places, 0, false));
+    multiply_plain(&mut out, [outputs, places, taps], a, b, false);
+    out
+}
+
+/// Directly, in memory where everything that is not written first is NaN.
+fn found(direct: &Direct, image: &[f32], filter: &[f32], outputs: usize) -> Vec<f32> {
+    let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
+    let mut words = [vec![u64::MAX; direct.laid_out], vec![u64::MAX; HEIGHT_MAX * direct.laid_out]];
+    direct.run(image, filter, &mut out, Ends::NONE, &mut words);
+    out
+}
+
+/// Checks one geometry; its output has as many places as fit after padding by `after`.
+fn check(mut windows: Windows, after: [usize; 2], channels: usize, outputs: usize) {
+    for (axis, after) in after.into_iter().enumerate() {
+        let reach = (windows.window[axis] - 1) * windows.dilations[axis];
+        let size = windows.padding[axis] + windows.input[axis] + after;
+        let Some(room) = size.checked_sub(reach + 1) else { return };
+        windows.output[axis] = room / windows.strides[axis] + 1;
+    }
+    let taps = channels * windows.window[0] * windows.window[1];
+    let (image, filter) = (numbers(channels * windows.input_plane(), 1), numbers(outputs * taps, 2));
+    let direct = Direct::new(windows, channels).expect("small");
+    let found = found(&direct, &image, &filter, outputs);
+    let expected = expected(&windows, channels, outputs, &image, &filter);
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let near = (found - expected).abs() <= 1e-6 * (taps as f32 + 2.0);
+        assert!(near, "{windows:?} {channels} {outputs}: {at} is {found}, not {expected}");
+    }
+    // A channel alone has the bits that it has among others.
+    for (channel, (found, filter)) in found.chunks(windows.output_plane()).zip(filter.chunks(taps.max(1))).enumerate() {
+        let alone = super::tests::found(&direct, &image, filter, 1);
+        assert!(alone.iter().zip(found).all(|(a, b)| a.to_bits() == b.to_bits()), "{windows:?}: channel {channel}");
+    }
+    narrow(&direct, &image, &filter, outputs, &expected);
+}
+
+/// The twin for other processors.
+fn narrow(direct: &Direct, image: &[f32], filter: &[f32], outputs: usize, expected: &[f32]) {
+    let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
+    let mut laid_out = vec![f32::NAN; direct.laid_out];
+    let mut lines = vec![f32::NAN; HEIGHT_MAX * direct.line()];
+    let convolve =
+        Convolve { direct, image, filter, out: &mut out, ends: Ends::NONE, laid_out: &mut laid_out, lines: &mut lines };
+    convolve.run::<Twice>();
+    let taps = direct.offsets.len() as f32;
+    assert!(out.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-6 * (taps + 2.0)), "{direct:?}");
+}
+
+#[test]
+fn every_height_of_band_and_width_of_line() {
+    for outputs in 1..=14 {
+        for width in [1, 2, 7, 8, 9, 14, 15, 16, 17, 28, 40, 65] {
+            let windows = Windows {
+                input: [5, width],
+                window: [3, 3],
+                output: [0, 0],
+                strides: [1, 1],
+                dilations: [1, 1],
+                padding: [1, 1],
+            };
+            check(windows, [1, 1], 2, outputs);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_geometry(
+        input in [1usize..20, 1usize..20],
+        window in [1usize..6, 1usize..6],
+        strides in [1usize..5, 1usize..5],
+        dilations in [1usize..4, 1usize..4],
+        padding in [0usize..7, 0usize..7],
+        after in [0usize..7, 0usize..7],
+        channels in 1usize..5,
+        outputs in 1usize..9,
+    ) {
+        check(Windows { input, window, output: [0, 0], strides, dilations, padding }, after, channels, outputs);
+    }
+}
+
+#[test]
+fn nothing_of_nothing_is_nothing() {
+    let windows =
+        Windows { input: [4, 4], window: [2, 2], output: [3, 3], strides: [1, 1], dilations: [1, 1], padding: [0, 0] };
+    assert_eq!(found(&Direct::new(windows, 0).expect("small"), &[], &[], 2), [0.0; 18]);
+    assert!(found(&Direct::new(windows, 1).expect("small"), &numbers(16, 1), &[], 0).is_empty());
+    let empty = Windows { output: [0, 3], ..windows };
+    assert!(found(&Direct::new(empty, 1).expect("small"), &numbers(16, 1), &numbers(4, 2), 1).is_empty());
+}
+
+#[test]
+fn zeros_without_bounds_are_left_to_patches() {
+    let wide = Windows {
+        input: [1, 1],
+        window: [2, 2],
+        output: [1, 1],
+        strides: [1, 1],
+        dilations: [1 << 30, 1 << 30],
+        padding: [1 << 30, 1 << 30],
+    };
+    assert!(Direct::new(wide, 1).is_none());
+    assert!(
+        Direct::new(Windows { strides: [1 << 20, 1 << 20], dilations: [1, 1], padding: [0, 0], ..wide }, 3).is_none()
+    );
+}

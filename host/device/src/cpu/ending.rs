@@ -1,0 +1,219 @@
+//! The usual end of a convolution, recognized in its epilogue: a number added to each channel, and a least value. Both
+//! are applied where results are written; any other epilogue runs over the results afterwards.
+
+use saggar_compile::expr::{Expr, Instruction, Register, View};
+use saggar_compile::program::{Epilogue, ValueId};
+use saggar_tensor::DType;
+use saggar_tensor::op::Binary;
+
+use super::element::{Element as _, Max, Operator};
+use super::plan::Planner;
+
+/// What an epilogue does to each element of `[n, channels, height, width]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ending {
+    /// The region of the number for each channel, `float32[channels]`.
+    pub(super) bias: Option<usize>,
+    /// Negative infinity where there is none.
+    least: f32,
+}
+
+/// An ending with its operand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends<'a> {
+    /// For each channel of a group.
+    bias: Option<&'a [f32]>,
+    least: f32,
+}
+
+/// What becomes of one channel's elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    bias: f32,
+    least: f32,
+}
+
+impl Ending {
+    /// The ending that an epilogue over `dims` is, if it is one.
+    pub(super) fn of(planner: &Planner<'_>, dims: &[usize; 4], epilogue: &Epilogue) -> Option<Ending> {
+        let expr = &epilogue.expr;
+        let [store] = &epilogue.stores[..] else { return None };
+        if planner.dtype(store.value) != DType::F32 {
+            return None;
+        }
+        let (sum, least) = rectified(expr, store.register).unwrap_or((store.register, f32::NEG_INFINITY));
+        let bias = match binary(expr, sum) {
+            Some((Binary::Add, a, b)) if is_accumulated(expr, a) => Some(bias(expr, b, dims)?),
+            Some((Binary::Add, a, b)) if is_accumulated(expr, b) => Some(bias(expr, a, dims)?),
+            Some(_) | None if is_accumulated(expr, sum) => None,
+            Some(_) | None => return None,
+        };
+        // An operand that this kernel writes as well is the evaluator's.
+        let bias = bias.map(|value| planner.operand(value)).transpose().ok()?;
+        Some(Ending { bias, least })
+    }
+
+    /// For one group, whose channels' numbers are `bias`.
+    pub(super) fn with<'a>(&self, bias: Option<&'a [f32]>) -> Ends<'a> {
+        Ends { bias, least: self.least }
+    }
+}
+
+impl Ends<'_> {
+    /// What leaves elements as they are.
+    pub(super) const NONE: Ends<'static> = Ends { bias: None, least: f32::NEG_INFINITY };
+
+    /// What becomes of a channel of the group.
+    #[inline(always)]
+    pub(super) fn of(&self, channel: usize) -> End {
+        // Negative zero is what adding changes nothing.
+        End { bias: self.bias.map_or(-0.0, |bias| bias[channel]), least: self.least }
+    }
+}
+
+impl End {
+    /// What becomes of an element: the bits of an epilogue that is evaluated.
+    #[inline(always)]
+    pub(super) fn apply(self, x: f32) -> f32 {
+        <Max as Operator<f32, f32>>::apply(x + self.bias, self.least)
+    }
+}
+
+/// The register of which this one is the larger, or NaN, and a constant: as a maximum, or chosen where it is not at most
+/// the constant (`tensor::nn::relu`). Both give the same bits.
+fn rectified(expr: &Expr, register: Register) -> Option<(Register, f32)> {
+    match expr.instructions[register.0 as usize].0 {
+        Instruction::Binary(Binary::Max, x, least) => Some((x, immediate(expr, least)?)),
+        Instruction::Select(condition, least, x) => {
+            let (Binary::LessOrEqual, compared, limit) = binary(expr, condition)? else { return None };
+            let (least, limit) = (immediate(expr, least)?, immediate(expr, limit)?);
+            (compared == x && least.to_bits() == limit.to_bits()).then_some((x, least))
+        }
+        Instruction::Binary(..)
+        | Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Unary(..) => None,
+    }
+}
+
+fn binary(expr: &Expr, register: Register) -> Option<(Binary, Register, Register)> {
+    match expr.instructions[register.0 as usize].0 {
+        Instruction::Binary(op, a, b) => Some((op, a, b)),
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Select(..) => None,
+    }
+}
+
+fn immediate(expr: &Expr, register: Register) -> Option<f32> {
+    match expr.instructions[register.0 as usize].0 {
+        Instruction::Immediate(scalar) => Some(f32::from_scalar(scalar)),
+        Instruction::Load { .. }
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => None,
+    }
+}
+
+fn is_accumulated(expr: &Expr, register: Register) -> bool {
+    match expr.instructions[register.0 as usize].0 {
+        Instruction::Accumulated => expr.instructions[register.0 as usize].1 == DType::F32,
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => false,
+    }
+}
+
+/// The value that is loaded by channel.
+fn bias(expr: &Expr, register: Register, dims: &[usize; 4]) -> Option<ValueId> {
+    match &expr.instructions[register.0 as usize].0 {
+        Instruction::Load { value, view, .. } if is_by_channel(view, dims) => Some(*value),
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => None,
+    }
+}
+
+fn is_by_channel(view: &View, dims: &[usize; 4]) -> bool {
+    let steps = view.strides.iter().zip(dims).zip([0, 1, 0, 0]);
+    view.offset == 0
+        && view.bounds.is_empty()
+        && steps.into_iter().all(|((&stride, &size), step)| size == 1 || stride == step)
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_compile::{compile, target::Target};
+    use saggar_tensor::nn::{self, Conv2dOptions};
+    use saggar_tensor::{Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
+
+    use super::super::plan::Prepared;
+    use super::*;
+
+    /// Whether a convolution of `images` images with a bias and this end runs without its epilogue.
+    fn recognized(images: usize, end: impl Fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>) -> bool {
+        let mut g = GraphBuilder::new();
+        let mut input = |name: &str, dims: &[usize]| {
+            g.input(name, Descriptor::new(DType::F32, Shape::new(dims).expect("small"))).expect("names differ")
+        };
+        let (x, filter, bias) = (input("x", &[images, 2, 8, 8]), input("f", &[4, 2, 3, 3]), input("b", &[4]));
+        let y = nn::conv2d(&mut g, x, filter, Some(bias), Conv2dOptions::default()).expect("shapes agree");
+        let y = end(&mut g, y).expect("one operand");
+        g.output("y", y).expect("one output");
+        let program = compile(&verify(g.finish()).expect("valid"), &Target::cpu()).expect("all types are there");
+        let prepared = |kernel| Prepared::new(&program, kernel).expect("it runs");
+        let shown: Vec<String> = program.kernels.iter().map(|kernel| format!("{:?}", prepared(kernel))).collect();
+        shown.iter().any(|kernel| kernel.contains("ending: Some(Ending { bias: Some("))
+    }
+
+    #[test]
+    fn a_bias_and_a_rectifier_are_recognized() {
+        for images in [1, 3] {
+            assert!(recognized(images, |_, y| Ok(y)));
+            assert!(recognized(images, nn::relu));
+            assert!(recognized(images, |g, y| {
+                let least = g.scalar(DType::F32, saggar_tensor::op::Scalar::Float(0.5))?;
+                g.max(y, least)
+            }));
+            assert!(!recognized(images, |g, y| g.tanh(y)));
+            assert!(!recognized(images, |g, y| {
+                let doubled = g.add(y, y)?;
+                nn::relu(g, doubled)
+            }));
+        }
+    }
+
+    #[test]
+    fn nothing_changes_no_bit() {
+        let end = Ends::NONE.of(0);
+        for x in [0.0f32, -0.0, 1.5, -1.5, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 2.0, f32::NAN] {
+            assert_eq!(end.apply(x).to_bits(), x.to_bits(), "{x}");
+        }
+    }
+
+    #[test]
+    fn the_least_value_is_the_operators() {
+        let end = End { bias: 1.0, least: 0.0 };
+        assert_eq!([-3.0, -1.0, 1.0].map(|x| end.apply(x).to_bits()), [0.0f32, 0.0, 2.0].map(f32::to_bits));
+        assert!(end.apply(f32::NAN).is_nan());
+    }
+}
