@@ -19,6 +19,7 @@ mod index;
 mod lanes;
 mod map;
 mod math;
+mod narrow;
 mod operate;
 mod patch;
 mod plan;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panic")]
 
+#[path = "../benches/digits.rs"]
+mod digits;
 #[path = "../benches/lenet.rs"]
 mod lenet;
 
@@ -11,8 +13,8 @@ use std::sync::Arc;
 use saggar_compile::compile;
 use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter, cpu};
 use saggar_tensor::interp::Value;
-use saggar_tensor::op::Scalar;
-use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
+use saggar_tensor::op::{Conv2d, Scalar};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
 fn load(backend: &dyn Backend, graph: &VerifiedGraph, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
     backend.load(Arc::new(compile(graph, &backend.target()).unwrap()), meter)
@@ -68,6 +70,94 @@ fn dispatches_at_the_same_time_do_not_disturb_one_another() {
         }
     });
     assert_eq!(meter.submissions(), 121);
+}
+
+#[test]
+fn an_image_has_the_bits_it_has_alone() {
+    let meter = Meter::unlimited();
+    let logits = |batch: usize, threads: usize| {
+        let backend = cpu::open(Some(threads)).unwrap();
+        let network = digits::digits(batch);
+        let executable = load(&*backend, &network.graph, &meter).unwrap();
+        let images = buffers(&*backend, &[network.images], &meter);
+        let variables = buffers(&*backend, &network.variables, &meter);
+        // The first dispatch counts the work that says how many threads the second has.
+        executable.dispatch(&images, &variables).unwrap();
+        backend.read(&executable.dispatch(&images, &variables).unwrap()[0]).unwrap()
+    };
+    let all = logits(33, 1);
+    for threads in [1, 2, 5] {
+        for batch in [1, 2, 3, 4, 5, 8, 17, 32, 33] {
+            let found = logits(batch, threads);
+            assert!(found == all[..found.len()], "{batch} images on {threads} threads");
+        }
+    }
+}
+
+/// Bits of a convolution of `[2, 6, 9, 11]` in two groups, with what `end` makes of it and of a bias for each channel.
+fn ended(end: impl Fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>) -> Vec<f32> {
+    let mut g = GraphBuilder::new();
+    let mut values = Vec::new();
+    let mut input = |name: &str, dims: &[usize], special: &[f64]| {
+        let shape = Shape::new(dims).unwrap();
+        let number = |i: usize| (i * 7919 % 2003) as f64 / 1001.5 - 1.0;
+        let numbers: Vec<f64> = (0..shape.elements()).map(|i| special.get(i).copied().unwrap_or(number(i))).collect();
+        values.push(Value::from_numbers(DType::F32, shape.clone(), &numbers).unwrap());
+        g.input(name, Descriptor::new(DType::F32, shape)).unwrap()
+    };
+    let x = input("x", &[2, 6, 9, 11], &[]);
+    // The first two channels are zeros.
+    let filter = input("filter", &[14, 3, 3, 2], &[0.0; 36]);
+    let bias = input("bias", &[14, 1, 1], &[-0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+    let y =
+        g.conv2d(x, filter, Conv2d { padding: [0, 2, 1, 0], strides: [1, 1], dilations: [1, 2], groups: 2 }).unwrap();
+    let y = end(&mut g, y, bias).unwrap();
+    g.output("y", y).unwrap();
+    let (backend, meter) = (cpu::open(Some(1)).unwrap(), Meter::unlimited());
+    let executable = load(&*backend, &verify(g.finish()).unwrap(), &meter).unwrap();
+    let inputs = buffers(&*backend, &values[..executable.program().inputs.len()], &meter);
+    let y = backend.read(&executable.dispatch(&inputs, &[]).unwrap()[0]).unwrap();
+    y.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+}
+
+#[test]
+fn ends_of_a_convolution_are_those_of_the_operators() {
+    let alone = ended(|_, y, _| Ok(y));
+    let bias = [-0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let plane = alone.len() / 28;
+    let sum = ended(|g, y, bias| g.add(y, bias));
+    let turned = ended(|g, y, bias| g.add(bias, y));
+    let relu = ended(|g, y, bias| {
+        let sum = g.add(y, bias)?;
+        nn::relu(g, sum)
+    });
+    let larger = ended(|g, y, bias| {
+        let sum = g.add(y, bias)?;
+        let least = g.scalar(DType::F32, Scalar::Float(0.25))?;
+        g.max(sum, least)
+    });
+    let other = ended(|g, y, bias| {
+        let sum = g.add(y, bias)?;
+        g.neg(sum)
+    });
+    for (at, &y) in alone.iter().enumerate() {
+        let channel = at / plane % 14;
+        let Some(bias) = bias.get(channel) else {
+            assert_eq!(relu[at].to_bits(), if sum[at] <= 0.0 { 0 } else { sum[at].to_bits() });
+            assert_eq!(larger[at], sum[at].max(0.25));
+            assert_eq!(other[at], -sum[at]);
+            continue;
+        };
+        let expected = y + bias;
+        let same = |found: f32, expected: f32| {
+            assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(), "{channel}: {found}");
+        };
+        same(sum[at], expected);
+        same(turned[at], expected);
+        same(relu[at], if expected <= 0.0 { 0.0 } else { expected });
+        same(larger[at], if expected <= 0.25 { 0.25 } else { expected });
+        same(other[at], -expected);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use saggar_tensor::DType;
 
 use super::evaluate::{Input, with_scratch};
 use super::floats::floats;
-use super::gemm::{Matrix, multiply};
+use super::gemm::{Matrix, multiply, multiply_rows};
 use super::lanes::elements_mut;
 use super::map::{Accumulation, Chunk, Finish};
 use super::plan::{Planner, Refusal};
@@ -185,7 +185,7 @@ impl<'a> Operands<'a> {
             let rows = (m - top).min(rest.len() / n);
             let (now, later) = rest.split_at_mut(rows * n);
             let (a, b) = self.batch(index);
-            multiply(now, [rows, n, k], a.below(top), b, false);
+            multiply_rows(now, [rows, n, k], a.below(top), b);
             rest = later;
             row += rows;
         }

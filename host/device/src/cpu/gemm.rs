@@ -1,5 +1,6 @@
-//! The matrix product, on one thread: the `gemm` crate's packed kernels, or a plain loop where packing costs more.
+//! The matrix product, on one thread: the `gemm` crate's packed kernels, or loops of ours where packing costs more.
 
+use super::narrow::{Narrow, is_narrow};
 use super::simd::{self, Work};
 
 /// A matrix in memory.
@@ -54,6 +55,17 @@ pub(super) fn multiply(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: M
         multiply_plain(c, [m, n, k], a, b, add);
     } else {
         multiply_packed(c, [m, n, k], a, b, add);
+    }
+}
+
+/// `c = a b` as [`multiply`] does it, but where there are few columns a row's bits do not depend on the other rows.
+pub(super) fn multiply_rows(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>) {
+    assert!(c.len() == m * n && a.holds(m, k) && b.holds(k, n), "operands hold the product's sizes");
+    if is_narrow(n, k, a, b) {
+        c.fill(0.0);
+        simd::dispatch_fused(Narrow { c, sizes: [m, n, k], a, b });
+    } else {
+        multiply(c, [m, n, k], a, b, false);
     }
 }
 
@@ -166,6 +178,13 @@ mod tests {
                         multiply(&mut chosen, [m, n, k], a, b, add);
                         for (x, y) in chosen.iter().zip(&plain) {
                             assert!((x - y).abs() <= 1e-6 * (k as f32 + 2.0), "{m} {n} {k} {transposes}: {x} {y}");
+                        }
+                        if !add {
+                            let mut rows = numbers(m * n, 5);
+                            multiply_rows(&mut rows, [m, n, k], a, b);
+                            for (x, y) in rows.iter().zip(&plain) {
+                                assert!((x - y).abs() <= 1e-6 * (k as f32 + 2.0), "{m} {n} {k} {transposes}: {x} {y}");
+                            }
                         }
                         for (x, y) in packed.iter().zip(&plain) {
                             assert!((x - y).abs() <= 1e-6 * (k as f32 + 2.0), "{m} {n} {k} {transposes}: {x} {y}");
