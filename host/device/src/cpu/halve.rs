@@ -1,6 +1,6 @@
 //! Max pooling by 2 by 2 windows side by side, the usual one: loops that become vector code.
 //!
-//! Neighbours are first sorted into four streams, so that the loops that decide have plain operands.
+//! Neighbours are first sorted into streams, so that the loops that decide have plain operands.
 
 use super::element::{Max, Operator};
 use super::patch::Windows;
@@ -43,13 +43,34 @@ fn join(row: &mut [f32], first: usize, count: usize, even: &[f32; CHUNK], odd: &
     }
 }
 
-/// The largest of each window of one plane.
+/// Outputs of one vector.
+const LANES: usize = 8;
+
+#[inline(always)]
+fn max(a: f32, b: f32) -> f32 {
+    <Max as Operator<f32, f32>>::apply(a, b)
+}
+
+/// The larger of each two neighbours.
+#[inline(always)]
+fn larger(row: &[f32; 2 * LANES]) -> [f32; LANES] {
+    let [mut even, mut odd] = [[0.0; LANES]; 2];
+    for ((even, odd), pair) in even.iter_mut().zip(&mut odd).zip(row.as_chunks::<2>().0) {
+        [*even, *odd] = *pair;
+    }
+    for (even, odd) in even.iter_mut().zip(odd) {
+        *even = max(*even, odd);
+    }
+    even
+}
+
+/// The largest of each window of several planes.
 pub(super) struct Max2<'a> {
     /// The geometry, for which [`is_halving`] holds.
     pub(super) windows: &'a Windows,
-    /// The input plane.
+    /// The input planes, and perhaps others after them.
     pub(super) x: &'a [f32],
-    /// The output plane.
+    /// The output planes.
     pub(super) out: &'a mut [f32],
 }
 
@@ -58,18 +79,35 @@ impl Work for Max2<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let max = <Max as Operator<f32, f32>>::apply;
-        let (width, columns) = (self.windows.input[1], self.windows.output[1]);
-        let [mut a, mut b, mut c, mut d] = [[0.0; CHUNK]; 4];
-        for (out, rows) in self.out.chunks_mut(columns).zip(self.x.chunks(2 * width)) {
-            let (top, bottom) = rows.split_at(width);
-            for (chunk, out) in out.chunks_mut(CHUNK).enumerate() {
-                split(top, chunk * CHUNK, out.len(), &mut a, &mut b);
-                split(bottom, chunk * CHUNK, out.len(), &mut c, &mut d);
-                for i in 0..CHUNK {
-                    a[i] = max(max(a[i], b[i]), max(c[i], d[i]));
+        let ([height, width], [rows, columns]) = (self.windows.input, self.windows.output);
+        for plane in 0..self.out.len() / (rows * columns) {
+            for row in 0..rows {
+                let top = &self.x[(plane * height + 2 * row) * width..];
+                let out = &mut self.out[(plane * rows + row) * columns..];
+                halve_row(top, &top[width..], out, columns);
+            }
+        }
+    }
+}
+
+/// The first `columns` outputs of two rows, and those after them up to a whole vector where all sides have them: the
+/// next rows' are written over those.
+#[inline(always)]
+fn halve_row(top: &[f32], bottom: &[f32], out: &mut [f32], columns: usize) {
+    for first in (0..columns).step_by(LANES) {
+        let (top, bottom, out) = (&top[2 * first..], &bottom[2 * first..], &mut out[first..]);
+        match (top.first_chunk(), bottom.first_chunk(), out.first_chunk_mut::<LANES>()) {
+            (Some(top), Some(bottom), Some(out)) => {
+                let (top, bottom) = (larger(top), larger(bottom));
+                for ((out, top), bottom) in out.iter_mut().zip(top).zip(bottom) {
+                    *out = max(top, bottom);
                 }
-                out.copy_from_slice(&a[..out.len()]);
+            }
+            (None | Some(_), None | Some(_), None | Some(_)) => {
+                let pairs = top.as_chunks::<2>().0.iter().zip(bottom.as_chunks::<2>().0);
+                for (out, (top, bottom)) in out.iter_mut().take(columns - first).zip(pairs) {
+                    *out = max(max(top[0], top[1]), max(bottom[0], bottom[1]));
+                }
             }
         }
     }

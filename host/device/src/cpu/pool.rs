@@ -27,8 +27,8 @@ fn windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> Windows {
     }
 }
 
-/// Runs `f` for every plane of `plane` elements of `out`, several planes a task.
-fn planes(
+/// Runs `f` for every task's planes of `plane` elements of `out`, and the index of the first of them.
+fn tasks(
     threads: &Threads,
     out: &mut [f32],
     plane: usize,
@@ -40,10 +40,19 @@ fn planes(
     }
     let together = (TASK_ELEMENTS / plane).max(1);
     let tasks: Vec<_> = out.chunks_mut(plane * together).enumerate().collect();
-    threads.each(operations, tasks, |(task, out)| {
-        for (index, out) in out.chunks_mut(plane).enumerate() {
-            f(task * together + index, out);
-        }
+    threads.each(operations, tasks, |(task, out)| f(task * together, out));
+}
+
+/// Runs `f` for every plane of `plane` elements of `out`, several planes a task.
+fn planes(
+    threads: &Threads,
+    out: &mut [f32],
+    plane: usize,
+    operations: usize,
+    f: impl Fn(usize, &mut [f32]) + Send + Sync,
+) {
+    tasks(threads, out, plane, operations, |first, out| {
+        out.chunks_mut(plane).enumerate().for_each(|(index, out)| f(first + index, out));
     });
 }
 
@@ -81,10 +90,18 @@ impl Pool {
         let x = floats(self.dtype, pieces[self.input].read());
         write_floats(self.dtype, output, |out| {
             let operations = out.len() * windows.window[0] * windows.window[1];
+            let halves = match self.kind {
+                op::Pool::Max => is_halving(windows),
+                op::Pool::Sum => false,
+            };
+            if halves {
+                return tasks(threads, out, windows.output_plane(), operations, |first, out| {
+                    simd::dispatch(Max2 { windows, x: &x[first * windows.input_plane()..], out });
+                });
+            }
             planes(threads, out, windows.output_plane(), operations, |index, out| {
                 let x = x.get(index * windows.input_plane()..).unwrap_or(&[]);
                 match self.kind {
-                    op::Pool::Max if is_halving(windows) => simd::dispatch(Max2 { windows, x, out }),
                     op::Pool::Max => {
                         out.fill(f32::NEG_INFINITY);
                         self.plane(x, out, <Max as Operator<f32, f32>>::apply);
