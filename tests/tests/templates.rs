@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{Server, binary, root};
+use saggar_tests::{Payload, Server, binary, root};
 
 /// Every template, and the parameters of a short run on digits.
 const TEMPLATES: [(&str, &[&str]); 5] = [
@@ -52,6 +52,22 @@ fn every_template_builds_and_runs() {
         }
     }
     check_results(&server);
+    fh_08_an_address_is_printed_that_answers(&server, &place.join("my-classifier"));
+}
+
+fn fh_08_an_address_is_printed_that_answers(server: &Server, plugin: &Path) {
+    let run = ["run", plugin.to_str().unwrap(), "--mode", "serve", "--data", "digits", "--", "epochs=1"];
+    let printed = server.saggar_ok(&run);
+    let url = printed.trim();
+    assert_eq!(url, format!("{}/models/my-classifier/predict", server.url()));
+    let told = server.request("GET", "/models/my-classifier/predict", Payload::Nothing);
+    assert_eq!((told.status, told.json()["version"].as_u64()), (200, Some(2)), "{}", told.text);
+    let answer = server.request("POST", "/models/my-classifier/predict", Payload::Json(&told.json()["example"]));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(server.request("GET", "/predict", Payload::Nothing).json()["model"], "my-classifier");
+    let refused = server.saggar(&["run", plugin.to_str().unwrap(), "--mode", "notebook"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("[possible values: job, serve]"));
 }
 
 /// What each of them leaves behind.

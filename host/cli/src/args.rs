@@ -5,7 +5,7 @@ mod key;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use saggar_jobs::CheckpointEvery;
 
 use crate::commands::init::templates;
@@ -144,7 +144,11 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// A component, or the directory of a plugin, which is built first.
+    #[arg(default_value = ".")]
     pub(crate) plugin: PathBuf,
+    /// What is wanted of it.
+    #[arg(long, value_enum, default_value_t = Mode::Job)]
+    pub(crate) mode: Mode,
     /// A dataset and where the plugin finds it: `mnist`, `mnist/1:/data`. May be given several times.
     #[arg(long, value_name = "DATASET[:MOUNT]")]
     pub(crate) data: Vec<String>,
@@ -187,6 +191,15 @@ pub(crate) struct Run {
     /// The plugin's parameters: `epochs=3` or `--epochs 3`.
     #[arg(last = true, value_name = "PARAMETERS")]
     pub(crate) parameters: Vec<String>,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// A training, which goes on without this command
+    Job,
+    /// The model that it publishes: waits until the server answers from it, and prints its address
+    Serve,
 }
 
 #[derive(Debug, Args)]

@@ -105,7 +105,8 @@ impl Client {
         Ok((answer.headers().clone(), answer.into_body().into_reader()))
     }
 
-    fn url(&self, path: &str) -> String {
+    /// The address of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.host)
     }
 

@@ -23,6 +23,9 @@ const SECONDS: [f64; 17] = [
 /// A microsecond to a minute: starts and phases span six decades.
 const WIDE_SECONDS: [f64; 14] =
     [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384, 65.536];
+/// A microsecond to a quarter of a second.
+const SHORT_SECONDS: [f64; 14] =
+    [1e-6, 2e-6, 4e-6, 8e-6, 16e-6, 20e-6, 32e-6, 64e-6, 128e-6, 256e-6, 0.001, 0.004, 0.016, 0.256];
 /// Items of a batch.
 const ITEMS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 /// A KiB to 16 GiB.
@@ -87,7 +90,7 @@ families! {
     cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], WIDE_SECONDS);
     model_setups: IntCounterVec("saggar_model_setups_total", "Model versions set up: once a version, however many requests.", ["model", "version"]);
     model_evictions: IntCounterVec("saggar_model_evictions_total", "Models put to sleep: for want of memory (lru), unused (idle), or told to (manual).", ["reason"]);
-    instance_start: HistogramVec("saggar_instance_start_seconds", "Time to make a plugin's instance, before its code loads the model.", [], WIDE_SECONDS);
+    instance_start: HistogramVec("saggar_instance_start_seconds", "Time to make a plugin's instance, before its code loads the model.", [], SHORT_SECONDS);
     plugin_traps: IntCounterVec("saggar_plugin_traps_total", "Plugin calls that trapped.", ["plugin", "kind"]);
     plugin_limit_hits: IntCounterVec("saggar_plugin_limit_hits_total", "Plugin calls ended by a limit.", ["plugin", "kind"]);
 

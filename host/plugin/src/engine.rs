@@ -12,7 +12,8 @@ use crate::bindings::{AnyPlugin, importer, predictor, trainer};
 use crate::error::PluginError;
 use crate::inspect::{inspect, preamble};
 use crate::limits::{
-    CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
+    CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX, TABLE_BYTES_KEPT,
+    TABLE_ELEMENTS_MAX,
 };
 use crate::state::{Clock, State};
 
@@ -206,6 +207,9 @@ fn pool(instances_max: u32) -> PoolingAllocationConfig {
     pool.max_memories_per_component(CORE_INSTANCES_MAX);
     pool.max_tables_per_component(CORE_INSTANCES_MAX);
     pool.table_elements(TABLE_ELEMENTS_MAX);
+    // Tables of a page or two are cleared when an instance goes: given back to the system, each would cost the next
+    // instance a page fault.
+    pool.table_keep_resident(TABLE_BYTES_KEPT);
     pool.max_memory_size(usize::try_from(MEMORY_BYTES_MAX).unwrap_or(usize::MAX));
     pool
 }

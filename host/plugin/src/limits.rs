@@ -11,6 +11,8 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Elements of all tables of one instance.
 pub const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Bytes of a table that stay in memory, cleared, for the next instance.
+pub const TABLE_BYTES_KEPT: usize = 64 << 10;
 /// Core instances, tables and memories one component may be made of. Python guests have 38 core instances.
 pub const CORE_INSTANCES_MAX: u32 = 64;
 /// Handles of host resources (tensors, operands, variables ...) one instance may hold at a time.

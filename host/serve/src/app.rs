@@ -162,8 +162,8 @@ impl App {
         let mut routes = vec![
             ("/", get(index::index).post(predict::by_default)),
             ("/console/{fingerprint}/{name}", get(console::asset)),
-            ("/predict", post(predict::by_default)),
-            ("/models/{model}/predict", post(predict::by_name)),
+            ("/predict", get(predict::describe::by_default).post(predict::by_default)),
+            ("/models/{model}/predict", get(predict::describe::by_name).post(predict::by_name)),
             ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
             ("/predictions", post(predictions::create)),
             ("/predictions/{id}", get(predictions::one).put(predictions::put)),

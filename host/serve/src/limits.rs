@@ -91,17 +91,23 @@ pub const INLINE_BYTES_MAX: usize = 16 << 10;
 /// Fields of a multipart form.
 pub const FORM_FIELDS_MAX: usize = 64;
 
+/// Elements of all inputs together up to which a model's description has an example of them.
+pub const EXAMPLE_ELEMENTS_MAX: usize = 4096;
 /// Predictions of one model version that wait or are computed at once, where its settings say nothing; further ones are
 /// refused.
 pub const PREDICTIONS_DEFAULT: usize = 256;
 /// The most that settings can ask for.
 pub const PREDICTIONS_MAX: usize = 1 << 16;
-/// Calls of one model at a time, where its settings say nothing.
+/// Calls of one model at a time, where its settings say nothing: as many as there are cores, within these two.
+pub const INSTANCES_MIN: usize = 2;
+/// The upper of the two.
 pub const INSTANCES_DEFAULT: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
 /// The most that settings can ask for.
 pub const INSTANCES_MAX: usize = 64;
 /// A batch that is known to take no longer is computed on the thread that gathered it.
 pub const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
+/// A batch that takes as long is slow, whatever those before took.
+pub const SLOW_TIME_MIN: Duration = Duration::from_millis(20);
 /// How long a batch that was thought to be quick may keep that thread, after which it is computed anew on another.
 pub const QUICK_LIMIT: Duration = Duration::from_millis(100);
 /// Aliases of a model.

@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod content;
 pub mod decode;
 mod dense;
+pub(crate) mod describe;
 pub mod encode;
 pub mod image;
 pub(crate) mod nonfinite;

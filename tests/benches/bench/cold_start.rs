@@ -1,5 +1,5 @@
-//! From the start of a process to its first answer, with warm caches of the system and of ours; and waking a model that
-//! was put to sleep.
+//! From the start of a process to its first answer, with warm caches of the system and of ours; waking a model that was
+//! put to sleep; and starting an instance in place of one that was ended.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use saggar_tests::{Payload, Server, binary};
 use serde_json::json;
 
-use crate::client::ask_once;
+use crate::client::{Connection, ask_once, port, post};
 use crate::peers::{Environment, Kind, Peer, free_port};
 use crate::report::{Goal, Report};
-use crate::stage::{Stage, picture_json, vector};
+use crate::stage::{Stage, picture_json, vector, vector_json};
 use crate::statistics::{median, percentile};
 
 /// Starts of each server.
@@ -19,12 +19,17 @@ const STARTS: usize = 11;
 /// Wakes of the model.
 const WAKES: usize = 10;
 const START_MAX: Duration = Duration::from_secs(60);
+/// Calls that are ended.
+const ENDED: usize = 500;
+/// A model that takes longer than a millisecond: name, depth, width.
+const SLOW: (&str, u32, u32) = ("wide", 3, 2048);
 /// Width of the layer that makes a model's weights 2 MB: (784 + 10 + 1) x 640 floats.
 const TWO_MEGABYTES_WIDTH: u32 = 640;
 
 pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     stage.train_lenet(server);
     wake(stage, server, report);
+    instances(stage, server, report);
     starts(stage, report);
 }
 
@@ -130,30 +135,46 @@ fn wake(stage: &Stage, server: &Server, report: &mut Report) {
     }
     println!("  median {:.1} ms, most {:.1} ms", median(times.clone()), percentile(times.clone(), 100.0));
     report.goal("wake from zero, 2 MB", median(times), " ms", Goal::AtMost(10.0));
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
-    match histogram_p50(&page, "saggar_instance_start_seconds") {
+}
+
+/// A call that is ended by its deadline costs its instance, and the next request needs a new one.
+fn instances(stage: &Stage, server: &Server, report: &mut Report) {
+    println!("\nstarting an instance in place of one that was ended, {ENDED} times");
+    let (model, depth, width) = SLOW;
+    stage.publish_linear(server, model, 1, depth, width);
+    let before = starts_so_far(server);
+    let mut connection = Connection::open(port(server.url())).unwrap();
+    let request = post(&format!("/models/{model}/predict"), "x-saggar-deadline-ms: 1\r\n", &vector_json());
+    for _ in 0..ENDED {
+        let status = connection.ask(&request).unwrap();
+        assert!(matches!(status, 408 | 504), "{status}");
+    }
+    let after = starts_so_far(server);
+    let count = |buckets: &[(f64, f64)]| buckets.last().map_or(0.0, |last| last.1);
+    println!("  {} started", count(&after) - count(&before));
+    match p50(&before, &after) {
         Some(seconds) => report.goal("start of an instance, p50", seconds * 1e6, " us", Goal::AtMost(20.0)),
-        None => report.skip("start of an instance", "no metric saggar_instance_start_seconds"),
+        None => report.skip("start of an instance", "saggar_instance_start_seconds counts none"),
     }
 }
 
-/// The median of a histogram over all its series, straight lines between the buckets' bounds; none where it is empty.
-fn histogram_p50(page: &str, family: &str) -> Option<f64> {
-    let prefix = format!("{family}_bucket{{");
-    let mut buckets: Vec<(f64, f64)> = Vec::new();
-    for line in page.lines().filter(|line| line.starts_with(&prefix)) {
-        let (bound, count) =
-            (line.split("le=\"").nth(1)?.split('"').next()?, line.rsplit(' ').next()?.parse::<f64>().ok()?);
-        let bound: f64 = bound.parse().unwrap_or(f64::INFINITY);
-        match buckets.iter_mut().find(|bucket| bucket.0 == bound) {
-            Some(bucket) => bucket.1 += count,
-            None => buckets.push((bound, count)),
-        }
-    }
-    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+/// Bounds and counts of the histogram of instances' starts.
+fn starts_so_far(server: &Server) -> Vec<(f64, f64)> {
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let bucket = |line: &str| {
+        let bound = line.strip_prefix("saggar_instance_start_seconds_bucket{le=\"")?.split('"').next()?;
+        Some((bound.parse().unwrap_or(f64::INFINITY), line.rsplit(' ').next()?.parse().ok()?))
+    };
+    page.lines().filter_map(bucket).collect()
+}
+
+/// The median of what a histogram counted in between, straight lines between the bounds; none where that is nothing.
+fn p50(before: &[(f64, f64)], after: &[(f64, f64)]) -> Option<f64> {
+    let earlier = |bound: f64| before.iter().find(|bucket| bucket.0 == bound).map_or(0.0, |bucket| bucket.1);
+    let buckets: Vec<(f64, f64)> = after.iter().map(|&(bound, count)| (bound, count - earlier(bound))).collect();
     let half = buckets.last().filter(|last| last.1 > 0.0)?.1 / 2.0;
     let at = buckets.iter().position(|bucket| bucket.1 >= half)?;
-    let (low, before) = if at == 0 { (0.0, 0.0) } else { buckets[at - 1] };
+    let (low, upto_low) = if at == 0 { (0.0, 0.0) } else { buckets[at - 1] };
     let (high, upto) = buckets[at];
-    Some(low + (high - low) * (half - before) / (upto - before).max(1.0))
+    Some(low + (high - low) * (half - upto_low) / (upto - upto_low).max(1.0))
 }

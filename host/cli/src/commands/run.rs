@@ -1,12 +1,14 @@
 //! `saggar run`: submit a job, and with `-f` or `--wait` stay with it.
 
+mod serve;
+
 use std::path::Path;
 
 use saggar_jobs::{JobSpec, Mount};
 use serde_json::{Map, Value, json};
 
 use super::jobs;
-use crate::args::Run;
+use crate::args::{Mode, Run};
 use crate::client::{Client, Payload};
 use crate::exit::{self, Failure};
 use crate::output::Output;
@@ -36,8 +38,17 @@ pub(crate) fn run(args: &Run, client: &Client, output: Output) -> Result<i32, Fa
     spec.validate().map_err(|error| Failure::invalid(error.to_string()))?;
     let job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
+    if args.mode == Mode::Serve {
+        return serve::until_served(args, client, output, &name);
+    }
     if args.follow || args.wait {
-        return stay(args, client, output, &name);
+        let job = stay(args, client, output, &name)?;
+        if output.json {
+            output.json_line(&job);
+        } else {
+            output.line(&ended(&job, &name, output));
+        }
+        return Ok(exit_code(&job));
     }
     if output.json {
         output.json(&job);
@@ -53,25 +64,28 @@ fn position(job: &Value) -> String {
     job["position"].as_u64().map_or_else(String::new, |position| format!("   position {position} in the queue"))
 }
 
-/// Follows or waits, and answers with the job's exit code. Ctrl-C leaves the job running.
-fn stay(args: &Run, client: &Client, output: Output, name: &str) -> Result<i32, Failure> {
+/// Follows or waits until the job is over. Ctrl-C leaves it running.
+fn stay(args: &Run, client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
     output.note(&format!("Submitted job {name}"));
     jobs::detach_on_interrupt(name.to_owned());
     if args.follow {
         jobs::print_log(client, output, &format!("/api/v1/jobs/{name}/logs?follow=1"))?;
     }
-    let job = jobs::wait(client, output, name)?;
-    let (state, reason) = (job["state"].as_str().unwrap_or("?"), job["reason"].as_str().unwrap_or(""));
-    if output.json {
-        output.json_line(&job);
-    } else {
-        let duration = units::show_duration(job["wall_seconds"].as_f64().unwrap_or(0.0));
-        let attempts = job["attempt"].as_u64().unwrap_or(1);
-        let sentence = job["message"].as_str().filter(|text| !text.is_empty());
-        let because = sentence.map_or_else(String::new, |text| format!(": {text}"));
-        output.line(&format!("Job {name} {} after {duration}, attempts: {attempts}{because}", output.state(state)));
-    }
-    Ok(exit::of_job(state, reason))
+    jobs::wait(client, output, name)
+}
+
+/// How a job ended, in a sentence.
+fn ended(job: &Value, name: &str, output: Output) -> String {
+    let state = output.state(job["state"].as_str().unwrap_or("?"));
+    let duration = units::show_duration(job["wall_seconds"].as_f64().unwrap_or(0.0));
+    let attempts = job["attempt"].as_u64().unwrap_or(1);
+    let sentence = job["message"].as_str().filter(|text| !text.is_empty());
+    let because = sentence.map_or_else(String::new, |text| format!(": {text}"));
+    format!("Job {name} {state} after {duration}, attempts: {attempts}{because}")
+}
+
+fn exit_code(job: &Value) -> i32 {
+    exit::of_job(job["state"].as_str().unwrap_or("?"), job["reason"].as_str().unwrap_or(""))
 }
 
 /// The component to run: the file itself, or what the plugin's directory builds into.

@@ -31,9 +31,12 @@ pub(super) struct CpuExecutable {
     _charge: Charge,
 }
 
-/// Programs of up to so many operations run on the thread that asks: waking others would take longer than they save, and
-/// leaves them to other requests.
+/// Programs of up to so many operations, some 100 microseconds of a core, run on the thread that asks: waking others would
+/// take longer than they save.
 const ALONE_OPERATIONS_MAX: usize = 1 << 22;
+/// Programs of up to so many, some 5 milliseconds, do so where others run already on half of the cores: those have enough to
+/// do, and changing threads in every kernel would only cost.
+const BESIDE_OPERATIONS_MAX: usize = 1 << 28;
 
 impl CpuExecutable {
     /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
@@ -87,10 +90,10 @@ impl CpuExecutable {
                 kernel.run(threads, pieces, workspace);
             }
         };
+        let running = self.threads.running();
+        let alone_max = if running.is_crowded() { BESIDE_OPERATIONS_MAX } else { ALONE_OPERATIONS_MAX };
         match self.operations.get() {
-            Some(&operations) if operations > ALONE_OPERATIONS_MAX => {
-                self.threads.enter(|| on(&self.threads, blocks));
-            }
+            Some(&operations) if operations > alone_max => self.threads.enter(|| on(&self.threads, blocks)),
             Some(_) | None => {
                 let alone = Threads::alone();
                 on(&alone, blocks);

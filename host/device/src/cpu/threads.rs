@@ -17,6 +17,28 @@ pub(super) struct Threads {
     count: usize,
     /// Operations that were done alone.
     operations: AtomicUsize,
+    /// Programs that run now, on these threads or on their callers'.
+    running: AtomicUsize,
+}
+
+/// A program that runs, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Running<'a> {
+    running: &'a AtomicUsize,
+    crowded: bool,
+}
+
+impl Running<'_> {
+    /// Whether so many others ran when it began that there would be more threads than cores if each took some.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Threads {
@@ -39,17 +61,23 @@ impl Threads {
                 kernel: "threads".to_owned(),
                 reason: error.to_string(),
             })?;
-        Ok(Threads { pool: Some(pool), count, operations: AtomicUsize::new(0) })
+        Ok(Threads { pool: Some(pool), count, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) })
     }
 
     /// The caller alone. Counts the operations that it is given.
     pub(super) fn alone() -> Threads {
-        Threads { pool: None, count: 1, operations: AtomicUsize::new(0) }
+        Threads { pool: None, count: 1, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) }
     }
 
     /// The operations that were done so far, where the caller is alone.
     pub(super) fn operations(&self) -> usize {
         self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Counts a program that begins to run.
+    pub(super) fn running(&self) -> Running<'_> {
+        let others = self.running.fetch_add(1, Ordering::Relaxed);
+        Running { running: &self.running, crowded: 2 * others >= self.count }
     }
 
     /// How many there are.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use saggar_plugin::ModelPort;
+use saggar_plugin::{ModelPort, Signature};
 use saggar_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
@@ -28,16 +28,20 @@ pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Res
 pub(crate) fn whole(status: &ModelStatus) -> Value {
     let mut model = summary(status);
     if let Some(serving) = &status.serving {
-        let signature = serving.predictor().signature();
-        let ports = |ports: &[ModelPort]| ports.iter().map(port).collect::<Vec<Value>>();
-        model["signature"] = json!({
-            "inputs": ports(&signature.inputs),
-            "outputs": ports(&signature.outputs),
-            "batch_sizes": signature.batch_sizes,
-        });
+        model["signature"] = signature(serving.predictor().signature());
         model["device"] = json!(serving.device);
     }
     model
+}
+
+/// What a model takes and gives, item by item.
+pub(crate) fn signature(signature: &Signature) -> Value {
+    let ports = |ports: &[ModelPort]| ports.iter().map(port).collect::<Vec<Value>>();
+    json!({
+        "inputs": ports(&signature.inputs),
+        "outputs": ports(&signature.outputs),
+        "batch_sizes": signature.batch_sizes,
+    })
 }
 
 /// A model without its signature.

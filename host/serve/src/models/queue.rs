@@ -224,19 +224,20 @@ impl Queue {
     /// The next batch, and why it goes.
     fn take(&self, line: &mut Line) -> Option<(Vec<Waiting>, Release)> {
         let first = line.waiting.pop_front()?;
+        let items_max = self.pace.worthwhile(self.rules.items_max);
         let mut items = first.items;
         let mut batch = vec![first];
-        let mut full = items >= self.rules.items_max;
+        let mut full = items >= items_max;
         if !batch[0].is_alone() {
             while let Some(next) = line.waiting.front() {
-                if next.is_alone() || items + next.items > self.rules.items_max {
+                if next.is_alone() || items + next.items > items_max {
                     full |= !next.is_alone();
                     break;
                 }
                 items += next.items;
                 batch.extend(line.waiting.pop_front());
             }
-            full |= items >= self.rules.items_max;
+            full |= items >= items_max;
         }
         batch.iter_mut().for_each(|waiting| waiting.queued = None);
         line.items -= items;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::queue::Rules;
 use super::version::Terms;
 use crate::limits::{
-    DEADLINE_DEFAULT, DEADLINE_MAX, INSTANCES_DEFAULT, INSTANCES_MAX, PREDICTIONS_DEFAULT, PREDICTIONS_MAX,
+    DEADLINE_DEFAULT, DEADLINE_MAX, INSTANCES_DEFAULT, INSTANCES_MAX, INSTANCES_MIN, PREDICTIONS_DEFAULT,
+    PREDICTIONS_MAX,
 };
 
 /// The file's name in a model's directory.
@@ -82,7 +83,10 @@ pub struct Instances(pub usize);
 
 impl Default for Instances {
     fn default() -> Instances {
-        Instances(INSTANCES_DEFAULT)
+        // More than there are cores would share those, and each holds memory of its own. One alone would have every
+        // request wait for the slowest.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Instances(cores.clamp(INSTANCES_MIN, INSTANCES_DEFAULT))
     }
 }
 

@@ -17,7 +17,12 @@ pub(super) struct Described {
 pub(super) fn describe(model: &str, signature: &Signature) -> Described {
     let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
     let (path, mut item) = (format!("/models/{model}/predict"), Map::new());
-    let short = json!({ "post": {
+    let get = json!({
+        "summary": format!("What {model} takes and gives, and a body to begin with"),
+        "answers": { "200": { "application/json": "Description" } },
+        "errors": [400, 404, 503],
+    });
+    let short = json!({ "get": get, "post": {
         "summary": format!("A prediction by {model}"),
         "headers": { "X-Saggar-Deadline-Ms": { "type": "integer", "minimum": 1, "maximum": 600_000 } },
         "body": { "application/json": input },

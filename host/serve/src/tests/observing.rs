@@ -74,8 +74,9 @@ async fn a_panic_is_an_answer() {
 #[tokio::test]
 async fn a_wrong_method_says_which_there_are() {
     let fixture = Fixture::serving().await;
-    let answer = fixture.get("/predict").await;
-    assert_eq!(answer.error(), (405, "method_not_allowed".to_owned(), "GET is not a method of /predict".to_owned()));
+    let answer = fixture.get("/api/v1/models/digits/load").await;
+    let message = "GET is not a method of /api/v1/models/digits/load".to_owned();
+    assert_eq!(answer.error(), (405, "method_not_allowed".to_owned(), message));
     assert_eq!(answer.header("allow"), "POST");
 }
 

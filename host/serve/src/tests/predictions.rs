@@ -7,7 +7,8 @@ use axum::http::Request;
 use futures::future::join_all;
 
 use super::fixture::{BAD_OUTPUT, BLOCK, Fixture, PANIC, REJECT, SLOW, TRAP, picture};
-use crate::limits::{BODY_BYTES_MAX, INSTANCES_DEFAULT, PREDICTIONS_DEFAULT};
+use crate::limits::{BODY_BYTES_MAX, PREDICTIONS_DEFAULT};
+use crate::models::settings::Instances;
 
 const JSON: &str = "application/json";
 
@@ -182,7 +183,8 @@ async fn a_full_queue_refuses_and_a_late_turn_is_told_so() {
     let fixture = Fixture::serving().await;
     let mut blocked = Vec::new();
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
-    for lane in 1..=INSTANCES_DEFAULT {
+    let lanes = Instances::default().0;
+    for lane in 1..=lanes {
         let (router, request) = (fixture.router.clone(), Request::post("/predict").body(Body::from(picture(BLOCK))));
         blocked.push(tokio::spawn(tower::ServiceExt::oneshot(router, request.unwrap())));
         // One after the other: together they would be one batch.
@@ -194,7 +196,7 @@ async fn a_full_queue_refuses_and_a_late_turn_is_told_so() {
     assert_eq!((late.0, late.1.as_str()), (408, "deadline_queued"));
 
     let serving = fixture.app.models().find(None).unwrap();
-    let rest: Vec<_> = (0..PREDICTIONS_DEFAULT - INSTANCES_DEFAULT).map(|_| serving.lease().unwrap()).collect();
+    let rest: Vec<_> = (0..PREDICTIONS_DEFAULT - lanes).map(|_| serving.lease().unwrap()).collect();
     let full = fixture.predict(1).await;
     let (status, code, _) = full.error();
     assert_eq!((status, code.as_str(), full.header("retry-after")), (429, "queue_full", "1"));
