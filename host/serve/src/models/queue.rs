@@ -363,11 +363,13 @@ pub(crate) async fn compute(request: Request) -> Result<Computed, ApiError> {
     }
     let answer = timeout_at(until.into(), answer).await;
     match answer {
-        Ok(result) => {
+        Ok(Ok(result)) => {
             withdrawing.done();
-            let lost = || ApiError::Internal { cause: "predicting panicked".to_owned() };
-            result.map_err(|_| lost())?.map_err(ApiError::from)
+            result.map_err(ApiError::from)
         }
+        // A batch lets go of those whose time is over, which may be a moment before this side's clock wakes it.
+        Ok(Err(_)) if Instant::now() >= until => Err(ApiError::DeadlineQueued { limit }),
+        Ok(Err(_)) => Err(ApiError::Internal { cause: "predicting panicked".to_owned() }),
         Err(_) if serving.queue().withdraw(ticket) => Err(ApiError::DeadlineQueued { limit }),
         Err(_) => {
             let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);

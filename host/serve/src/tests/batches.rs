@@ -1,11 +1,17 @@
 //! Predictions in batches: together where they can be, alone where one is at fault.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
 use tower::ServiceExt;
 
 use super::fixture::{Answer, BLOCK, Fixture, REJECT, TRAP, picture};
+use crate::error::ApiError;
+use crate::models::queue;
+use crate::predict::content;
 
 /// Asks for all pictures at once.
 async fn together(fixture: &Fixture, firsts: &[u8]) -> Vec<Answer> {
@@ -77,4 +83,19 @@ async fn a_client_that_leaves_takes_its_request_along() {
     fixture.host.gate.open();
     assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
     assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 1.0, "nobody computed the other");
+}
+
+/// A batch lets go of a request whose time is over before the request's own side has noticed.
+#[tokio::test]
+async fn a_request_whose_time_ended_on_the_way_to_its_batch_was_late() {
+    let fixture = Fixture::serving().await;
+    for _ in 0..20 {
+        assert_eq!(fixture.predict(1).await.status, 200);
+    }
+    let serving = fixture.app.models().find(None).unwrap();
+    let inputs = content::sample(serving.predictor().signature(), picture(1).as_bytes()).unwrap();
+    let limit = Duration::from_millis(5);
+    let lease = Arc::new(serving.lease().unwrap());
+    let error = queue::compute(queue::Request { inputs, until: Instant::now(), limit, sink: None, lease }).await;
+    assert!(matches!(error, Err(ApiError::DeadlineQueued { .. })), "{error:?}");
 }
