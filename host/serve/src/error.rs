@@ -202,6 +202,16 @@ pub enum ApiError {
         /// How many.
         waiting: usize,
     },
+    /// What is before it in the model's queue takes longer than it has.
+    #[error(
+        "model {model} has {waiting} predictions waiting or running, which leave no time for another by its deadline"
+    )]
+    NoTimeLeft {
+        /// The model.
+        model: String,
+        /// How many.
+        waiting: usize,
+    },
     /// The time was over before the prediction began.
     #[error("the deadline of {} ms passed while the prediction was queued", limit.as_millis())]
     DeadlineQueued {
@@ -344,7 +354,9 @@ impl ApiError {
             ApiError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),
             ApiError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
             ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
-            ApiError::QueueFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
+            ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => {
+                of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
+            }
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => floors::plugin(error),
             ApiError::Import(error) => floors::import(error),

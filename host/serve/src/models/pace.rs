@@ -15,14 +15,14 @@ const TRIES: u64 = 64;
 /// A running median of the times that batches took, by size. Threads that were kept from running for a while do not move
 /// it far, as they would a mean or a maximum; what is slow beyond doubt counts at once.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     nanoseconds: [AtomicU64; SIZES],
     batches: AtomicU64,
 }
 
 impl Pace {
     /// Remembers how long a batch of so many items took.
-    pub(super) fn took(&self, items: usize, time: Duration) {
+    pub(crate) fn took(&self, items: usize, time: Duration) {
         let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let slot = &self.nanoseconds[place(items)];
         let before = slot.load(Ordering::Relaxed);
@@ -55,6 +55,12 @@ impl Pace {
             Some((size, time)) if 4 * (whole.as_nanos() << size) > 3 * (time.as_nanos() << largest) => 1 << size,
             Some(_) | None => most,
         }
+    }
+
+    /// What an item costs at least in batches of up to `most`; none where nothing is known.
+    pub(super) fn each(&self, most: usize) -> Option<Duration> {
+        let sizes = 0..=place(most);
+        sizes.filter_map(|size| Some(self.typical(size)? / (1 << size))).min()
     }
 
     fn typical(&self, size: usize) -> Option<Duration> {
@@ -91,6 +97,18 @@ mod tests {
         pace.took(1, QUICK_TIME_MAX / 2);
         assert!(!pace.is_quick(1), "a slow one counts at once");
         assert_eq!((place(0), place(1), place(3), place(4), place(usize::MAX / 2)), (0, 0, 2, 2, SIZES - 1));
+    }
+
+    #[test]
+    fn an_item_costs_least_in_its_best_batch() {
+        let pace = Pace::default();
+        assert_eq!(pace.each(8), None);
+        for (items, milliseconds) in [(1, 8), (4, 16), (32, 32)] {
+            pace.took(items, Duration::from_millis(milliseconds));
+        }
+        assert_eq!(pace.each(1), Some(Duration::from_millis(8)));
+        assert_eq!(pace.each(8), Some(Duration::from_millis(4)));
+        assert_eq!(pace.each(32), Some(Duration::from_millis(1)));
     }
 
     #[test]

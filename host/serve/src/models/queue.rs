@@ -120,7 +120,7 @@ pub(crate) struct Queue {
     line: Mutex<Line>,
     /// Tells whoever waits for company that there is no more reason to.
     stir: Notify,
-    pub(super) pace: Pace,
+    pub(crate) pace: Pace,
     runtime: Handle,
 }
 
@@ -153,6 +153,13 @@ impl Queue {
     pub(super) fn drain(&self) {
         self.line().draining = true;
         self.stir.notify_one();
+    }
+
+    /// How long so many predictions take, by how long batches took lately; nothing where none did.
+    pub(super) fn time_for(&self, predictions: usize) -> Duration {
+        let each = self.pace.each(self.rules.items_max).unwrap_or_default();
+        let rounds = u32::try_from(predictions.div_ceil(self.rules.lanes)).unwrap_or(u32::MAX);
+        each.saturating_mul(rounds)
     }
 
     // Every change is whole between any two statements that hold the lock.

@@ -148,20 +148,25 @@ impl ModelRouter {
     /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
     ///
     /// # Errors
-    /// As [`ModelRouter::find`]; `QueueFull`; `NotReady` where it does not wake in time.
+    /// As [`ModelRouter::find`]; `QueueFull`; `NoTimeLeft`; `NotReady` where it does not wake in time.
     pub async fn lease(&self, reference: Option<&Reference>, until: Instant) -> Result<Lease, ApiError> {
         let mut changes = None;
         loop {
             let model = match self.way(reference)? {
-                Way::To(serving) => match serving.lease() {
-                    Some(lease) => return Ok(lease),
-                    None if self.is_current(&serving) => {
-                        let waiting = serving.terms().capacity;
-                        return Err(ApiError::QueueFull { model: serving.model.clone(), waiting });
+                Way::To(serving) => {
+                    let model = serving.model.clone();
+                    match serving.lease() {
+                        Some(lease) => match serving.no_time_before(until) {
+                            None => return Ok(lease),
+                            Some(waiting) => return Err(ApiError::NoTimeLeft { model, waiting }),
+                        },
+                        None if self.is_current(&serving) => {
+                            return Err(ApiError::QueueFull { model, waiting: serving.terms().capacity });
+                        }
+                        // One that was swapped out a moment ago lets nobody in, and then there is another one.
+                        None => continue,
                     }
-                    // One that was swapped out a moment ago lets nobody in, and then there is another one.
-                    None => continue,
-                },
+                }
                 Way::Wake(model) => model,
             };
             let Some(changes) = &mut changes else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use saggar_metrics::Metrics;
@@ -210,6 +210,14 @@ impl Serving {
     /// Whether any prediction waits or is computed.
     pub(super) fn is_busy(&self) -> bool {
         self.places.available_permits() < self.terms.capacity
+    }
+
+    /// How many predictions a new one, which has its place already, would have to wait for in vain: what is before it takes
+    /// all its time, but for a fifth for itself. To compute it would only make others late, too. None where it has time.
+    pub(super) fn no_time_before(&self, until: Instant) -> Option<usize> {
+        let before = self.terms.capacity.saturating_sub(self.places.available_permits() + 1);
+        let wait = self.queue.time_for(before);
+        (wait + wait / 4 > until.saturating_duration_since(Instant::now())).then_some(before)
     }
 
     /// A place in the version's queue, if one is free.

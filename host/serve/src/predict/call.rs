@@ -225,7 +225,7 @@ impl Call {
 /// Counts a request that was refused before it reached its model.
 pub(crate) fn rejected(metrics: &Metrics, error: &ApiError) {
     let reason = match error {
-        ApiError::QueueFull { .. } => "queue_full",
+        ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => "queue_full",
         ApiError::DeadlineQueued { .. } => "deadline",
         ApiError::NotReady { .. } | ApiError::NothingReady | ApiError::VersionNotServing { .. } => "not_ready",
         ApiError::TooLarge { .. } => "too_large",

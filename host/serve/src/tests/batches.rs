@@ -99,3 +99,25 @@ async fn a_request_whose_time_ended_on_the_way_to_its_batch_was_late() {
     let error = queue::compute(queue::Request { inputs, until: Instant::now(), limit, sink: None, lease }).await;
     assert!(matches!(error, Err(ApiError::DeadlineQueued { .. })), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_request_that_would_have_its_turn_too_late_is_refused_at_once() {
+    let fixture = Fixture::serving().await;
+    let serving = fixture.app.models().find(None).unwrap();
+    for _ in 0..40 {
+        serving.queue().pace.took(32, Duration::from_secs(1));
+        serving.queue().pace.took(1, Duration::from_secs(1));
+    }
+    let before: Vec<_> = (0..100).map(|_| serving.lease().unwrap()).collect();
+    let ask = |limit: &'static str| {
+        let request = Request::post("/predict").header("x-saggar-deadline-ms", limit).body(Body::from(picture(1)));
+        fixture.send(request.unwrap())
+    };
+    let refused = Answer::of(ask("20").await).await;
+    let (status, code, message) = refused.error();
+    assert_eq!((status, code.as_str(), refused.header("retry-after")), (429, "queue_full", "1"));
+    assert!(message.contains("has 100 predictions waiting or running, which leave no time"), "{message}");
+    assert_eq!(ask("600000").await.status(), 200);
+    drop(before);
+    assert_eq!(ask("20000").await.status(), 200, "nothing is before it");
+}
