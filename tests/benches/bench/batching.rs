@@ -10,7 +10,7 @@ use crate::stage::{Stage, vector, vector_json};
 use crate::statistics::percentile;
 
 /// A model of many small products, by name, depth and width: most of what one item costs is paid once for a batch.
-const DEEP: (&str, u32, u32) = ("deep", 128, 64);
+const DEEP: (&str, u32, u32) = ("deep", 1024, 16);
 /// Executions of each size whose times are compared.
 const EXECUTIONS: usize = 40;
 /// Turns of on and off, and seconds of each.

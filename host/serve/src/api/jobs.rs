@@ -183,7 +183,8 @@ async fn full(app: &App, job: &Job) -> Result<Value, ApiError> {
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let retry = spec["retry"].as_u64().unwrap_or(0);
     let message = &spec["message"];
-    let sum = |take: fn(&Attempt) -> f64| attempts.iter().map(take).sum::<f64>();
+    // From a plain zero: the sum of no floats at all is minus zero.
+    let sum = |take: fn(&Attempt) -> f64| attempts.iter().map(take).fold(0.0, |sum, value| sum + value);
     let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
     Ok(json!({
         "id": job.id,

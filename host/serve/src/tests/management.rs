@@ -106,6 +106,8 @@ async fn a_submitted_job_has_its_versions_pinned() {
     let job = job.json();
     assert_eq!(job["name"], "digits-1");
     assert_eq!((&job["state"], &job["position"], &job["attempts_max"]), (&json!("QUEUED"), &json!(1), &json!(3)));
+    // Not minus zero, which compares equal.
+    assert!(job["gpu_seconds"].as_f64().unwrap().is_sign_positive(), "{job}");
     assert_eq!(job["spec"]["data"][0]["version"], 1);
     assert_eq!(job["description"], "first");
 }

@@ -88,3 +88,21 @@ async fn the_document_is_whole() {
     let body = &document["paths"]["/models/speaker/predict"]["post"]["requestBody"]["content"]["application/json"];
     assert_eq!(body["schema"]["$ref"], "#/components/schemas/model.speaker.input");
 }
+
+#[tokio::test]
+async fn every_property_has_a_schema() {
+    fn check(value: &Value, place: &str) {
+        for (name, property) in value["properties"].as_object().into_iter().flatten() {
+            assert!(property.is_object() || property.is_boolean(), "{place}: {name} is {property}");
+        }
+        match value {
+            Value::Object(members) => {
+                members.iter().for_each(|(name, member)| check(member, &format!("{place}/{name}")))
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, place)),
+            _ => {}
+        }
+    }
+    let document = Fixture::serving().await.get("/openapi.json").await.json();
+    check(&document, "");
+}
