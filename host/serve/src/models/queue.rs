@@ -231,7 +231,7 @@ impl Queue {
     /// The next batch, and why it goes.
     fn take(&self, line: &mut Line) -> Option<(Vec<Waiting>, Release)> {
         let first = line.waiting.pop_front()?;
-        let items_max = self.pace.worthwhile(self.rules.items_max);
+        let items_max = self.rules.items_max;
         let mut items = first.items;
         let mut batch = vec![first];
         let mut full = items >= items_max;
