@@ -227,36 +227,3 @@ fn start_clock(engine: &Engine) -> Result<(), PluginError> {
     std::thread::Builder::new().name("plugin-clock".to_owned()).spawn(tick).map_err(PluginError::engine)?;
     Ok(())
 }
-
-#[cfg(test)]
-mod timing {
-    use super::*;
-    use crate::state::Role;
-    use std::time::Instant;
-    #[test]
-    fn starts() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let wasm = std::fs::read(root.join("plugins/target/saggar/lenet.wasm")).unwrap();
-        let host = Host::new(HostConfig::default()).unwrap();
-        let plugin = host.compile(&wasm).unwrap();
-        let backend: Arc<dyn saggar_device::Backend> = saggar_device::choose::open("cpu").unwrap().backend;
-        let (mut a, mut b, mut c) = (vec![], vec![], vec![]);
-        for _ in 0..std::env::var("N").map_or(2000, |n| n.parse().unwrap()) {
-            let t = Instant::now();
-            let role = Role::Predict { plugin: "x".into(), reply: None };
-            let state = State::new(Arc::clone(&backend), saggar_device::Meter::unlimited(), 1 << 30, role);
-            let mut store = state.into_store(host.engine());
-            a.push(t.elapsed().as_secs_f64() * 1e6);
-            let t = Instant::now();
-            plugin.instantiate(&mut store, Clock::new(None, None)).unwrap();
-            b.push(t.elapsed().as_secs_f64() * 1e6);
-            let t = Instant::now();
-            drop(store);
-            c.push(t.elapsed().as_secs_f64() * 1e6);
-        }
-        for mut v in [a, b, c] {
-            v.sort_by(f64::total_cmp);
-            println!("p50 {:.1} p99 {:.1} min {:.1}", v[v.len() / 2], v[v.len() * 99 / 100], v[0]);
-        }
-    }
-}
