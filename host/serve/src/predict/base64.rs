@@ -1,50 +1,28 @@
 //! Base64 as JSON carries bytes. Source: RFC 4648, section 4; padding may be left out.
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+const PADDED: GeneralPurpose = engine(DecodePaddingMode::RequireCanonical);
+const UNPADDED: GeneralPurpose = engine(DecodePaddingMode::RequireNone);
+
+/// A text's last digit may have bits that are no byte's: other decoders take them too.
+const fn engine(padding: DecodePaddingMode) -> GeneralPurpose {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(padding);
+    GeneralPurpose::new(&STANDARD, config.with_decode_allow_trailing_bits(true))
+}
+
 /// The bytes that `text` stands for; none where it is no base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    let text = text.as_bytes();
-    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
-    let digits = &text[..text.len() - padding];
-    let short = digits.len() % 4;
-    if short == 1 || padding > 0 && padding != (4 - short) % 4 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let mut bits = 0u32;
-        for at in 0..4 {
-            bits = bits << 6 | group.get(at).map_or(Some(0), |&digit| value(digit))?;
-        }
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(bytes)
+    // Some padding, but not all of it, is a text that was cut.
+    let engine = if text.ends_with('=') { PADDED } else { UNPADDED };
+    engine.decode(text).ok()
 }
 
 /// `bytes` in base64, padded.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * at)) as usize & 63];
-            text.push(if at <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-fn value(digit: u8) -> Option<u32> {
-    let value = match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(value.into())
+    PADDED.encode(bytes)
 }
 
 #[cfg(test)]
