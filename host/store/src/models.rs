@@ -216,18 +216,19 @@ impl Models {
         Ok(found)
     }
 
-    /// A version whose files were all checked: the one that is named, or the newest that is whole.
+    /// A version whose files were all checked, as [`load`] does, and its weights: the version that is named, or the
+    /// newest that is whole.
     ///
     /// # Errors
     /// `BadName`; `NotFound` where there is none; `Incomplete`; `Store`.
-    pub fn open(&self, model: &str, version: Option<u64>) -> Result<VersionFiles, ModelError> {
+    pub fn open(&self, model: &str, version: Option<u64>) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
         if let Some(version) = version {
-            return verify(&self.dir(model, version)?);
+            return load(&self.dir(model, version)?);
         }
         // Named by its directory where there is none, as a version is.
         let mut result = Err(ModelError::NotFound { dir: self.dir(model, 1)? });
         for version in self.versions.versions(model)?.into_iter().rev() {
-            result = verify(&self.versions.directory(model, version));
+            result = load(&self.versions.directory(model, version));
             if result.is_ok() {
                 break;
             }

@@ -167,12 +167,11 @@ impl JobContext for Context {
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
         let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
-        let files = self.parts.models.open(model, version).map_err(|error| match (error, version) {
+        let (files, variables) = self.parts.models.open(model, version).map_err(|error| match (error, version) {
             (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
             (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
             (error, _) => refuse(&error),
         })?;
-        let variables = files.load_weights().map_err(|error| refuse(&error))?;
         let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
         let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
         Ok(OpenedModel { version, variables, config: files.manifest.config })
