@@ -16,6 +16,16 @@ pub struct Expr {
     pub instructions: Vec<(Instruction, DType)>,
 }
 
+impl Expr {
+    /// Whether a register is the folded, contracted or convolved element as it is.
+    ///
+    /// # Panics
+    /// Where the register is not one of this code's.
+    pub fn is_accumulated(&self, register: Register) -> bool {
+        matches!(self.instructions[register.0 as usize].0, Instruction::Accumulated)
+    }
+}
+
 /// One scalar operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Instruction {

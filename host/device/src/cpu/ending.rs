@@ -43,9 +43,9 @@ impl Ending {
         }
         let (sum, least) = rectified(expr, store.register).unwrap_or((store.register, f32::NEG_INFINITY));
         let bias = match binary(expr, sum) {
-            Some((Binary::Add, a, b)) if is_accumulated(expr, a) => Some(bias(expr, b, dims)?),
-            Some((Binary::Add, a, b)) if is_accumulated(expr, b) => Some(bias(expr, a, dims)?),
-            Some(_) | None if is_accumulated(expr, sum) => None,
+            Some((Binary::Add, a, b)) if is_sum(expr, a) => Some(bias(expr, b, dims)?),
+            Some((Binary::Add, a, b)) if is_sum(expr, b) => Some(bias(expr, a, dims)?),
+            Some(_) | None if is_sum(expr, sum) => None,
             Some(_) | None => return None,
         };
         // An operand that this kernel writes as well is the evaluator's.
@@ -100,57 +100,24 @@ fn rectified(expr: &Expr, register: Register) -> Option<(Register, f32)> {
 }
 
 fn binary(expr: &Expr, register: Register) -> Option<(Binary, Register, Register)> {
-    match expr.instructions[register.0 as usize].0 {
-        Instruction::Binary(op, a, b) => Some((op, a, b)),
-        Instruction::Load { .. }
-        | Instruction::Immediate(_)
-        | Instruction::Index(_)
-        | Instruction::Random { .. }
-        | Instruction::Accumulated
-        | Instruction::Unary(..)
-        | Instruction::Select(..) => None,
-    }
+    let Instruction::Binary(op, a, b) = expr.instructions[register.0 as usize].0 else { return None };
+    Some((op, a, b))
 }
 
 fn immediate(expr: &Expr, register: Register) -> Option<f32> {
-    match expr.instructions[register.0 as usize].0 {
-        Instruction::Immediate(scalar) => Some(f32::from_scalar(scalar)),
-        Instruction::Load { .. }
-        | Instruction::Index(_)
-        | Instruction::Random { .. }
-        | Instruction::Accumulated
-        | Instruction::Unary(..)
-        | Instruction::Binary(..)
-        | Instruction::Select(..) => None,
-    }
+    let Instruction::Immediate(scalar) = expr.instructions[register.0 as usize].0 else { return None };
+    Some(f32::from_scalar(scalar))
 }
 
-fn is_accumulated(expr: &Expr, register: Register) -> bool {
-    match expr.instructions[register.0 as usize].0 {
-        Instruction::Accumulated => expr.instructions[register.0 as usize].1 == DType::F32,
-        Instruction::Load { .. }
-        | Instruction::Immediate(_)
-        | Instruction::Index(_)
-        | Instruction::Random { .. }
-        | Instruction::Unary(..)
-        | Instruction::Binary(..)
-        | Instruction::Select(..) => false,
-    }
+/// The accumulated element, of the type that this kernel writes.
+fn is_sum(expr: &Expr, register: Register) -> bool {
+    expr.is_accumulated(register) && expr.instructions[register.0 as usize].1 == DType::F32
 }
 
 /// The value that is loaded by channel.
 fn bias(expr: &Expr, register: Register, dims: &[usize; 4]) -> Option<ValueId> {
-    match &expr.instructions[register.0 as usize].0 {
-        Instruction::Load { value, view, .. } if is_by_channel(view, dims) => Some(*value),
-        Instruction::Load { .. }
-        | Instruction::Immediate(_)
-        | Instruction::Index(_)
-        | Instruction::Random { .. }
-        | Instruction::Accumulated
-        | Instruction::Unary(..)
-        | Instruction::Binary(..)
-        | Instruction::Select(..) => None,
-    }
+    let Instruction::Load { value, view, .. } = &expr.instructions[register.0 as usize].0 else { return None };
+    is_by_channel(view, dims).then_some(*value)
 }
 
 fn is_by_channel(view: &View, dims: &[usize; 4]) -> bool {

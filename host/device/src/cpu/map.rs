@@ -107,7 +107,7 @@ impl Finish {
         let routine = Routine::new(&Request { expr, dims, results: &results, accumulated }, &mut bind);
         let routine = routine.ok_or(Refusal::Layout)?;
         let plain = match accumulation {
-            Accumulation::Store(_) => stores.len() == 1 && is_accumulated(expr, &stores[0]),
+            Accumulation::Store(_) => stores.len() == 1 && expr.is_accumulated(stores[0].register),
             Accumulation::None | Accumulation::Workspace => false,
         };
         let elements = dims.iter().product();
@@ -199,19 +199,6 @@ impl Finish {
             let mine = accumulated.get(chunk.first * bytes..).unwrap_or(&[]);
             with_scratch(|scratch| self.run(scratch, &inputs, &mut chunk, mine));
         });
-    }
-}
-
-fn is_accumulated(expr: &Expr, store: &Store) -> bool {
-    match expr.instructions[store.register.0 as usize].0 {
-        Instruction::Accumulated => true,
-        Instruction::Load { .. }
-        | Instruction::Immediate(_)
-        | Instruction::Index(_)
-        | Instruction::Random { .. }
-        | Instruction::Unary(..)
-        | Instruction::Binary(..)
-        | Instruction::Select(..) => false,
     }
 }
 

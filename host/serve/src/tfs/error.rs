@@ -254,16 +254,11 @@ pub(super) fn kind(value: &[u8]) -> &'static str {
     }
 }
 
-/// The data type's name in errors.
+/// The data type's name in errors: that of TensorFlow's.
 fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
         DType::F16 => "half",
-        DType::I64 => "int64",
-        DType::U64 => "uint64",
-        DType::I32 => "int32",
-        DType::U32 => "uint32",
-        DType::I8 => "int8",
-        DType::U8 => "uint8",
+        DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => dtype.name(),
     }
 }
