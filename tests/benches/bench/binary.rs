@@ -1,7 +1,8 @@
-//! Binary tensors of the Open Inference Protocol against JSON, on the same models of the same server.
+//! Binary tensors of the Open Inference Protocol against JSON, in the same protocol and as short as it can be, on the same
+//! models of the same server.
 
 use saggar_tests::{Payload, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::load::{Contender, Request, interleaved};
 use crate::report::{Goal, Report, loads, loads_heading};
@@ -48,19 +49,34 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         let model = case.model;
         let contenders = [
             contender("binary", format!("/v2/models/{model}/infer"), case.binary(stage)),
-            contender("JSON", format!("/models/{model}/predict"), Request::json(stage.home(), model, &case.json)),
+            contender("JSON", format!("/v2/models/{model}/infer"), case.json(stage)),
+            contender("short JSON", format!("/models/{model}/predict"), case.short(stage)),
         ];
         let figures = interleaved(&contenders, 64);
         for (contender, load) in contenders.iter().zip(&figures) {
             loads(&contender.name, 64, load);
         }
-        let [binary, json] = figures[..] else { unreachable!("two contenders") };
-        assert_eq!(binary.failed, 0, "{model}: binary requests fail");
+        let [binary, json, short] = figures[..] else { unreachable!("three contenders") };
+        assert_eq!([binary.failed, json.failed, short.failed], [0; 3], "{model}: requests fail");
         report.goal(format!("{model}: binary / JSON, req/s"), binary.rate / json.rate, "x", Goal::AtLeast(1.3));
+        report.goal(format!("{model}: binary / short JSON, req/s"), binary.rate / short.rate, "x", Goal::AtLeast(1.3));
     }
 }
 
 impl Case {
+    /// The body of `/predict`.
+    fn short(&self, stage: &Stage) -> Request {
+        Request::json(stage.home(), &format!("{}-short", self.model), &self.json)
+    }
+
+    /// The same in the protocol's words.
+    fn json(&self, stage: &Stage) -> Request {
+        let Case { model, dtype, input, shape, .. } = self;
+        let data = &serde_json::from_str::<Value>(&self.json).unwrap()[input];
+        let body = json!({ "inputs": [{ "name": input, "datatype": dtype, "shape": shape, "data": data }] });
+        Request::json(stage.home(), &format!("{model}-json"), &body.to_string())
+    }
+
     /// The JSON head, the tensor's bytes after it, and the head's length in a header; outputs are wanted as bytes too.
     fn binary(&self, stage: &Stage) -> Request {
         let Case { model, dtype, input, shape, bytes, .. } = self;

@@ -11,42 +11,55 @@ const SIZES: usize = 17;
 /// The estimate moves by one in so many with each batch.
 const STEP: u64 = 8;
 
-/// A running median of the times that batches took, by size. Threads that were kept from running for a while do not move
-/// it far, as they would a mean or a maximum; what is slow beyond doubt counts at once.
+/// The times that batches took, in nanoseconds, by size; 0 where nothing is known.
 #[derive(Debug, Default)]
-pub(crate) struct Pace([AtomicU64; SIZES]);
+pub(crate) struct Pace([Times; SIZES]);
+
+#[derive(Debug, Default)]
+struct Times {
+    /// A running median: what one more batch is likely to take. Threads that were kept from running for a while do not
+    /// move it far; what is slow beyond doubt counts at once.
+    median: AtomicU64,
+    /// A running mean: what many more will take, each.
+    mean: AtomicU64,
+}
 
 impl Pace {
     /// Remembers how long a batch of so many items took.
     pub(crate) fn took(&self, items: usize, time: Duration) {
         let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let slot = &self.0[place(items)];
-        let before = slot.load(Ordering::Relaxed);
+        let times = &self.0[place(items)];
+        // Two batches at a time may lose one of their times, which the next ones bring again.
+        let before = times.median.load(Ordering::Relaxed);
         let step = before / STEP;
-        let after = match () {
+        let median = match () {
             () if before == 0 || time >= SLOW_TIME_MIN => now,
             () if now > before => now.min(before + step),
             () => now.max(before - step),
         };
-        // Two batches at a time may lose one of their times, which the next ones bring again.
-        slot.store(after, Ordering::Relaxed);
+        times.median.store(median, Ordering::Relaxed);
+        let mean = match times.mean.load(Ordering::Relaxed) {
+            0 => now,
+            before => before - before / STEP + now / STEP,
+        };
+        times.mean.store(mean.max(1), Ordering::Relaxed);
     }
 
     /// Whether a batch of so many items is known to be so quick that it may keep a thread from serving connections.
     pub(super) fn is_quick(&self, items: usize) -> bool {
-        self.typical(place(items)).is_some_and(|time| time <= QUICK_TIME_MAX)
+        known(&self.0[place(items)].median).is_some_and(|time| time <= QUICK_TIME_MAX)
     }
 
-    /// What an item costs at least in batches of up to `most`; none where nothing is known.
+    /// What each of many items costs in batches of up to `most`, of the size that is best; none where nothing is known.
     pub(super) fn each(&self, most: usize) -> Option<Duration> {
         let sizes = 0..=place(most);
-        sizes.filter_map(|size| Some(self.typical(size)? / (1 << size))).min()
+        sizes.filter_map(|size| Some(known(&self.0[size].mean)? / (1 << size))).min()
     }
+}
 
-    fn typical(&self, size: usize) -> Option<Duration> {
-        let nanoseconds = self.0[size].load(Ordering::Relaxed);
-        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
-    }
+fn known(nanoseconds: &AtomicU64) -> Option<Duration> {
+    let nanoseconds = nanoseconds.load(Ordering::Relaxed);
+    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
 }
 
 fn place(items: usize) -> usize {
@@ -89,5 +102,15 @@ mod tests {
         assert_eq!(pace.each(1), Some(Duration::from_millis(8)));
         assert_eq!(pace.each(8), Some(Duration::from_millis(4)));
         assert_eq!(pace.each(32), Some(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn many_items_take_the_mean_of_what_they_took() {
+        let pace = Pace::default();
+        for turn in 0..100 {
+            pace.took(1, Duration::from_millis(if turn % 4 == 0 { 7 } else { 3 }));
+        }
+        let each = pace.each(1).unwrap().as_micros();
+        assert!((3_500..4_600).contains(&each), "a quarter takes 7 ms and the others 3: {each} us");
     }
 }

@@ -155,11 +155,12 @@ impl Queue {
         self.stir.notify_one();
     }
 
-    /// How long so many predictions take, by how long batches took lately; nothing where none did.
-    pub(super) fn time_for(&self, predictions: usize) -> Duration {
-        let each = self.pace.each(self.rules.items_max).unwrap_or_default();
-        let rounds = u32::try_from(predictions.div_ceil(self.rules.lanes)).unwrap_or(u32::MAX);
-        each.saturating_mul(rounds)
+    /// How long a prediction takes that has so many before it, by how long batches took lately: none where it need not
+    /// wait for any of them, or nothing is known.
+    pub(super) fn time_after(&self, before: usize) -> Option<Duration> {
+        let rounds = u32::try_from(before / self.rules.lanes).unwrap_or(u32::MAX);
+        let each = self.pace.each(self.rules.items_max).filter(|_| rounds > 0)?;
+        Some(each.saturating_mul(rounds.saturating_add(1)))
     }
 
     // Every change is whole between any two statements that hold the lock.

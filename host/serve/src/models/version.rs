@@ -212,12 +212,13 @@ impl Serving {
         self.places.available_permits() < self.terms.capacity
     }
 
-    /// How many predictions a new one, which has its place already, would have to wait for in vain: what is before it takes
-    /// all its time, but for a fifth for itself. To compute it would only make others late, too. None where it has time.
+    /// How many predictions a new one, which has its place already, would have to wait for in vain: they and itself take
+    /// more than two thirds of its time, which leaves a third for what nobody foresees. To compute it would only make
+    /// others late, too. None where it has time, or need not wait.
     pub(super) fn no_time_before(&self, until: Instant) -> Option<usize> {
         let before = self.terms.capacity.saturating_sub(self.places.available_permits() + 1);
-        let wait = self.queue.time_for(before);
-        (wait + wait / 4 > until.saturating_duration_since(Instant::now())).then_some(before)
+        let time = self.queue.time_after(before)?;
+        (time + time / 2 > until.saturating_duration_since(Instant::now())).then_some(before)
     }
 
     /// A place in the version's queue, if one is free.
