@@ -1,17 +1,17 @@
 //! From the start of a process to its first answer, with warm caches of the system and of ours; waking a model that was
-//! put to sleep; and starting an instance in place of one that was ended.
+//! put to sleep; and starting an instance in place of one that trapped.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, binary};
+use saggar_tests::{Payload, Server, binary, guest};
 use serde_json::json;
 
 use crate::client::{Connection, ask_once, port, post};
 use crate::peers::{Environment, Kind, Peer, free_port};
 use crate::report::{Goal, Report};
-use crate::stage::{Stage, picture_json, vector, vector_json};
+use crate::stage::{Stage, picture_json, vector};
 use crate::statistics::{median, percentile};
 
 /// Starts of each server.
@@ -19,17 +19,15 @@ const STARTS: usize = 11;
 /// Wakes of the model.
 const WAKES: usize = 10;
 const START_MAX: Duration = Duration::from_secs(60);
-/// Calls that are ended.
-const ENDED: usize = 500;
-/// A model that takes longer than a millisecond: name, depth, width.
-const SLOW: (&str, u32, u32) = ("wide", 3, 2048);
+/// Calls that trap.
+const TRAPS: usize = 500;
 /// Width of the layer that makes a model's weights 2 MB: (784 + 10 + 1) x 640 floats.
 const TWO_MEGABYTES_WIDTH: u32 = 640;
 
 pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     stage.train_lenet(server);
     wake(stage, server, report);
-    instances(stage, server, report);
+    instances(server, report);
     starts(stage, report);
 }
 
@@ -137,17 +135,21 @@ fn wake(stage: &Stage, server: &Server, report: &mut Report) {
     report.goal("wake from zero, 2 MB", median(times), " ms", Goal::AtMost(10.0));
 }
 
-/// A call that is ended by its deadline costs its instance, and the next request needs a new one.
-fn instances(stage: &Stage, server: &Server, report: &mut Report) {
-    println!("\nstarting an instance in place of one that was ended, {ENDED} times");
-    let (model, depth, width) = SLOW;
-    stage.publish_linear(server, model, 1, depth, width);
+/// A call that traps costs its instance, and the next request needs a new one.
+fn instances(server: &Server, report: &mut Report) {
+    println!("\nstarting an instance in place of one that trapped, {TRAPS} times");
+    let plugin = guest("hostile");
+    let run = ["run", plugin.to_str().unwrap(), "--device", "cpu", "--wait", "--", "train=well", "predict=fragile"];
+    server.saggar_ok(&run);
+    server.wait_for_version("hostile", 1);
+    let signature = server.get("/api/v1/models/hostile")["signature"].clone();
+    let size = signature["inputs"][0]["shape"][0].as_u64().unwrap();
+    let body = json!({ "x": vec![-1.0; usize::try_from(size).unwrap()] }).to_string();
     let before = starts_so_far(server);
     let mut connection = Connection::open(port(server.url())).unwrap();
-    let request = post(&format!("/models/{model}/predict"), "x-saggar-deadline-ms: 1\r\n", &vector_json());
-    for _ in 0..ENDED {
-        let status = connection.ask(&request).unwrap();
-        assert!(matches!(status, 200 | 408 | 504), "{status}");
+    let request = post("/models/hostile/predict", "", &body);
+    for _ in 0..TRAPS {
+        assert_eq!(connection.ask(&request).unwrap(), 500);
     }
     let after = starts_so_far(server);
     let count = |buckets: &[(f64, f64)]| buckets.last().map_or(0.0, |last| last.1);

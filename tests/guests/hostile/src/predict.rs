@@ -9,11 +9,12 @@ use crate::damage;
 /// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
 /// signature that is none, or send a piece of an answer.
 pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, give something else than the
-/// signature says, or send pieces ahead that it must not: of an output that there is not, of another type, of half a
-/// number, for an item that there is not, too large, and a million of them.
-pub const PREDICTIONS: [&str; 14] = [
+/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, trap where its input begins with a number below
+/// 0, answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output
+/// that there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
+pub const PREDICTIONS: [&str; 15] = [
     "well",
+    "fragile",
     "error",
     "wrong-shape",
     "wrong-type",
@@ -74,7 +75,11 @@ impl Predictor for Hostile {
         let y = |tensor: Tensor| Ok(vec![NamedTensor { name: "y".to_owned(), tensor }]);
         let zeros = |shape: &[u32]| Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize]);
         match self.predict.as_str() {
-            "well" => {
+            behaviour @ ("well" | "fragile") => {
+                let first = inputs.first().map(|x| x.tensor.read_f32()).transpose()?;
+                if behaviour == "fragile" && first.is_some_and(|x| x.first().is_some_and(|&first| first < 0.0)) {
+                    damage::run("trap")?;
+                }
                 for input in &mut inputs {
                     input.name = "y".to_owned();
                 }
