@@ -18,9 +18,10 @@ const CONNECTIONS: usize = 64;
 const SAMPLE_SWAPS: u64 = 100;
 /// The least time between a swap and the next. It is as long as the swap was where that is longer, so that there is always a
 /// time outside of swaps to compare with.
-const PAUSE: Duration = Duration::from_millis(60);
-/// A swap's window lasts so long after its end: what it disturbs may show late.
-const WINDOW_TAIL: Duration = Duration::from_millis(15);
+const PAUSE: Duration = Duration::from_millis(80);
+/// A swap's window begins so long before it, for requests that are on their way, and lasts so long after its end: what it
+/// disturbs may show late.
+const WINDOW_MARGIN: Duration = Duration::from_millis(15);
 /// Versions that were copied and are old are removed, but for so many.
 const KEPT: u64 = 4;
 
@@ -43,9 +44,9 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
                 device.push(device_bytes(server));
             }
             std::thread::sleep(pause);
-            let start = began.elapsed();
+            let start = began.elapsed().saturating_sub(WINDOW_MARGIN);
             swap.swap(number);
-            let end = began.elapsed() + WINDOW_TAIL;
+            let end = began.elapsed() + WINDOW_MARGIN;
             windows.push((start.as_secs_f64(), end.as_secs_f64()));
             pause = PAUSE.max(end - start);
         }
@@ -60,10 +61,10 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
 
 fn tell(samples: &[Sample], windows: &[(f64, f64)], resident: &[f64], device: &[f64], report: &mut Report) {
     let failed = samples.iter().filter(|sample| !sample.2).count();
-    let in_window = |&(start, took, _): &Sample| {
-        // The first window that ends after the request began is the only one that may hold it.
+    // By when a request began: of windows that it only reaches into, a long one would have more than its share.
+    let in_window = |&(start, ..): &Sample| {
         let at = windows.partition_point(|window| window.1 < start);
-        windows.get(at).is_some_and(|window| window.0 <= start + took)
+        windows.get(at).is_some_and(|window| window.0 <= start)
     };
     let (inside, outside): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| in_window(sample));
     let p99_ms = |samples: &[&Sample]| percentile(samples.iter().map(|sample| sample.1 * 1e3).collect(), 99.0);
