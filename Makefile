@@ -24,7 +24,7 @@ build: setup ## build target/release/saggar and the reference plugins
 	@$(MAKE) --no-print-directory plugins
 
 plugins: ## build the reference plugins with the saggar that is there
-	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin; done
+	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin || exit 1; done
 
 demo: build ## serve, train on real digits, swap the model in, predict; ends by itself (KEEP=1 leaves it running)
 	@examples/digits/demo.sh
@@ -40,7 +40,7 @@ test: ## run every test, with formatting and lints
 	 else cargo test --locked --workspace --no-fail-fast; fi
 
 guests: # the components that tests run, built by the debug binary
-	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin; done
+	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin || exit 1; done
 	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest; done
 
 lint:
@@ -72,7 +72,7 @@ fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs 
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
 	@.ci/setup bench
-	target/release/saggar build tests/guests/matmul
+	@for guest in matmul hostile; do target/release/saggar build tests/guests/$$guest || exit 1; done
 	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench -- $(ONLY)
 
 soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)
