@@ -58,6 +58,13 @@ fn digits_are_learnt_served_and_predicted() {
     assert!(log.contains("published digits@1"), "{log}");
     assert!(server.saggar_ok(&["status", "digits-1"]).contains("SUCCEEDED"));
     assert!(server.saggar_ok(&["models", "show", "digits"]).contains("image"));
+    // What no name can have is not left out of one, or another model would be meant.
+    for arguments in [["models", "show", "dig its"], ["models", "unload", "dig/its"], ["status", "-q", "digits?-1"]] {
+        let refused = server.saggar(&arguments);
+        assert_eq!(refused.status.code(), Some(3), "{arguments:?}: {refused:?}");
+    }
+    let refused = server.saggar(&["models", "show", "dig its"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("dig its"), "{refused:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use saggar_tests::{Payload, Server, copy_version};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
 const SWAPS: u64 = 30;
@@ -97,4 +97,46 @@ fn a_bad_version_leaves_the_old_one_serving_and_says_why() {
         versions.iter().any(|v| v["version"] == 3 && v["state"] != "FAILED").then_some(())
     });
     assert_eq!(serving(), 4, "an older version does not take over");
+}
+
+#[test]
+fn the_command_line_moves_versions() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    copy_version(&home.path().join("models/digits"), 1, 2);
+    server.wait_for_version("digits", 2);
+    let models = |arguments: &[&str]| -> Value {
+        let printed = server.saggar_ok(&[&["--json", "models"], arguments].concat());
+        serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{arguments:?}: {printed}"))
+    };
+    let of = |model: &Value, number: u64, key: &str| {
+        let versions = model["versions"].as_array().unwrap();
+        versions.iter().find(|version| version["version"] == number).unwrap()[key].clone()
+    };
+    assert_eq!(models(&["promote", "digits", "1"])["serving"], 1);
+    assert_eq!(models(&["rollback", "digits"])["serving"], 2);
+    let shared = models(&["canary", "digits", "1", "10%"]);
+    assert_eq!([1, 2].map(|version| of(&shared, version, "traffic_percent")), [10, 90], "{shared}");
+    assert_eq!(of(&shared, 1, "aliases"), json!(["canary"]), "{shared}");
+    let whole = models(&["canary", "digits", "1", "0%"]);
+    assert_eq!([1, 2].map(|version| of(&whole, version, "traffic_percent")), [0, 100], "{whole}");
+    assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
+    assert_eq!(of(&models(&["load", "digits", "1"]), 1, "state"), "READY");
+    models(&["unload", "digits"]);
+    let body = json!({ "image": vec![[0; 8]; 8] });
+    let ask = || server.request("POST", "/models/digits/predict", Payload::Json(&body)).status;
+    assert_eq!(ask(), 503);
+    models(&["load", "digits"]);
+    models(&["warm", "digits"]);
+    assert_eq!(ask(), 200);
+    assert_eq!(models(&["promote", "digits", "newest"])["serving"], 2);
+    for (arguments, code) in [
+        (&["promote", "digits", "9"][..], 3),
+        (&["promote", "nothing", "1"], 3),
+        (&["unload", "dig/its"], 3),
+        (&["canary", "digits", "1", "101%"], 2),
+    ] {
+        let refused = server.saggar(&[&["models"], arguments].concat());
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {refused:?}");
+    }
 }

@@ -289,6 +289,7 @@ pub(crate) enum Models {
         /// The model.
         model: String,
         /// The version's number, or `newest`.
+        #[arg(id = "number", value_name = "VERSION")]
         version: String,
     },
     /// Make the version the default that was it before.
@@ -296,11 +297,12 @@ pub(crate) enum Models {
         /// The model.
         model: String,
     },
-    /// Give a version a share of the default requests, under the alias `canary`; 0 ends it.
+    /// Give a version a share of the default requests, under the alias `canary`; `0%` ends it.
     Canary {
         /// The model.
         model: String,
         /// The version.
+        #[arg(id = "number", value_name = "VERSION")]
         version: u64,
         /// Its share: `10%`.
         #[arg(value_parser = units::percent)]
@@ -311,6 +313,7 @@ pub(crate) enum Models {
         /// The model.
         model: String,
         /// The version.
+        #[arg(id = "number", value_name = "VERSION")]
         version: Option<u64>,
     },
     /// Take a model, or one of its versions, down, and free what it holds.
@@ -318,6 +321,7 @@ pub(crate) enum Models {
         /// The model.
         model: String,
         /// The version.
+        #[arg(id = "number", value_name = "VERSION")]
         version: Option<u64>,
     },
     /// Bring a model up where it sleeps, and predict its warm-up samples.
@@ -400,4 +404,16 @@ pub(crate) struct Worker {
     /// The directory of model versions.
     #[arg(long)]
     pub(crate) models: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_well_formed() {
+        Cli::command().debug_assert();
+    }
 }

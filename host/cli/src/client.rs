@@ -75,6 +75,11 @@ impl Client {
         self.json(answer)
     }
 
+    pub(crate) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.agent.delete(self.url(path)).header("accept", "application/json").call();
+        self.json(answer)
+    }
+
     /// An answer whose body is read as it arrives.
     pub(crate) fn stream(&self, path: &str) -> Result<impl Read + use<>, Failure> {
         let answer = self.agent.get(self.url(path)).call();
@@ -163,6 +168,14 @@ impl Client {
     }
 }
 
+/// `text` as one segment of an address's path, or as a value in its query. What has another meaning there is
+/// percent-encoded (RFC 3986, section 2.1): the server sees what was given, and names it where it knows no such thing.
+pub(crate) fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte);
+    let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(encoded).collect()
+}
+
 /// The certificates in a file.
 fn trusted(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
     let refuse = |reason: String| Failure::invalid(format!("{}: {reason}", path.display()));
@@ -174,4 +187,16 @@ fn trusted(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
         }
     }
     if certificates.is_empty() { Err(refuse("no certificate in PEM form".to_owned())) } else { Ok(certificates) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_segment() {
+        assert_eq!(segment("digits@2.1_b-c~"), "digits@2.1_b-c~");
+        assert_eq!(segment("di gits/1?a#b%"), "di%20gits%2F1%3Fa%23b%25");
+        assert_eq!(segment("é"), "%C3%A9");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::args::Import;
-use crate::client::{Client, Payload};
+use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
@@ -21,8 +21,7 @@ pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = args.name.clone().unwrap_or_else(|| stem.replace(['_', ' '], "-"));
     let options = options(args)?.to_string();
-    let query: String = options.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    let route = format!("/api/v1/models/{}/import?options={query}", safe(&name));
+    let route = format!("/api/v1/models/{}/import?options={}", segment(&name), segment(&options));
     output.note(&format!("Importing {path}"));
     let made = client.post(&route, Payload::Bytes { content_type: "application/octet-stream", bytes: &bytes })?;
     let version = made["version"].as_u64().unwrap_or(0);
@@ -34,11 +33,6 @@ pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(
         output.note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
     }
     Ok(())
-}
-
-/// Characters that a model's name has; the server refuses a name that lost some.
-fn safe(name: &str) -> String {
-    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
 }
 
 fn options(args: &Import) -> Result<Value, Failure> {
@@ -80,7 +74,7 @@ fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {
 fn ready(client: &Client, name: &str, version: u64) -> Result<(), Failure> {
     let until = Instant::now() + READY_TIME_MAX;
     loop {
-        let model = client.get(&format!("/api/v1/models/{}", safe(name)));
+        let model = client.get(&format!("/api/v1/models/{}", segment(name)));
         let versions = model.as_ref().ok().and_then(|model| model["versions"].as_array().cloned()).unwrap_or_default();
         let state = versions.iter().find(|found| found["version"] == version);
         match state.and_then(|state| state["state"].as_str()) {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::args::{JobName, Logs, Ps};
-use crate::client::{Client, Payload};
+use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -16,7 +16,8 @@ use crate::units;
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
-    let state = args.state.as_deref().map_or_else(String::new, |state| format!("&state={}", state.to_uppercase()));
+    let state =
+        args.state.as_deref().map_or_else(String::new, |state| format!("&state={}", segment(&state.to_uppercase())));
     let answer = client.get(&format!("/api/v1/jobs?limit=500{state}"))?;
     let everything = args.all || args.state.is_some();
     let over = |job: &Value| matches!(text(job, "state"), "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
@@ -203,9 +204,7 @@ pub(crate) fn detach_on_interrupt(job: String) {
 }
 
 pub(super) fn job_path(name: &str) -> String {
-    // A name with any other character is no job's; the server answers that it does not know it.
-    let safe: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect();
-    format!("/api/v1/jobs/{safe}")
+    format!("/api/v1/jobs/{}", segment(name))
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::args::Models;
-use crate::client::{Client, Payload};
+use crate::client::{Client, Payload, segment};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -27,13 +27,9 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
     }
 }
 
-/// The path of a command for a model. What is no name is left out, and then no model is found.
+/// The path of a command for a model.
 fn path(model: &str, command: &str) -> String {
-    format!("/api/v1/models/{}/{command}", safe(model))
-}
-
-fn safe(name: &str) -> String {
-    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
+    format!("/api/v1/models/{}/{command}", segment(model))
 }
 
 /// Says how the model stands now.
@@ -47,11 +43,13 @@ fn told(model: Value, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The version is loaded first: aliases and shares are for those that are ready.
+/// The version is loaded first: aliases and shares are for those that are ready. An alias that is left would keep the
+/// version from being taken down.
 fn canary(client: &Client, model: &str, version: u64, share: u32, output: Output) -> Result<(), Failure> {
     if share == 0 {
-        let model = client.put_json(&path(model, "traffic"), &json!({}))?;
-        return told(model, output);
+        let shared = client.put_json(&path(model, "traffic"), &json!({}))?;
+        let alias = shared["aliases"].get("canary").is_some();
+        return told(if alias { client.delete(&path(model, "aliases/canary"))? } else { shared }, output);
     }
     client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?;
     client.put_json(&path(model, "aliases/canary"), &json!({ "version": version }))?;
@@ -104,7 +102,7 @@ fn version_rows(model: &Value, output: Output) -> Vec<Vec<String>> {
 }
 
 fn show(name: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    let model = client.get(&format!("/api/v1/models/{}", safe(name)))?;
+    let model = client.get(&format!("/api/v1/models/{}", segment(name)))?;
     if output.json {
         output.json(&model);
         return Ok(());

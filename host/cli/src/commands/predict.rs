@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::args::Predict;
-use crate::client::{Client, Payload};
+use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::picture;
@@ -30,10 +30,7 @@ pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result
     }
     let path = match &args.model {
         None => "/predict".to_owned(),
-        Some(model) => {
-            let safe: String = model.chars().filter(|c| c.is_ascii_alphanumeric() || "-._@".contains(*c)).collect();
-            format!("/models/{safe}/predict")
-        }
+        Some(model) => format!("/models/{}/predict", segment(model)),
     };
     let request = Request::of(&inputs)?;
     if args.stream {
