@@ -28,12 +28,13 @@ fn missing() -> Option<&'static str> {
     missing
 }
 
-/// Runs a file of `tests/console` against the server.
-fn check(name: &str, server: &Server, home: &Path) {
+/// Runs a file of `tests/console` against the server, with these variables besides.
+fn check(name: &str, server: &Server, home: &Path, variables: &[(&str, &str)]) {
     let file = root().join("tests/console").join(format!("{name}.test.js"));
     let mut node = Command::new("node");
     node.args(["--test", "--test-reporter=spec"]).arg(&file).env("SAGGAR_URL", server.url());
     node.env("CONSOLE_MODULES", modules()).env("MODELS_DIR", home.join("models"));
+    node.envs(variables.iter().copied());
     let output = node.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -47,8 +48,8 @@ fn an_empty_server_tells_what_to_run() {
     }
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    check("empty", &server, home.path());
-    check("modules", &server, home.path());
+    check("empty", &server, home.path(), &[]);
+    check("modules", &server, home.path(), &[]);
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn models_are_shown_and_managed() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    check("models", &Server::with_digits(home.path(), &[]), home.path());
+    check("models", &Server::with_digits(home.path(), &[]), home.path(), &[]);
 }
 
 #[test]
@@ -71,5 +72,20 @@ fn the_playground_asks_and_shows() {
     let server = Server::with_digits(home.path(), &[]);
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);
-    check("playground", &server, home.path());
+    check("playground", &server, home.path(), &[]);
+}
+
+#[test]
+fn the_console_asks_for_a_key_where_the_server_does() {
+    if let Some(missing) = missing() {
+        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let open = Server::with_digits(home.path(), &[]);
+    let state = home.path().to_str().unwrap();
+    let reader = open.saggar_ok(&["key", "create", "reader", "--scope", "predict", "--home", state]);
+    drop(open);
+    let server = Server::start_with(home.path(), &["--require-keys"]);
+    check("keys", &server, home.path(), &[("READER", reader.trim())]);
 }
