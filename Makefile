@@ -41,7 +41,7 @@ test: ## run every test, with formatting and lints
 
 guests: # the components that tests run, built by the debug binary
 	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin || exit 1; done
-	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest; done
+	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest || exit 1; done
 
 lint:
 	cargo fmt --all --check

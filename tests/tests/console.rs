@@ -28,6 +28,16 @@ fn missing() -> Option<&'static str> {
     missing
 }
 
+/// Whether there is no browser to test in; says so.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+fn is_skipped() -> bool {
+    let missing = missing();
+    if let Some(missing) = missing {
+        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+    }
+    missing.is_some()
+}
+
 /// Runs a file of `tests/console` against the server, with these variables besides.
 fn check(name: &str, server: &Server, home: &Path, variables: &[(&str, &str)]) {
     let file = root().join("tests/console").join(format!("{name}.test.js"));
@@ -42,8 +52,7 @@ fn check(name: &str, server: &Server, home: &Path, variables: &[(&str, &str)]) {
 
 #[test]
 fn an_empty_server_tells_what_to_run() {
-    if let Some(missing) = missing() {
-        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+    if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -54,8 +63,7 @@ fn an_empty_server_tells_what_to_run() {
 
 #[test]
 fn models_are_shown_and_managed() {
-    if let Some(missing) = missing() {
-        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+    if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -64,8 +72,7 @@ fn models_are_shown_and_managed() {
 
 #[test]
 fn the_playground_asks_and_shows() {
-    if let Some(missing) = missing() {
-        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+    if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -77,8 +84,7 @@ fn the_playground_asks_and_shows() {
 
 #[test]
 fn the_console_asks_for_a_key_where_the_server_does() {
-    if let Some(missing) = missing() {
-        println!("SKIP: {missing} is not here; `.ci/setup test` gets it");
+    if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();

@@ -76,8 +76,7 @@ impl Predictor for Hostile {
         let zeros = |shape: &[u32]| Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize]);
         match self.predict.as_str() {
             behaviour @ ("well" | "fragile") => {
-                let first = inputs.first().map(|x| x.tensor.read_f32()).transpose()?;
-                if behaviour == "fragile" && first.is_some_and(|x| x.first().is_some_and(|&first| first < 0.0)) {
+                if behaviour == "fragile" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
                     damage::run("trap")?;
                 }
                 for input in &mut inputs {
