@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PLUGINS := lenet mlp char-lm transformer input-opt onnx
-GUESTS := careless echo formulas hostile matmul painter teller
+GUESTS := careless echo formulas hostile matmul painter steady teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
 SOAK_SECONDS ?= 3600
@@ -72,7 +72,7 @@ fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs 
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
 	@.ci/setup bench
-	@for guest in matmul hostile; do target/release/saggar build tests/guests/$$guest || exit 1; done
+	@for guest in matmul hostile steady; do target/release/saggar build tests/guests/$$guest || exit 1; done
 	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench -- $(ONLY)
 
 soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)

@@ -32,6 +32,8 @@ mod peers;
 mod processes;
 #[path = "bench/protection.rs"]
 mod protection;
+#[path = "bench/queue.rs"]
+mod queue;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "bench/stage.rs"]
@@ -50,8 +52,9 @@ use stage::Stage;
 type Section = fn(&Stage, &Server, &mut Report);
 
 /// In running order.
-const SECTIONS: [(&str, Section); 9] = [
+const SECTIONS: [(&str, Section); 10] = [
     ("training", training::measure),
+    ("queue", queue::measure),
     ("overhead", overhead::measure),
     ("lenet", lenet::measure),
     ("binary", binary::measure),

@@ -141,7 +141,7 @@ test('the keys work, and what is typed survives a look at the server', () => on(
   await page.keyboard.press('Enter');
   assert.notEqual(await toggle.getAttribute('aria-expanded'), open);
   await page.keyboard.press('?');
-  await page.getByRole('dialog').getByText('next, previous model').waitFor();
+  await page.getByRole('dialog').getByText('next, previous entry').waitFor();
   await page.keyboard.press('Escape');
   await page.keyboard.press('p');
   await page.getByRole('heading', { name: 'Playground' }).waitFor();

@@ -95,3 +95,56 @@ test('numbers and times are short', () => on('', async (page) => {
     ['just now', 'just now', '30 s ago', '2 min ago'],
   ]);
 }));
+
+test('events have numbers, or none', () => on('', async (page) => {
+  const seen = await within(page, 'events.js', async ({ read }, text) => {
+    const found = [];
+    await read(new Blob([text]).stream(), (...event) => found.push(event));
+    return found;
+  }, 'id: 1:29\nevent: line\ndata: one\n\n: still here\n\nevent: line\ndata: \n\nevent: cut\ndata: o');
+  assert.deepEqual(seen, [['line', 'one', '1:29'], ['line', '', null]]);
+}));
+
+test('series are put together, smoothed, and gone on with', () => on('', async (page) => {
+  const seen = await within(page, 'series.js', ({ groups, aligned, smooth, positive, extend }) => {
+    const series = new Map([['loss', [[1, 5], [2, 4], [3, 3]]]]);
+    extend(series, [{ name: 'loss', points: [[2, 9], [5, 8]] }, { name: 'other', points: [[1, 1]] }, { name: 'loss', points: [] }]);
+    return {
+      groups: groups(['accuracy', 'epoch/loss', 'loss', 'validation/accuracy']),
+      aligned: aligned([{ points: [[1, 5], [3, null]] }, { points: [[2, 7]] }]).map((column) => column.map((value) => (value === undefined ? 'none' : value))),
+      smooth: smooth([1, null, 1, 4], 0.5),
+      untouched: smooth([3, 1], 0),
+      positive: positive([1, 0, -1, null]),
+      extended: [...series],
+    };
+  });
+  assert.deepEqual(seen, {
+    groups: [['loss', ['loss', 'epoch/loss']], ['accuracy', ['accuracy', 'validation/accuracy']]],
+    aligned: [[1, 2, 3], [5, 'none', null], ['none', 7, 'none']],
+    // (0.5 + 1 + 8) / 4 over the weights' sum, 7/8.
+    smooth: [1, null, 1, (0.125 + 0.25 + 2) / 0.875],
+    untouched: [3, 1],
+    positive: [1, null, null, null],
+    extended: [['loss', [[1, 5], [2, 9], [5, 8]]], ['other', [[1, 1]]]],
+  });
+}));
+
+test('metrics are read, and how busy a device was', () => on('', async (page) => {
+  const text = '# TYPE a counter\na{x="1",y="q\\"\\\\\\n"} 2.5e1\nb 3\na_total{x="2"} 4\nnonsense\na{} NaN';
+  const found = await within(page, 'meters.js', ({ samples }, of) => samples(of, ['a', 'b']).map(({ value, ...rest }) => ({ ...rest, value: String(value) })), text);
+  assert.deepEqual(found, [
+    { name: 'a', labels: { x: '1', y: 'q"\\\n' }, value: '25' }, { name: 'b', labels: {}, value: '3' }, { name: 'a', labels: {}, value: 'NaN' },
+  ]);
+  const shares = await within(page, 'devices.js', ({ busy }) => [busy([]), busy([[0, 1]]), busy([[0, 1], [2000, 2], [4000, 9], [6000, 9], [8000, 0]])]);
+  assert.deepEqual(shares, [[], [], [0.5, 1, 0, 0]]);
+}));
+
+test('jobs differ in what they were asked for', () => on('', async (page) => {
+  const rows = await within(page, 'compare.js', ({ rowsOf }) => rowsOf([
+    { parameters: { epochs: 5, layers: [1, 2] }, seed: 0, data: [{ dataset: 'a' }] }, { parameters: { epochs: 6, layers: [1, 2] }, seed: 0, data: [{ dataset: 'a' }], queue: null },
+  ]));
+  assert.deepEqual(rows, [
+    ['parameters.epochs', ['5', '6'], true], ['parameters.layers', ['[1,2]', '[1,2]'], false], ['seed', ['0', '0'], false],
+    ['data.0.dataset', ['a', 'a'], false], ['queue', [null, 'null'], true],
+  ]);
+}));

@@ -44,7 +44,21 @@ impl Answer {
 /// # Errors
 /// Where no whole answer came: the connection was refused, cut or too slow.
 pub fn request(agent: &Agent, method: &str, url: &str, payload: Payload<'_>) -> Result<Answer, ureq::Error> {
-    let builder = ureq::http::Request::builder().method(method).uri(url);
+    request_as(agent, None, method, url, payload)
+}
+
+/// As [`request`], with a key.
+pub(crate) fn request_as(
+    agent: &Agent,
+    key: Option<&str>,
+    method: &str,
+    url: &str,
+    payload: Payload<'_>,
+) -> Result<Answer, ureq::Error> {
+    let mut builder = ureq::http::Request::builder().method(method).uri(url);
+    if let Some(key) = key {
+        builder = builder.header("authorization", format!("Bearer {key}"));
+    }
     let mut response = match payload {
         Payload::Nothing => agent.run(builder.body(())?)?,
         Payload::Json(value) => {

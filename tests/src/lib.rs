@@ -3,6 +3,7 @@
 
 mod guests;
 mod http;
+mod jobs;
 pub mod onnx;
 mod process;
 mod server;
@@ -10,7 +11,8 @@ pub mod webnn;
 
 pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
-pub use process::{children, kill_9};
+pub use jobs::Steady;
+pub use process::{children, kill_9, memory_kib, processes_of};
 pub use server::{Server, binary, copy_version};
 
 use std::path::PathBuf;

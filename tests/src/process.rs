@@ -1,5 +1,7 @@
 //! Processes of the machine.
 
+use std::path::Path;
+
 /// The processes whose parent is `pid`.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -19,4 +21,26 @@ pub fn children(pid: u32) -> Vec<u32> {
 pub fn kill_9(pid: u32) -> bool {
     let status = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
     status.expect("a system with kill").success()
+}
+
+/// The processes that run `program` on the state directory `home`.
+pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("a system with /proc").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(words) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let is_program = words.split('\0').any(|word| Path::new(word) == program);
+        if is_program && words.split('\0').any(|word| Path::new(word) == home) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// A field of `/proc/PID/status` that counts memory, such as `VmHWM`, in KiB.
+pub fn memory_kib(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("the field is there");
+    line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use ureq::Agent;
 
 use crate::guests::lenet;
-use crate::http::{Answer, Payload, agent, request};
+use crate::http::{Answer, Payload, agent, request_as};
 use crate::root;
 
 /// How long anything may take before a test gives up.
@@ -22,6 +22,7 @@ pub struct Server {
     url: String,
     home: PathBuf,
     agent: Agent,
+    key: Option<String>,
 }
 
 /// The binary under test: `SAGGAR_BIN`, or the debug build.
@@ -42,6 +43,11 @@ impl Server {
     pub fn start_with(home: &Path, arguments: &[&str]) -> Server {
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home).args(arguments);
+        Server::of(command, home)
+    }
+
+    /// Waits for the server that a command becomes, with its log in `home`.
+    pub fn of(mut command: Command, home: &Path) -> Server {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("server.log"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.expect("the home directory is writable"));
         let mut child = command.spawn().expect("the binary starts");
@@ -51,7 +57,7 @@ impl Server {
         let url = line.trim().to_owned();
         let scheme = url.split("127.0.0.1:").next().unwrap_or_default();
         assert!(matches!(scheme, "http://" | "https://"), "the server said {url:?}; its log: {}", tail(home));
-        Server { child, url, home: home.to_owned(), agent: agent() }
+        Server { child, url, home: home.to_owned(), agent: agent(), key: None }
     }
 
     /// Starts a server that serves version 1 of `digits`, trained for one epoch on the dataset of that name.
@@ -63,6 +69,13 @@ impl Server {
         server.saggar_ok(&["run", plugin, "--data", "digits", "--wait", "--", "epochs=1"]);
         server.wait_for_version("digits", 1);
         server
+    }
+
+    /// With a key that every request and command is sent with, where nothing else is said.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Server {
+        self.key = Some(key.to_owned());
+        self
     }
 
     /// The server's address.
@@ -77,8 +90,13 @@ impl Server {
 
     /// Makes a request, and expects an answer of any status.
     pub fn request(&self, method: &str, path: &str, payload: Payload<'_>) -> Answer {
+        self.request_as(self.key.as_deref(), method, path, payload)
+    }
+
+    /// As [`Server::request`], with this key or none.
+    pub fn request_as(&self, key: Option<&str>, method: &str, path: &str, payload: Payload<'_>) -> Answer {
         let url = format!("{}{path}", self.url);
-        request(&self.agent, method, &url, payload)
+        request_as(&self.agent, key, method, &url, payload)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", tail(&self.home)))
     }
 
@@ -89,10 +107,42 @@ impl Server {
         answer.json()
     }
 
+    /// Posts JSON, and expects success.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.request("POST", path, Payload::Json(body));
+        assert!((200..300).contains(&answer.status), "POST {path}: {} {}", answer.status, answer.text);
+        answer.json()
+    }
+
+    /// Uploads a component and returns its digest.
+    pub fn upload(&self, wasm: &Path) -> String {
+        let bytes = std::fs::read(wasm).expect("the component is there");
+        let answer = self.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &bytes));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()["digest"].as_str().expect("a digest").to_owned()
+    }
+
+    /// A job as it is now.
+    pub fn job(&self, name: &str) -> Value {
+        self.get(&format!("/api/v1/jobs/{name}"))
+    }
+
+    /// Waits until a job is in this state and has done so many steps.
+    pub fn wait_for_step(&self, name: &str, step: u64) -> Value {
+        self.wait_for(name, |server| {
+            let job = server.job(name);
+            assert!(job["finished_ms"].is_null(), "over before step {step}: {job}");
+            (job["state"] == "RUNNING" && job["step"].as_u64() >= Some(step)).then_some(job)
+        })
+    }
+
     /// Runs a command of the binary against this server.
     pub fn saggar(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(binary());
         command.args(arguments).env("SAGGAR_HOST", &self.url).current_dir(root()).stdin(Stdio::null());
+        if let Some(key) = &self.key {
+            command.env("SAGGAR_API_KEY", key);
+        }
         command.output().expect("the binary starts")
     }
 

@@ -61,6 +61,45 @@ fn an_empty_server_tells_what_to_run() {
     check("modules", &server, home.path(), &[]);
 }
 
+/// What the console ships of others is what the lock names: `npm ci` checks a package against the digest in it.
+#[test]
+fn what_others_wrote_is_as_they_published_it() {
+    if is_skipped() {
+        return;
+    }
+    let published = modules().join("node_modules/uplot");
+    let shipped = root().join("host/serve/console/vendor");
+    for (ours, theirs) in
+        [("uPlot.esm.js", "dist/uPlot.esm.js"), ("uPlot.min.css", "dist/uPlot.min.css"), ("uPlot.LICENSE", "LICENSE")]
+    {
+        let [ours, theirs] = [shipped.join(ours), published.join(theirs)].map(|path| std::fs::read(path).unwrap());
+        assert!(ours == theirs, "another content than the package's");
+    }
+    let files = std::fs::read_dir(shipped).unwrap();
+    assert_eq!(files.count(), 3, "a file of which it is not known where it comes from");
+}
+
+#[test]
+fn jobs_datasets_and_devices_are_shown() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    for name in ["jobs", "job", "data"] {
+        check(name, &server, home.path(), &[]);
+    }
+}
+
+#[test]
+fn trainings_are_watched() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    check("training", &Server::with_digits(home.path(), &[]), home.path(), &[]);
+}
+
 #[test]
 fn models_are_shown_and_managed() {
     if is_skipped() {

@@ -124,6 +124,81 @@ fn a_job_that_is_stopped_saves_its_state_and_is_cancelled() {
     assert!(server.saggar_ok(&["logs", name]).contains("checkpoint @"));
 }
 
+/// The log of a training of digits in batches of five, of which an epoch has 287.
+fn log_of_digits(plugin: &str, parameters: &[&str]) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    let plugin = saggar_tests::plugin(plugin);
+    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "digits", "--wait"];
+    let more = ["--checkpoint-every", "100steps", "--", "batch=5"];
+    server.saggar_ok(&[&run[..], &more, parameters].concat());
+    server.saggar_ok(&["logs", "told-1"])
+}
+
+/// The number that stands right before `unit`, or right after it where that ends with a space.
+fn number(line: &str, unit: &str) -> f64 {
+    let (before, after) = line.split_once(unit).unwrap_or_else(|| panic!("no {unit:?} in {line:?}"));
+    let word = if unit.ends_with(' ') { after.split([',', ' ']).next() } else { before.split(' ').next_back() };
+    word.unwrap().parse().unwrap_or_else(|_| panic!("no number at {unit:?} in {line:?}"))
+}
+
+/// The rows of the table of epochs, by the names of its columns.
+fn table(log: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
+    let head: Vec<&str> = log.lines().find(|line| line.starts_with("epoch  ")).unwrap().split_whitespace().collect();
+    let rows = log.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows = rows.filter(|row| row.len() == head.len() && row[0].parse::<u64>().is_ok());
+    rows.map(|row| head.iter().copied().zip(row).collect()).collect()
+}
+
+#[test]
+fn ab_15_every_hundredth_batch_tells_its_place_its_speed_and_its_accuracy() {
+    let log = log_of_digits("lenet", &["epochs=2"]);
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" samples/s")).collect();
+    let places: Vec<&str> = lines.iter().map(|line| line.split_once(':').unwrap().0).collect();
+    let at = |epoch: u32, batch: u32| format!("epoch {epoch}/2, batch {batch}/287");
+    assert_eq!(places, [at(1, 100), at(1, 200), at(2, 100), at(2, 200)], "{log}");
+    for line in lines {
+        assert!(number(line, " samples/s") > 0.0, "{line}");
+        assert!((0.0..=1.0).contains(&number(line, "accuracy ")) && number(line, "loss ") > 0.0, "{line}");
+    }
+    assert!(log.lines().next().unwrap().starts_with("device cpu: "), "where it runs comes first: {log}");
+}
+
+#[test]
+fn ab_16_an_epoch_ends_with_its_accuracies_its_time_and_its_checkpoint() {
+    let log = log_of_digits("lenet", &["epochs=2"]);
+    let rows = table(&log);
+    assert_eq!(rows.len(), 2, "{log}");
+    assert_ne!(rows[0]["checkpoint"], rows[1]["checkpoint"], "an epoch is longer than a hundred steps");
+    let mut before = 0.0;
+    for row in &rows {
+        for name in ["accuracy", "validation/accuracy"] {
+            assert!((0.0..=1.0).contains(&row[name].parse::<f64>().unwrap()), "{row:?}");
+        }
+        let seconds: f64 = row["elapsed_time"].parse().unwrap();
+        assert!(seconds > before, "{rows:?}");
+        before = seconds;
+        let step = row["checkpoint"].strip_prefix('@').and_then(|step| step.parse::<u64>().ok());
+        assert!(step.is_some_and(|step| step >= 100), "{row:?}");
+        assert!(log.contains(&format!("checkpoint {} saved", row["checkpoint"])), "{log}");
+    }
+}
+
+#[test]
+fn az_24_the_table_of_epochs_has_the_five_values() {
+    let log = log_of_digits("mlp", &["epochs=3", "unit=20"]);
+    assert!(log.contains("units: 20, batch: 5, epochs: 3"), "{log}");
+    let rows = table(&log);
+    let epochs: Vec<&str> = rows.iter().map(|row| row["epoch"]).collect();
+    assert_eq!(epochs, ["1", "2", "3"]);
+    for name in ["loss", "validation/loss", "accuracy", "validation/accuracy", "elapsed_time"] {
+        assert!(rows.iter().all(|row| row[name].parse::<f64>().is_ok_and(|value| value >= 0.0)), "{name}: {rows:?}");
+    }
+    let last = |name: &str| rows[2][name].parse::<f64>().unwrap();
+    assert!(last("accuracy") > 0.5 && last("loss") < rows[0]["loss"].parse().unwrap(), "it learns: {rows:?}");
+}
+
 #[test]
 fn mnist_reaches_its_accuracy_within_three_epochs() {
     let Some(data) = shared("data/mnist") else { return };
@@ -134,4 +209,7 @@ fn mnist_reaches_its_accuracy_within_three_epochs() {
     assert_eq!(job["state"], "SUCCEEDED", "{job}");
     let accuracy = metric(&job, "validation/accuracy");
     assert!(accuracy >= 0.985, "test accuracy {accuracy}");
+    let log = server.saggar_ok(&["logs", job["name"].as_str().unwrap()]);
+    let first: f64 = table(&log)[0]["validation/accuracy"].parse().unwrap();
+    assert!(first >= 0.969, "test accuracy {first} after one epoch");
 }

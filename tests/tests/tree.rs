@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use saggar_tests::root;
 
 /// Each crate's floor. A crate imports only crates of a lower one.
-const FLOORS: [(&str, u32); 9] = [
+const FLOORS: [(&str, u32); 10] = [
     ("tensor", 0),
     ("metrics", 0),
     ("compile", 1),
     ("store", 1),
+    ("project", 1),
     ("device", 2),
     ("plugin", 3),
     ("jobs", 4),
@@ -103,6 +104,10 @@ fn no_file_is_too_long() {
     let sources =
         sources(&["host", "plugins", "wit", "tests", "examples"], &["rs", "wit", "wgsl", "js", "css", "py", "sh"]);
     for path in sources {
+        // What others wrote is as they published it.
+        if path.parent().is_some_and(|dir| dir.ends_with("console/vendor")) {
+            continue;
+        }
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= FILE_LINES_MAX, "{} has {lines} lines, at most {FILE_LINES_MAX} are allowed", shown(&path));
     }
@@ -135,7 +140,7 @@ fn every_source_file_says_what_it_is() {
 
 #[test]
 fn pure_floors_do_no_input_or_output() {
-    for path in sources(&["host/tensor/src", "host/compile/src"], &["rs"]) {
+    for path in sources(&["host/tensor/src", "host/compile/src", "host/project/src"], &["rs"]) {
         let code = code(&path);
         for banned in ["std::fs", "std::net", "std::time", "std::env", "std::thread", "async fn", "println!", "tokio"] {
             let in_tests =
@@ -147,7 +152,7 @@ fn pure_floors_do_no_input_or_output() {
 
 #[test]
 fn each_foreign_interface_has_one_place() {
-    let rules: [(&str, &str, &[&str]); 4] = [
+    let rules: [(&str, &str, &[&str]); 5] = [
         ("bindgen!", "host", &["host/plugin/src/bindings.rs"]),
         (
             "StatusCode",
@@ -156,6 +161,8 @@ fn each_foreign_interface_has_one_place() {
         ),
         ("wasmtime::", "host/serve/src", &[]),
         ("wgpu::", "host/serve/src", &[]),
+        // Whether a job is there for a request is decided in `access::sight` alone.
+        ("jobs().get(", "host/serve/src", &[]),
     ];
     for (word, dir, allowed) in rules {
         for path in sources(&[dir], &["rs"]) {
@@ -181,6 +188,7 @@ fn unsafe_code_is_where_it_was_agreed() {
         "host/device/src/cpu/gemm.rs",
         "host/device/src/cpu/simd.rs",
         "host/plugin/src/artifact.rs",
+        "host/store/src/dataset/map.rs",
         "plugins/sdk/src/bindings.rs",
     ];
     for path in sources(&["host", "plugins"], &["rs"]) {

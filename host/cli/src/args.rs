@@ -1,26 +1,35 @@
 //! The command line.
 
+mod data;
+mod job;
 mod key;
+mod plugins;
+mod project;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use saggar_jobs::CheckpointEvery;
+use saggar_project::units;
 
 use crate::commands::init::templates;
 use crate::commands::listen::Address;
-use crate::units;
 
+pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
+pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
 pub(crate) use key::{Key, KeyCreate, KeyHome, KeyRevoke};
+pub(crate) use plugins::{Plugins, TestResume};
+pub(crate) use project::{Check, Completion, Config, ConfigLs, Dev};
+pub(crate) use run::{Mode, Run, RunFlags};
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
 #[command(name = "saggar", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// The server to talk to.
-    #[arg(long, global = true, env = "SAGGAR_HOST", default_value = "http://127.0.0.1:5000", value_name = "URL")]
-    pub(crate) host: String,
+    /// The server to talk to: http://127.0.0.1:5000 where nothing is said.
+    #[arg(long, global = true, env = "SAGGAR_HOST", value_name = "URL")]
+    pub(crate) host: Option<String>,
     /// The key to send to it.
     #[arg(long, global = true, env = "SAGGAR_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -53,11 +62,42 @@ pub(crate) enum Command {
     #[command(visible_alias = "jobs")]
     Ps(Ps),
     /// Show one job with its attempts.
-    Status(JobName),
+    Status(Status),
     /// Print a job's log.
     Logs(Logs),
     /// Have a job save its state and end.
     Stop(JobName),
+    /// Wait until a job is over.
+    Wait(Wait),
+    /// Do a job again, with changes.
+    Restart(Restart),
+    /// Have a running job save its state and be queued again.
+    Preempt(JobName),
+    /// Show what differs between what two jobs were asked to do.
+    Diff(Diff),
+    /// Compare jobs: the parameters that differ, and their last metrics.
+    Compare(Compare),
+    /// Show a job's series.
+    Metrics(Metrics),
+    /// Remove jobs that are over, with their logs, outputs and checkpoints.
+    Rm(Rm),
+    /// Remove jobs that are no longer wanted.
+    Gc(Gc),
+    /// Plugins that the server has, and whether they go on where they were interrupted.
+    #[command(subcommand)]
+    Plugins(Plugins),
+    /// Show queues, and pools with the jobs that have their slots.
+    Queues,
+    /// Show what is stored, and what jobs took and may take.
+    Quota,
+    /// Multiply what jobs took with a price.
+    Cost(Cost),
+    /// Jobs at times of a clock.
+    #[command(name = "schedule", subcommand)]
+    Schedules(Schedules),
+    /// Secrets that jobs may be granted.
+    #[command(subcommand)]
+    Secret(Secret),
     /// Files that a job wrote.
     #[command(name = "output", subcommand)]
     Outputs(Outputs),
@@ -76,10 +116,22 @@ pub(crate) enum Command {
     Key(Key),
     /// Tell what this machine has, and what is missing.
     Doctor(Doctor),
+    /// What a plugin can be built against here.
+    #[command(subcommand)]
+    Env(Env),
     /// Build a plugin into a component.
     Build(Build),
     /// Start a plugin of your own.
     Init(Init),
+    /// Build and serve the plugin of this directory's project, and again whenever a source is saved.
+    Dev(Dev),
+    /// Check the project file saggar.toml.
+    Check(Check),
+    /// What commands would take where nothing is said, and who says it.
+    #[command(subcommand)]
+    Config(Config),
+    /// Print a shell's completion script.
+    Completion(Completion),
     /// Print the devices of this machine (the server starts this).
     #[command(hide = true)]
     Devices,
@@ -107,12 +159,21 @@ pub(crate) struct Serve {
     /// The directory of model versions to watch, if not the state directory's.
     #[arg(long, value_name = "DIR")]
     pub(crate) models: Option<PathBuf>,
-    /// Jobs that run at once.
+    /// Jobs of the default queue that run at once.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) jobs: usize,
+    /// The project file whose queues, pools and quota jobs run by; saggar.toml of this directory, if there is one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What datasets, checkpoints, outputs, logs and models may take together: 100GiB.
+    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
+    pub(crate) storage_quota: Option<u64>,
     /// The device that predicts: auto, cpu, gpu, vulkan:0.
     #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
+    /// End when standard input does, so that the server does not outlive who started it.
+    #[arg(long, hide = true)]
+    pub(crate) end_with_input: bool,
     /// Device memory that all models may hold together: 2GiB. Those that nobody asked for longest sleep where it is short.
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
     pub(crate) models_memory: Option<u64>,
@@ -142,67 +203,6 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// A component, or the directory of a plugin, which is built first.
-    #[arg(default_value = ".")]
-    pub(crate) plugin: PathBuf,
-    /// What is wanted of it.
-    #[arg(long, value_enum, default_value_t = Mode::Job)]
-    pub(crate) mode: Mode,
-    /// A dataset and where the plugin finds it: `mnist`, `mnist/1:/data`. May be given several times.
-    #[arg(long, value_name = "DATASET[:MOUNT]")]
-    pub(crate) data: Vec<String>,
-    /// auto, cpu, gpu, vulkan:0.
-    #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
-    pub(crate) device: String,
-    /// The same as --device gpu: fail where there is none.
-    #[arg(long)]
-    pub(crate) gpu: bool,
-    /// The group that the job is numbered in; the plugin's name by default.
-    #[arg(long, env = "SAGGAR_PROJECT", value_name = "NAME")]
-    pub(crate) project: Option<String>,
-    /// What this job is for.
-    #[arg(short, long, value_name = "TEXT")]
-    pub(crate) message: Option<String>,
-    /// Where everything random comes from.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Extra attempts after interruptions.
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub(crate) retry: u32,
-    /// When to save a checkpoint: 30s, 100steps.
-    #[arg(long, default_value = "30s", value_parser = units::checkpoint_every, value_name = "INTERVAL")]
-    pub(crate) checkpoint_every: CheckpointEvery,
-    /// Save and end after this time, all attempts together: 1h.
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
-    pub(crate) max_runtime: Option<Duration>,
-    /// Host memory the plugin may take: 512MiB.
-    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
-    pub(crate) memory: Option<u64>,
-    /// Device memory the job may take: 2GiB.
-    #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
-    pub(crate) gpu_memory: Option<u64>,
-    /// Print the log until the job ends; Ctrl-C leaves it running.
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// Wait until the job ends and show the result.
-    #[arg(long, conflicts_with = "follow")]
-    pub(crate) wait: bool,
-    /// The plugin's parameters: `epochs=3` or `--epochs 3`.
-    #[arg(last = true, value_name = "PARAMETERS")]
-    pub(crate) parameters: Vec<String>,
-}
-
-/// What a run is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// A training, which goes on without this command
-    Job,
-    /// The model that it publishes: waits until the server answers from it, and prints its address
-    Serve,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Ps {
     /// Finished jobs too.
     #[arg(short, long)]
@@ -210,17 +210,33 @@ pub(crate) struct Ps {
     /// Only jobs in this state.
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
+    /// What holds memory or slots although nobody asked anything of it for a minute: models that are awake, and why they
+    /// do not sleep, and jobs that do no steps.
+    #[arg(long, conflicts_with_all = ["all", "state", "experiment"])]
+    pub(crate) idle: bool,
+    /// Only jobs of this experiment, finished ones too.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) experiment: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct JobName {
-    /// The job: `digits-7`.
+    /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The job: `digits-7`; in a project's directory `7`.
+    pub(crate) job: String,
+    /// Print only this value, raw: `spec`, `metrics.loss`.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) field: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The job: `digits-7`.
+    /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// Go on until the job ends.
     #[arg(short, long)]
@@ -228,51 +244,85 @@ pub(crate) struct Logs {
     /// Only this attempt's.
     #[arg(long, value_name = "N")]
     pub(crate) attempt: Option<u32>,
+    /// Only those of the attempt before the newest.
+    #[arg(short, long, conflicts_with = "attempt")]
+    pub(crate) previous: bool,
+    /// Only lines from then on: 10m ago, or 2026-11-21T12:03:13Z.
+    #[arg(long, value_parser = crate::units::since, value_name = "TIME")]
+    pub(crate) since: Option<String>,
     /// Only the last lines.
     #[arg(long, value_name = "N")]
     pub(crate) tail: Option<u64>,
     /// With the time of each line.
     #[arg(long)]
     pub(crate) timestamps: bool,
+    /// With the job and the attempt of each line.
+    #[arg(long)]
+    pub(crate) prefix: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Outputs {
     /// List them.
-    Ls(JobName),
-    /// Fetch one, or all of them.
+    Ls(OutputList),
+    /// Print a file, and what is added to it.
+    Tail(OutputTail),
+    /// Fetch one, or all of them, or a checkpoint.
     Get(OutputGet),
+    /// List a job's checkpoints.
+    Checkpoints(Checkpoints),
+}
+
+/// What a job leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Files that it wrote
+    File,
+    /// Model versions that it published
+    Model,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputList {
+    /// The job: `digits-7`; in a project's directory `7`.
+    pub(crate) job: String,
+    /// Which of what it left.
+    #[arg(long, value_enum, default_value_t = Kind::File)]
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputTail {
+    /// The job: `digits-7`; in a project's directory `7`.
+    pub(crate) job: String,
+    /// The file's path, as `output ls` shows it.
+    pub(crate) path: String,
+    /// Go on until the job ends.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputGet {
-    /// The job: `digits-7`.
+    /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// The file's path, as `output ls` shows it; all files where it is left out.
     pub(crate) path: Option<String>,
     /// Put files there; a file of the same name is replaced.
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     pub(crate) output: PathBuf,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Data {
-    /// Store a directory as a version of a dataset.
-    Push(DataPush),
-    /// List datasets and their versions.
-    Ls {
-        /// Only this one.
-        name: Option<String>,
-    },
+    /// Fetch a checkpoint instead, as a safetensors file: a step, latest or best. The job may be running.
+    #[arg(long, conflicts_with = "path", value_name = "STEP")]
+    pub(crate) checkpoint: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataPush {
-    /// The directory: text files, MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json.
-    pub(crate) dir: PathBuf,
-    /// The dataset's name; the directory's by default.
+pub(crate) struct Checkpoints {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// Read every byte of them.
     #[arg(long)]
-    pub(crate) name: Option<String>,
+    pub(crate) verify: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -370,11 +420,26 @@ pub(crate) struct Predict {
     pub(crate) output: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Env {
+    /// List the worlds, each with its version, and the interfaces that a plugin of it exports and is given.
+    Ls,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Fail where this device is missing: cpu, gpu, vulkan:0.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
+    /// Mend what can be mended without a risk: make the state directory, write a configuration.
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// The state directory to look at.
+    #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
+    pub(crate) home: PathBuf,
+    /// Look at one device alone (doctor starts this).
+    #[arg(long, hide = true, value_name = "DEVICE")]
+    pub(crate) probe: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -404,6 +469,9 @@ pub(crate) struct Worker {
     /// The directory of model versions.
     #[arg(long)]
     pub(crate) models: PathBuf,
+    /// Bytes that may be stored together.
+    #[arg(long)]
+    pub(crate) storage_quota: Option<u64>,
 }
 
 #[cfg(test)]

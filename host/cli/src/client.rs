@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use saggar_serve::version::{OWN_VERSION, VERSION_HEADER, Version};
 use serde_json::Value;
 use ureq::http::header::AUTHORIZATION;
 use ureq::http::{HeaderValue, Request, Response, StatusCode};
@@ -37,7 +38,7 @@ impl Client {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
-            .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")));
+            .user_agent(format!("saggar/{OWN_VERSION}"));
         if let Some(key) = key {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
             let mut bearer =
@@ -84,6 +85,14 @@ impl Client {
     pub(crate) fn stream(&self, path: &str) -> Result<impl Read + use<>, Failure> {
         let answer = self.agent.get(self.url(path)).call();
         Ok(self.checked(answer)?.into_body().into_reader())
+    }
+
+    /// An answer whose body is read as it arrives, and how many bytes it announces.
+    pub(crate) fn download(&self, path: &str) -> Result<(u64, impl Read + use<>), Failure> {
+        let answer = self.checked(self.agent.get(self.url(path)).call())?;
+        let length = answer.headers().get(ureq::http::header::CONTENT_LENGTH);
+        let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
+        Ok((bytes, answer.into_body().into_reader()))
     }
 
     /// An answer with its headers, as text.
@@ -141,6 +150,7 @@ impl Client {
 
     fn checked(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Failure> {
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
+        self.same_time(&answer)?;
         if answer.status().is_success() {
             return Ok(answer);
         }
@@ -151,7 +161,7 @@ impl Client {
         let exit = match status {
             StatusCode::NOT_FOUND => exit::NOT_FOUND,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => exit::FORBIDDEN,
-            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => exit::CONFLICT,
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::INSUFFICIENT_STORAGE => exit::CONFLICT,
             StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNSUPPORTED_MEDIA_TYPE
@@ -160,6 +170,22 @@ impl Client {
         };
         let code = text("code").unwrap_or_else(|| status.as_str().to_owned());
         Err(Failure { exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
+    }
+
+    /// Checks that the server is of a version that means the same by what is said. One that does not say its version, or
+    /// something in front of it that answered, is taken as it is.
+    fn same_time(&self, answer: &Response<Body>) -> Result<(), Failure> {
+        let said = answer.headers().get(VERSION_HEADER).and_then(|said| Version::parse(said.to_str().ok()?));
+        let (own, server) = (Version::own(), said.unwrap_or(Version::own()));
+        if own.understands(server) {
+            return Ok(());
+        }
+        let message = format!("this command is saggar {own}, and the server at {} is saggar {server}", self.host);
+        let older = if own < server { "this command" } else { "the server" };
+        let hint = format!(
+            "minor versions may differ by one: {older} is the older one; build it anew from the other's sources with `make build`"
+        );
+        Err(Failure::new(exit::INVALID, "version_skew", message).hint(hint))
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {

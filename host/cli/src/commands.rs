@@ -1,9 +1,14 @@
 //! The commands, one concept a file.
 
 pub(crate) mod build;
+pub(crate) mod check;
+pub(crate) mod completion;
+pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod dev;
 pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod env;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod jobs;
@@ -11,6 +16,7 @@ pub(crate) mod key;
 pub(crate) mod listen;
 pub(crate) mod models;
 pub(crate) mod outputs;
+pub(crate) mod plugins;
 pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod serve;

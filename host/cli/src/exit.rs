@@ -4,6 +4,8 @@ use std::fmt;
 
 /// Something unexpected.
 pub(crate) const UNEXPECTED: i32 = 1;
+/// The command is not one, or must be agreed to.
+pub(crate) const USAGE: i32 = 2;
 /// A named thing is not there.
 pub(crate) const NOT_FOUND: i32 = 3;
 /// The server does not know or does not allow the caller.
@@ -26,8 +28,12 @@ pub(crate) const JOB_TIMED_OUT: i32 = 22;
 pub(crate) const JOB_RETRIES_EXHAUSTED: i32 = 23;
 /// The job passed a limit on memory.
 pub(crate) const JOB_OUT_OF_MEMORY: i32 = 24;
+/// This command's own `--timeout` is over; what was started goes on.
+pub(crate) const TIMED_OUT_HERE: i32 = 124;
 /// Ctrl-C; what was started goes on.
 pub(crate) const INTERRUPTED: i32 = 130;
+/// SIGTERM.
+pub(crate) const TERMINATED: i32 = 143;
 
 /// An error for the user: what went wrong, how to mend it, and the process's exit code.
 #[derive(Debug)]
@@ -69,7 +75,7 @@ pub(crate) fn of_job(state: &str, reason: &str) -> i32 {
         ("SUCCEEDED", _) => 0,
         ("CANCELLED", _) => JOB_CANCELLED,
         ("TIMED_OUT", _) => JOB_TIMED_OUT,
-        (_, "RETRIES_EXHAUSTED") => JOB_RETRIES_EXHAUSTED,
+        (_, "RETRIES_EXHAUSTED" | "PREEMPTED" | "DEVICE_LOST") => JOB_RETRIES_EXHAUSTED,
         (_, "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "HANDLE_LIMIT" | "QUOTA") => JOB_OUT_OF_MEMORY,
         _ => JOB_FAILED,
     }

@@ -7,7 +7,9 @@ mod exit;
 mod output;
 mod picture;
 mod progress;
+mod project;
 mod quiet;
+mod server;
 mod units;
 
 use std::io::IsTerminal;
@@ -18,8 +20,10 @@ use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command};
 use client::Client;
+use commands::config::Globals;
 use exit::Failure;
 use output::Output;
+use server::ServerAddress;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -55,12 +59,23 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
             | Command::Worker(_)
             | Command::Key(_)
             | Command::Doctor(_)
+            | Command::Env(_)
             | Command::Build(_)
             | Command::Init(_)
+            | Command::Check(_)
+            | Command::Config(_)
+            | Command::Completion(_)
+            | Command::Devices
     );
-    let client = match local {
-        true => Client::new(&cli.host, None, None)?,
-        false => Client::new(&cli.host, cli.key.as_deref(), cli.ca.as_deref())?,
+    let server = match local {
+        true => ServerAddress::default(),
+        false => ServerAddress::of(&cli)?,
+    };
+    let client = Client::new(server.host(), server.key.as_deref(), server.ca.as_deref())?;
+    let globals = Globals {
+        host: cli.host.clone(),
+        ca: cli.ca.as_ref().map(|path| path.display().to_string()),
+        key: cli.key.is_some(),
     };
     match cli.command {
         Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
@@ -71,6 +86,20 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Status(args) => commands::jobs::status(&args, &client, output).map(|()| 0),
         Command::Logs(args) => commands::jobs::logs(&args, &client, output).map(|()| 0),
         Command::Stop(args) => commands::jobs::stop(&args, &client, output).map(|()| 0),
+        Command::Wait(args) => commands::jobs::wait_for(&args, &client, output),
+        Command::Restart(args) => commands::jobs::restart(&args, &client, output),
+        Command::Preempt(args) => commands::jobs::preempt(&args, &client, output).map(|()| 0),
+        Command::Diff(args) => commands::jobs::diff(&args, &client, output).map(|()| 0),
+        Command::Compare(args) => commands::jobs::compare(&args, &client, output).map(|()| 0),
+        Command::Metrics(args) => commands::jobs::metrics(&args, &client, output).map(|()| 0),
+        Command::Rm(args) => commands::jobs::rm(&args, &client, output).map(|()| 0),
+        Command::Gc(args) => commands::jobs::gc(&args, &client, output).map(|()| 0),
+        Command::Plugins(args) => commands::plugins::plugins(&args, &client, output),
+        Command::Queues => commands::jobs::queues(&client, output).map(|()| 0),
+        Command::Quota => commands::jobs::quota(&client, output).map(|()| 0),
+        Command::Cost(args) => commands::jobs::cost(&args, &client, output).map(|()| 0),
+        Command::Schedules(args) => commands::jobs::schedules(&args, &client, output).map(|()| 0),
+        Command::Secret(args) => commands::jobs::secret(&args, &client, output).map(|()| 0),
         Command::Outputs(args) => commands::outputs::outputs(&args, &client, output).map(|()| 0),
         Command::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),
         Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
@@ -78,8 +107,13 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Predict(args) => commands::predict::predict(&args, &client, output).map(|()| 0),
         Command::Key(args) => commands::key::key(&args, output).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args, output),
+        Command::Env(args) => commands::env::env(&args, output).map(|()| 0),
         Command::Build(args) => commands::build::build(&args, output).map(|()| 0),
         Command::Init(args) => commands::init::init(&args, output).map(|()| 0),
+        Command::Dev(args) => commands::dev::dev(&args, server, output),
+        Command::Check(args) => commands::check::check(&args, output),
+        Command::Config(args) => commands::config::config(&args, &globals, output).map(|()| 0),
+        Command::Completion(args) => commands::completion::completion(&args),
     }
 }
 

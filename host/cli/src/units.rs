@@ -1,49 +1,15 @@
-//! Durations, sizes and intervals as users write and read them.
+//! Quantities as commands print them. How users write them is `saggar_project::units`.
 
-use std::time::Duration;
+use saggar_jobs::logs::Since;
+use saggar_project::UnitError;
 
-use saggar_jobs::CheckpointEvery;
-
-/// Reads `90s`, `10m`, `1h`, `500ms`, `2d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let seconds =
-        with_unit(text, &units).ok_or_else(|| format!("{text:?} is no duration: expected such as 90s, 10m or 1h"))?;
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-/// Reads `512MiB`, `4GiB`, `100KiB`, `64B`.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let units =
-        [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0), ("B", 1.0)];
-    let bytes =
-        with_unit(text, &units).ok_or_else(|| format!("{text:?} is no size: expected such as 512MiB or 4GiB"))?;
-    Ok(bytes as u64)
-}
-
-/// A share such as `10%`.
-pub(crate) fn percent(text: &str) -> Result<u32, String> {
-    let number = text.strip_suffix('%').and_then(|number| number.parse().ok()).filter(|share| *share <= 100);
-    number.ok_or_else(|| "expected a share from 0% to 100%".to_owned())
-}
-
-/// Reads `30s` or `100steps`.
-pub(crate) fn checkpoint_every(text: &str) -> Result<CheckpointEvery, String> {
-    if let Some(steps) = text.strip_suffix("steps") {
-        let steps = steps.trim().parse().map_err(|_| format!("{text:?}: expected such as 100steps"))?;
-        return Ok(CheckpointEvery::Steps(steps));
+/// Reads `10m` or `2026-11-21T12:03:13Z`, which the server reads again by its own clock. A bare number, which programs may send
+/// as milliseconds, is refused: people who type `10` mean minutes or seconds.
+pub(crate) fn since(text: &str) -> Result<String, UnitError> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(UnitError::Since { text: text.to_owned() });
     }
-    let every = duration(text).map_err(|_| format!("{text:?} is no interval: expected such as 30s or 100steps"))?;
-    Ok(CheckpointEvery::Milliseconds(u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))
-}
-
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.trim().parse().ok()?;
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    let value = number * factor;
-    (value.is_finite() && value >= 0.0 && value < u64::MAX as f64).then_some(value)
+    text.parse::<Since>().map(|_| text.to_owned())
 }
 
 /// `4.7 MiB`.
@@ -68,6 +34,11 @@ pub(crate) fn show_duration(seconds: f64) -> String {
     }
 }
 
+/// `2026-11-21T23:15:00.000Z`.
+pub(crate) fn show_time(ms: u64) -> String {
+    saggar_jobs::logs::timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
 /// `3 min ago`.
 pub(crate) fn show_age(then_ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(then_ms) / 1000;
@@ -82,21 +53,6 @@ pub(crate) fn show_age(then_ms: u64, now_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn units_are_read_and_their_absence_is_refused() {
-        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
-        assert_eq!(duration("1.5h").unwrap(), Duration::from_secs(5400));
-        assert_eq!(bytes("512MiB").unwrap(), 512 << 20);
-        assert_eq!(checkpoint_every("100steps").unwrap(), CheckpointEvery::Steps(100));
-        assert_eq!(checkpoint_every("30s").unwrap(), CheckpointEvery::Milliseconds(30_000));
-        for bad in ["90", "", "s", "-1s", "1 fortnight", "1e999s"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-        for bad in ["4", "4GB", "GiB"] {
-            assert!(bytes(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn quantities_are_shown_with_units() {

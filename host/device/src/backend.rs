@@ -28,6 +28,8 @@ pub struct DeviceInfo {
     pub software: bool,
     /// Whether busy seconds come from the device's own clock; otherwise they are wall time around the work.
     pub exact_seconds: bool,
+    /// What it can do at most, by names that end in the unit: `buffer_bytes_max`. Empty where memory is the only limit.
+    pub limits: Vec<(String, u64)>,
 }
 
 /// A device's memory behind a [`Buffer`].

@@ -28,16 +28,28 @@ pub fn list() -> Vec<DeviceInfo> {
 /// # Errors
 /// `NotFound` where there is no such device, naming what there is; whatever opening it says.
 pub fn open(name: &str) -> Result<Choice, DeviceError> {
+    open_shared(name, 1)
+}
+
+/// As [`open`], for one of `processes` that use the device at the same time: of a processor it takes its share of threads.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_shared(name: &str, processes: usize) -> Result<Choice, DeviceError> {
     let asked = || format!("{name} was asked for");
+    let cpu = || match processes {
+        0 | 1 => cpu::open(None),
+        processes => cpu::open(Some((cpu::threads() / processes).max(1))),
+    };
     if name == "cpu" {
-        return Ok(Choice { backend: cpu::open(None)?, reason: asked() });
+        return Ok(Choice { backend: cpu()?, reason: asked() });
     }
     let adapters = gpu::adapters();
     let hardware = adapters.iter().position(|adapter| !adapter.software);
     if name == "auto" {
         return match hardware {
             Some(index) => Ok(Choice { backend: gpu::open(index)?, reason: "the first GPU".to_owned() }),
-            None => Ok(Choice { backend: cpu::open(None)?, reason: no_hardware(&adapters) }),
+            None => Ok(Choice { backend: cpu()?, reason: no_hardware(&adapters) }),
         };
     }
     if name == "gpu" {

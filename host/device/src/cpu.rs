@@ -60,7 +60,12 @@ pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
 
 /// What [`open`] would give with one thread for each core, without starting any.
 pub fn describe() -> DeviceInfo {
-    info(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    info(threads())
+}
+
+/// One for each core.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 #[derive(Debug)]
@@ -124,6 +129,7 @@ fn info(threads: usize) -> DeviceInfo {
         backend: "cpu".to_owned(),
         software: false,
         exact_seconds: false,
+        limits: Vec::new(),
     }
 }
 

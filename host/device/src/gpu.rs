@@ -101,7 +101,20 @@ fn info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
         backend,
         software: info.device_type == wgpu::DeviceType::Cpu,
         exact_seconds: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY),
+        limits: limits(&adapter.limits()),
     }
+}
+
+/// The limits that decide which programs run at all.
+fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
+    let found = [
+        ("buffer_bytes_max", limits.max_buffer_size),
+        ("binding_bytes_max", limits.max_storage_buffer_binding_size),
+        ("bindings_max", limits.max_storage_buffers_per_shader_stage.into()),
+        ("workgroup_bytes_max", limits.max_compute_workgroup_storage_size.into()),
+        ("workgroup_invocations_max", limits.max_compute_invocations_per_workgroup.into()),
+    ];
+    found.map(|(name, most)| (name.to_owned(), most)).into()
 }
 
 fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {

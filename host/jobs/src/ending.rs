@@ -1,8 +1,12 @@
 //! What becomes of a job when an attempt ends: decided from the worker's last words and its exit, without side effects.
 
+use std::time::Duration;
+
 use saggar_store::records::{JobState, Reason};
 
+use crate::limits::BACKOFF_MAX;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY};
+use crate::spec::{Cause, HOST_SHUTDOWN, WORKER_LOST};
 
 /// How an attempt ended, as far as its supervisor can know.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,8 +16,10 @@ pub enum Ending {
         /// Because it was told to stop.
         stopped: bool,
     },
-    /// The plugin or the configuration is at fault: another attempt would end the same way.
+    /// The plugin failed.
     Failed(Reason),
+    /// The job cannot run as it is configured: another attempt would end the same way.
+    Broken(Reason),
     /// Something else ended it: another attempt may do better.
     Interrupted(Reason),
 }
@@ -45,29 +51,39 @@ pub enum LastWord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Another attempt, from the newest checkpoint.
-    Again(Reason),
+    Again {
+        /// What ended this one.
+        reason: Reason,
+        /// How long it waits at least.
+        after: Duration,
+    },
     /// It is over.
     Over(JobState, Reason),
 }
 
 /// What a supervisor knows when it decides.
 #[derive(Clone, Debug)]
-pub struct Situation {
+pub struct Situation<'a> {
     /// Somebody asked the job to stop, and why.
     pub stop: Option<Reason>,
     /// The job's time is used up.
     pub timed_out: bool,
-    /// Attempts made, this one included.
-    pub attempts: u32,
-    /// Extra attempts allowed.
+    /// The attempt was told to save its state and make room, and why.
+    pub requeue: Option<Reason>,
+    /// Earlier attempts that ended for a cause that counts.
+    pub interruptions: u32,
+    /// How many such causes the job may meet.
     pub retry: u32,
+    /// Which causes another attempt follows.
+    pub retry_on: &'a [Cause],
 }
 
 /// Reads how the attempt ended. A worker that says it finished but does not exit accordingly is not believed.
 pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
     match (last_word, exit.code) {
         (LastWord::Finished { stopped }, Some(EXIT_DONE)) => Ending::Finished { stopped },
-        (LastWord::Failed(reason), Some(EXIT_FAILED | EXIT_OUT_OF_MEMORY | EXIT_BROKEN)) => Ending::Failed(reason),
+        (LastWord::Failed(reason), Some(EXIT_FAILED | EXIT_OUT_OF_MEMORY)) => Ending::Failed(reason),
+        (LastWord::Failed(reason), Some(EXIT_BROKEN)) => Ending::Broken(reason),
         (LastWord::Failed(reason), Some(_)) => Ending::Interrupted(reason),
         (_, code) => {
             let sentence = match (code, exit.signal) {
@@ -75,65 +91,124 @@ pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
                 (Some(code), None) => format!("the worker exited with code {code} without saying why"),
                 (None, None) => "the worker is gone".to_owned(),
             };
-            Ending::Interrupted(Reason::new("WORKER_LOST", sentence))
+            Ending::Interrupted(Reason::new(WORKER_LOST, sentence))
         }
     }
 }
 
 /// Decides. A job asked to stop is over however its attempt ended; an interrupted one is tried again as long as it may.
-pub fn next(ending: Ending, situation: &Situation) -> Next {
+pub fn next(ending: Ending, situation: &Situation<'_>) -> Next {
     match ending {
         Ending::Finished { stopped: false } => Next::Over(JobState::Succeeded, Reason::default()),
-        Ending::Failed(reason) if situation.stop.is_none() => Next::Over(JobState::Failed, reason),
-        Ending::Finished { stopped: true } | Ending::Failed(_) | Ending::Interrupted(_) if situation.timed_out => {
+        Ending::Broken(reason) if situation.stop.is_none() => Next::Over(JobState::Failed, reason),
+        Ending::Failed(reason) if situation.stop.is_none() => again(reason, situation),
+        _ if situation.timed_out => {
             Next::Over(JobState::TimedOut, Reason::new("MAX_RUNTIME", "the job's running time is used up"))
         }
-        Ending::Finished { stopped: true } => match &situation.stop {
-            Some(reason) => Next::Over(JobState::Cancelled, reason.clone()),
-            None => Next::Again(Reason::new("HOST_SHUTDOWN", "the server shut down; the state was saved")),
-        },
-        Ending::Failed(_) | Ending::Interrupted(_) if situation.stop.is_some() => {
-            Next::Over(JobState::Cancelled, situation.stop.clone().unwrap_or_default())
+        Ending::Finished { .. } | Ending::Broken(_) | Ending::Failed(_) | Ending::Interrupted(_) => {
+            match (&situation.stop, &situation.requeue, ending) {
+                (Some(stop), _, _) => Next::Over(JobState::Cancelled, stop.clone()),
+                (None, Some(requeue), _) => again(requeue.clone(), situation),
+                (None, None, Ending::Interrupted(reason)) => again(reason, situation),
+                (None, None, _) => {
+                    again(Reason::new(HOST_SHUTDOWN, "the server shut down; the state was saved"), situation)
+                }
+            }
         }
-        Ending::Interrupted(reason) if situation.attempts > situation.retry => {
-            let sentence =
-                format!("{} attempts were interrupted, the last one: {}", situation.attempts, reason.sentence);
-            Next::Over(JobState::Failed, Reason::new("RETRIES_EXHAUSTED", sentence))
-        }
-        Ending::Failed(reason) | Ending::Interrupted(reason) => Next::Again(reason),
     }
+}
+
+/// What follows an attempt that ended for this reason: another one, where the job's retries allow it.
+pub fn again(reason: Reason, situation: &Situation<'_>) -> Next {
+    let Some(cause) = Cause::of(&reason.code) else { return Next::Again { reason, after: Duration::ZERO } };
+    if !situation.retry_on.contains(&cause) {
+        return Next::Over(JobState::Failed, reason);
+    }
+    let interruptions = situation.interruptions + u32::from(cause.counts());
+    if cause.counts() && interruptions > situation.retry {
+        // What the plugin said is of more use than that it said so too often.
+        if matches!(cause, Cause::Error | Cause::NonFinite) {
+            return Next::Over(JobState::Failed, reason);
+        }
+        let sentence = format!("{interruptions} attempts were interrupted, the last one: {}", reason.sentence);
+        return Next::Over(JobState::Failed, Reason::new("RETRIES_EXHAUSTED", sentence));
+    }
+    let after = match cause {
+        // What failed a moment ago would fail again: once more after 1, 2, 4, ... seconds.
+        Cause::Error | Cause::NonFinite | Cause::DeviceLost => {
+            Duration::from_secs(1 << interruptions.saturating_sub(1).min(16)).min(BACKOFF_MAX)
+        }
+        Cause::Preempted | Cause::WorkerLost | Cause::HostRestart => Duration::ZERO,
+    };
+    Next::Again { reason, after }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{OVER_BUDGET, PREEMPTED, RECYCLED};
 
     const KILLED: Exit = Exit { code: None, signal: Some(9) };
 
-    fn situation(attempts: u32) -> Situation {
-        Situation { stop: None, timed_out: false, attempts, retry: 5 }
+    fn situation(interruptions: u32) -> Situation<'static> {
+        let retry_on = &Cause::NOT_THE_PLUGINS;
+        Situation { stop: None, timed_out: false, requeue: None, interruptions, retry: 5, retry_on }
     }
 
     fn exit(code: i32) -> Exit {
         Exit { code: Some(code), signal: None }
     }
 
+    fn stopped() -> Ending {
+        ending(LastWord::Finished { stopped: true }, exit(0))
+    }
+
+    /// The code of an attempt that another one follows.
+    fn followed(next: Next) -> String {
+        match next {
+            Next::Again { reason, .. } => reason.code,
+            Next::Over(state, reason) => panic!("{state} {reason:?}"),
+        }
+    }
+
     #[test]
     fn five_retries_are_six_attempts() {
         let killed = || ending(LastWord::Silence, KILLED);
-        for attempts in 1..=5 {
-            assert!(matches!(next(killed(), &situation(attempts)), Next::Again(_)), "{attempts}");
+        for before in 0..5 {
+            assert_eq!(followed(next(killed(), &situation(before))), WORKER_LOST, "{before}");
         }
-        let Next::Over(JobState::Failed, reason) = next(killed(), &situation(6)) else { panic!() };
+        let Next::Over(JobState::Failed, reason) = next(killed(), &situation(5)) else { panic!() };
         assert_eq!(reason.code, "RETRIES_EXHAUSTED");
     }
 
     #[test]
-    fn a_plugin_error_is_not_tried_again() {
-        let failed = LastWord::Failed(Reason::new("TRAP", "unreachable"));
-        let over = next(ending(failed.clone(), exit(EXIT_FAILED)), &situation(1));
-        assert_eq!(over, Next::Over(JobState::Failed, Reason::new("TRAP", "unreachable")));
-        assert!(matches!(next(ending(failed, exit(75)), &situation(1)), Next::Again(_)));
+    fn a_plugin_error_is_tried_again_only_where_that_is_asked_for() {
+        let failed = || ending(LastWord::Failed(Reason::new("TRAP", "unreachable")), exit(EXIT_FAILED));
+        let over = Next::Over(JobState::Failed, Reason::new("TRAP", "unreachable"));
+        assert_eq!(next(failed(), &situation(0)), over);
+        let on_error = Situation { retry_on: &Cause::ALL, ..situation(0) };
+        let again = |interruptions| match next(failed(), &Situation { interruptions, ..on_error.clone() }) {
+            Next::Again { after, .. } => after.as_secs(),
+            over => panic!("{over:?}"),
+        };
+        assert_eq!([0, 1, 2].map(again), [1, 2, 4]);
+        assert_eq!(next(failed(), &Situation { interruptions: 5, ..on_error.clone() }), over);
+        let lost = ending(LastWord::Failed(Reason::new("DEVICE_LOST", "gone")), exit(75));
+        assert_eq!(followed(next(lost, &situation(0))), "DEVICE_LOST");
+        let broken = ending(LastWord::Failed(Reason::new("NO_DEVICE", "none")), exit(EXIT_BROKEN));
+        assert!(matches!(next(broken, &on_error), Next::Over(JobState::Failed, _)));
+    }
+
+    #[test]
+    fn fault_13_numbers_that_are_none_roll_back_where_that_is_asked_for() {
+        let failed = || ending(LastWord::Failed(Reason::new("NON_FINITE", "a loss")), exit(EXIT_FAILED));
+        let over = Next::Over(JobState::Failed, Reason::new("NON_FINITE", "a loss"));
+        assert_eq!(next(failed(), &situation(0)), over);
+        // An error is another cause.
+        assert_eq!(next(failed(), &Situation { retry_on: &[Cause::Error], ..situation(0) }), over);
+        let rolls_back = Situation { retry_on: &[Cause::NonFinite], ..situation(0) };
+        assert_eq!(followed(next(failed(), &rolls_back)), "NON_FINITE");
+        assert_eq!(next(failed(), &Situation { interruptions: 5, ..rolls_back }), over);
     }
 
     #[test]
@@ -146,8 +221,9 @@ mod tests {
     #[test]
     fn a_stop_that_was_asked_for_cancels() {
         let stop = Some(Reason::new("USER", "stopped by a user"));
-        let asked = Situation { stop: stop.clone(), ..situation(1) };
-        for ended in [ending(LastWord::Finished { stopped: true }, exit(0)), ending(LastWord::Silence, KILLED)] {
+        let asked = Situation { stop: stop.clone(), ..situation(0) };
+        let failed = ending(LastWord::Failed(Reason::new("TRAP", "unreachable")), exit(EXIT_FAILED));
+        for ended in [stopped(), failed, ending(LastWord::Silence, KILLED)] {
             assert_eq!(next(ended, &asked), Next::Over(JobState::Cancelled, stop.clone().unwrap()));
         }
         let finished = ending(LastWord::Finished { stopped: false }, exit(0));
@@ -156,9 +232,24 @@ mod tests {
 
     #[test]
     fn a_shutdown_queues_again_and_a_time_out_ends() {
-        let stopped = || ending(LastWord::Finished { stopped: true }, exit(0));
-        assert!(matches!(next(stopped(), &situation(6)), Next::Again(_)));
-        let late = Situation { timed_out: true, ..situation(1) };
+        assert_eq!(followed(next(stopped(), &situation(99))), HOST_SHUTDOWN);
+        let late = Situation { timed_out: true, ..situation(0) };
         assert!(matches!(next(stopped(), &late), Next::Over(JobState::TimedOut, _)));
+        let never = Situation { retry_on: &[], ..situation(0) };
+        assert!(matches!(next(stopped(), &never), Next::Over(JobState::Failed, _)));
+    }
+
+    #[test]
+    fn who_makes_room_is_queued_again_however_it_ended() {
+        for (code, counts) in [(PREEMPTED, true), (RECYCLED, false), (OVER_BUDGET, false)] {
+            let room = |interruptions| {
+                let requeue = Some(Reason::new(code, "for another"));
+                Situation { requeue, ..situation(interruptions) }
+            };
+            for ended in [stopped(), ending(LastWord::Silence, KILLED)] {
+                assert_eq!(followed(next(ended.clone(), &room(0))), code);
+                assert_eq!(matches!(next(ended, &room(5)), Next::Over(JobState::Failed, _)), counts, "{code}");
+            }
+        }
     }
 }

@@ -4,10 +4,10 @@ use thiserror::Error;
 
 use saggar_store::error::RecordError;
 
-use crate::limits::{MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX};
+use crate::limits::{MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX, SLOTS_MAX};
 
 /// Why a job's specification is refused.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum SpecError {
     /// A name that would not do as part of a path or a metric.
     #[error(
@@ -58,9 +58,93 @@ pub enum SpecError {
     /// Never or always.
     #[error("checkpoint_every: expected at least 1")]
     CheckpointEvery,
+    /// Not a path below a job's output.
+    #[error("data: {path:?} is no path of a job's output")]
+    OutputPath {
+        /// What was given.
+        path: String,
+    },
     /// Not a time.
-    #[error("max_runtime_seconds: expected a number above 0")]
-    MaxRuntime,
+    #[error("{field}: expected a number of seconds above 0")]
+    Seconds {
+        /// Which field.
+        field: &'static str,
+    },
+    /// Not a share.
+    #[error("{field}: min_gpu is a share above 0 and at most 1 such as 0.1, not {value}")]
+    Share {
+        /// Which field.
+        field: &'static str,
+        /// What it holds.
+        value: f64,
+    },
+    /// No memory at all.
+    #[error("{field}: expected at least 1 byte")]
+    Bytes {
+        /// Which field.
+        field: &'static str,
+    },
+    /// Too small or too large.
+    #[error("{field}: {value} is not from {least} to {most}")]
+    Range {
+        /// Which field.
+        field: &'static str,
+        /// What was given.
+        value: f64,
+        /// The smallest that is taken.
+        least: f64,
+        /// The largest that is taken.
+        most: f64,
+    },
+    /// Shards that the replicas cannot share.
+    #[error("shards: {shards} cannot be shared by {replicas} replicas; expected a multiple of their number")]
+    Shards {
+        /// Parts of each batch.
+        shards: u32,
+        /// Worker processes.
+        replicas: u32,
+    },
+}
+
+/// Why pools and queues cannot be as they are configured.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum LayoutError {
+    /// Not a name.
+    #[error(
+        "{kind} {name:?} is no name: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+    )]
+    Name {
+        /// `pool` or `queue`.
+        kind: &'static str,
+        /// What was given.
+        name: String,
+    },
+    /// No slots, or too many.
+    #[error("pool {pool}: expected from 0.001 to {SLOTS_MAX} slots")]
+    Slots {
+        /// The pool.
+        pool: String,
+    },
+    /// A queue whose jobs could never run.
+    #[error("queue {queue} names no pool; expected such as pools = [\"vulkan:0\", \"cpu\"]")]
+    NoPool {
+        /// The queue.
+        queue: String,
+    },
+    /// A pool that is not there.
+    #[error("queue {queue} names pool {pool}, which is not configured")]
+    UnknownPool {
+        /// The queue.
+        queue: String,
+        /// The pool.
+        pool: String,
+    },
+    /// No job of the queue could ever run.
+    #[error("queue {queue}: max_running_jobs: expected at least 1")]
+    NeverRuns {
+        /// The queue.
+        queue: String,
+    },
 }
 
 /// Why a request about a job failed.
@@ -79,6 +163,34 @@ pub enum JobError {
         name: String,
         /// How to see what there is.
         hint: String,
+    },
+    /// A queue that is not configured.
+    #[error("queue: there is no queue {queue}; there are: {known}")]
+    NoQueue {
+        /// What was asked for.
+        queue: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Not a time.
+    #[error("cron: {reason}")]
+    Cron {
+        /// Why.
+        reason: String,
+    },
+    /// Others still read it.
+    #[error("job {name} is read by {readers}; remove it when they are over")]
+    Read {
+        /// The job.
+        name: String,
+        /// Those that read it.
+        readers: String,
+    },
+    /// What a restart should change cannot be.
+    #[error("overrides: {reason}")]
+    Override {
+        /// Why.
+        reason: String,
     },
     /// The plugin cannot train.
     #[error(
@@ -114,12 +226,24 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    /// That there is no schedule of this name.
+    pub fn no_schedule(name: &str) -> JobError {
+        let hint = "GET /api/v1/schedules lists them".to_owned();
+        JobError::NotFound { kind: "schedule", name: name.to_owned(), hint }
+    }
+
+    /// That there is no job of this name or identifier.
+    pub fn no_job(name: &str) -> JobError {
+        let hint = "`saggar ps -a` lists them".to_owned();
+        JobError::NotFound { kind: "job", name: name.to_owned(), hint }
+    }
+}
+
 impl From<RecordError> for JobError {
     fn from(error: RecordError) -> JobError {
         match error {
-            RecordError::NoSuchJob { job } => {
-                JobError::NotFound { kind: "job", name: job, hint: "`saggar ps -a` lists them".to_owned() }
-            }
+            RecordError::NoSuchJob { job } => JobError::no_job(&job),
             RecordError::Finished { job, state } => JobError::State {
                 name: job,
                 state: state.name().to_owned(),

@@ -28,6 +28,8 @@ pub struct LocalLauncher {
     pub home: PathBuf,
     /// Where it publishes.
     pub models: PathBuf,
+    /// Bytes that may be stored together; none is no limit.
+    pub storage_quota: Option<u64>,
 }
 
 /// Steps back before requests for predictions on the same processor, which wait for milliseconds; what they leave is all its.
@@ -50,6 +52,9 @@ impl Launcher for LocalLauncher {
     fn launch(&self) -> Result<Child, JobError> {
         let mut command = self.command();
         command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
+        if let Some(quota) = self.storage_quota {
+            command.arg("--storage-quota").arg(quota.to_string());
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         // A Ctrl-C at the server's terminal is the server's to handle: it lets workers save their state.
         command.process_group(0);

@@ -4,35 +4,51 @@
 //! instant and is rebuilt from them. Serving is elsewhere: a job that publishes writes a model version, which the
 //! server finds as it finds any other.
 
+mod commands;
 pub mod ending;
 pub mod error;
+mod gauges;
 pub mod launcher;
+pub mod layout;
 pub mod limits;
 pub mod logs;
 mod outputs;
+mod owners;
 pub mod phases;
+pub mod placement;
 pub mod protocol;
 mod recorder;
 mod scheduler;
+mod schedules;
+mod shared;
 pub mod spec;
 mod supervisor;
 pub mod worker;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use saggar_metrics::Metrics;
-use saggar_store::clock::Clock;
+use saggar_store::KeyFile;
+use saggar_store::clock::{Clock, Millis};
 use saggar_store::limits::EVENTS_LISTED_MAX;
-use saggar_store::records::{Attempt, Event, Job, JobFilter, JobState, MetricPoint, NewJob, Reason, Records};
+use saggar_store::records::{Attempt, Event, Job, JobFilter, MetricPoint, Reason, Records, Running, Spent};
 use tokio::sync::watch;
 
-pub use error::{JobError, SpecError};
+pub use commands::{Submission, restarted};
+pub use error::{JobError, LayoutError, SpecError};
 pub use launcher::{Launcher, LocalLauncher};
+pub use layout::{Allowance, Layout, Pool, Queue};
 pub use phases::Phase;
-pub use spec::{CheckpointEvery, JobSpec, Mount};
+pub use spec::{Cause, CheckpointEvery, JobSpec, Mount, Origin, Source, Which, keep_best};
 
-use scheduler::Shared;
+use placement::Verdict;
+use scheduler::Look;
+use shared::Shared;
+
+/// What stands for a job's name where whoever reads it may not see the job's project.
+const OF_ANOTHER_PROJECT: &str = "a job of another project";
 
 /// The jobs of one server. Cheap to clone.
 #[derive(Clone)]
@@ -51,6 +67,15 @@ pub struct LogPiece {
     pub open: bool,
 }
 
+/// Why a queued job waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Its place among those of its queue, from 1.
+    pub position: u64,
+    /// What it waits for.
+    pub reason: Reason,
+}
+
 impl Jobs {
     /// Jobs recorded in `records`, with logs under `jobs_dir`. Nothing runs before [`Jobs::run`].
     pub fn new(
@@ -59,41 +84,78 @@ impl Jobs {
         metrics: Arc<Metrics>,
         launcher: Arc<dyn Launcher>,
         jobs_dir: PathBuf,
+        layout: Layout,
     ) -> Jobs {
-        Jobs { shared: Arc::new(Shared::new(records, clock, metrics, launcher, jobs_dir)) }
+        Jobs { shared: Arc::new(Shared::new(records, clock, metrics, launcher, jobs_dir, layout)) }
     }
 
-    /// Takes over what a killed server left, then runs jobs, at most `slots` at once, until `shutdown` is true; then has
-    /// the running ones save their state, and returns when they have. They go on at the next start.
+    /// Takes over what a killed server left, then runs jobs until `shutdown` is true; then has the running ones save
+    /// their state, and returns when they have. They go on at the next start.
     ///
     /// # Errors
     /// `Records` where the jobs left behind cannot be taken over.
-    pub async fn run(&self, slots: usize, shutdown: watch::Receiver<bool>) -> Result<(), JobError> {
+    pub async fn run(&self, shutdown: watch::Receiver<bool>) -> Result<(), JobError> {
         scheduler::recover(&self.shared).await?;
-        scheduler::schedule(Arc::clone(&self.shared), slots, shutdown).await;
+        scheduler::schedule(Arc::clone(&self.shared), shutdown).await;
         Ok(())
     }
 
-    /// Records a job and has it run in its turn. The caller has checked that plugin and datasets exist, and filled in
-    /// the dataset versions.
+    /// Pools, queues and allowances as they are now.
+    pub fn layout(&self) -> Arc<Layout> {
+        self.shared.layout()
+    }
+
+    /// Holds the jobs of each key to the limits that the file of keys names, as it is at each look at the queue.
+    #[must_use]
+    pub fn with_keys(self, keys: KeyFile) -> Jobs {
+        self.shared.follow_keys(keys);
+        self
+    }
+
+    /// Jobs that run, with the pools they have their slots from.
     ///
     /// # Errors
-    /// `Spec`, `Records`.
-    pub async fn submit(&self, spec: &JobSpec, idempotency_key: Option<String>) -> Result<Job, JobError> {
-        spec.validate()?;
-        let job = NewJob {
-            project: spec.project.clone(),
-            task: spec.task.clone(),
-            spec: serde_json::to_string(spec).expect("a specification is plain data"),
-            idempotency_key,
-            ..NewJob::default()
-        };
-        let now_ms = self.shared.clock.now_ms();
-        let job = self.shared.records(move |records| records.submit(&job, now_ms)).await?;
-        self.shared.metrics.families.jobs_submitted.with_label_values(&[&spec.project, &spec.task]).inc();
-        self.shared.wake();
-        self.shared.touch();
-        Ok(job)
+    /// `Records`.
+    pub async fn running(&self) -> Result<Vec<Running>, JobError> {
+        self.shared.records(|records| records.running()).await
+    }
+
+    /// How many jobs wait in each queue that any waits in.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn queued(&self) -> Result<HashMap<String, usize>, JobError> {
+        let waiting = self.shared.records(|records| records.queued()).await?;
+        let mut counts = HashMap::new();
+        waiting.into_iter().for_each(|job| *counts.entry(job.demand.queue).or_default() += 1);
+        Ok(counts)
+    }
+
+    /// What jobs took so far, by project and key.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn spent(&self) -> Result<Vec<Spent>, JobError> {
+        self.shared.records(|records| records.spent()).await
+    }
+
+    /// Why each queued job waits, by identifier. One that is about to start is the first, for no reason. Reasons name the
+    /// jobs of those projects only that `sees` lets the reader see.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn waits(&self, sees: impl Fn(&str) -> bool) -> Result<HashMap<String, Wait>, JobError> {
+        let mut look = Look::take(&self.shared).await?;
+        // Verdicts go by identifiers: a name is only ever told.
+        for job in look.running.iter_mut().filter(|job| !sees(&job.project)) {
+            job.name = OF_ANOTHER_PROJECT.to_owned();
+        }
+        let verdicts = look.verdicts();
+        let waits = look.waiting.into_iter().zip(verdicts).map(|(job, verdict)| match verdict {
+            Verdict::Wait { position, reason, .. } => (job.id, Wait { position, reason }),
+            Verdict::Start { .. } => (job.id, Wait { position: 1, reason: job.reason }),
+        });
+        Ok(waits.collect())
     }
 
     /// The job of this name or identifier.
@@ -129,6 +191,22 @@ impl Jobs {
     pub async fn events(&self, id: &str, after: u64) -> Result<Vec<Event>, JobError> {
         let id = id.to_owned();
         self.shared.records(move |records| records.events(Some(&id), after, 0)).await
+    }
+
+    /// Events of any job after a sequence number, oldest first.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn events_of_all(&self, after: u64) -> Result<Vec<Event>, JobError> {
+        self.shared.records(move |records| records.events(None, after, 0)).await
+    }
+
+    /// The sequence of the newest event of any job; 0 before the first.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn newest_event(&self) -> Result<u64, JobError> {
+        self.shared.records(|records| records.newest_event()).await
     }
 
     /// All events of a job, oldest first: what [`phases::of`] reads.
@@ -175,40 +253,6 @@ impl Jobs {
         self.shared.records(move |records| records.series_names(&id)).await
     }
 
-    /// How many queued jobs start before this one, plus one; none for a job that is not queued.
-    ///
-    /// # Errors
-    /// `Records`.
-    pub async fn position(&self, job: &Job) -> Result<Option<u64>, JobError> {
-        if job.state != JobState::Queued {
-            return Ok(None);
-        }
-        let queued = self.list(JobFilter { states: vec![JobState::Queued], ..JobFilter::default() }).await?;
-        let before = |other: &&Job| (-other.priority, other.cursor) < (-job.priority, job.cursor);
-        Ok(Some(queued.iter().filter(before).count() as u64 + 1))
-    }
-
-    /// Asks a job to stop. A running one saves its state first.
-    ///
-    /// # Errors
-    /// `NotFound`; `State` where it is over; `Records`.
-    pub async fn stop(&self, name: &str, reason: Reason) -> Result<Job, JobError> {
-        let (name, now_ms) = (name.to_owned(), self.shared.clock.now_ms());
-        let stop = move |records: &dyn Records| {
-            let id = records.get(&name)?.id;
-            records.request_stop(&id, &reason, now_ms)
-        };
-        let job = self.shared.records(stop).await?;
-        self.shared.order(&job.id, |orders| orders.stop = true);
-        self.shared.touch();
-        Ok(job)
-    }
-
-    /// Has a running job take a checkpoint at its next step boundary. False where it is not running here.
-    pub fn checkpoint(&self, id: &str) -> bool {
-        self.shared.order(id, |orders| orders.checkpoints += 1)
-    }
-
     /// Whole lines of an attempt's log from byte `offset` on. An attempt that has no log yet gives none.
     ///
     /// # Errors
@@ -221,6 +265,11 @@ impl Jobs {
         let read = tokio::task::spawn_blocking(move || logs::read_from(&path, offset, bytes_max)).await;
         let (text, offset) = read.map_err(std::io::Error::other)??;
         Ok(LogPiece { text, offset, open })
+    }
+
+    /// When the job's attempt did its last step, or began; none where no attempt of it runs here.
+    pub fn advanced_ms(&self, id: &str) -> Option<Millis> {
+        self.shared.advanced().get(id).copied()
     }
 
     /// A receiver that hears whenever something about some job changes: a log line, a step, a state.

@@ -16,11 +16,29 @@ pub const MOUNTS_MAX: usize = 16;
 pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// How long a worker may take to save its state after it was told to stop, before it is killed.
 pub const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long one of an attempt's worker processes may be silent while the others wait for it.
+pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
+/// Bytes of one message between them: a shard's gradients, or a checkpoint.
+pub const RANK_MESSAGE_BYTES_MAX: u64 = 16 << 30;
+/// Means over worker processes whose times wait to be reported together.
+pub const ALL_REDUCES_KEPT: usize = 64;
 /// How often a worker reports its usage.
 pub const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the series of a finished job stay in `/metrics`.
 pub const SERIES_LINGER: Duration = Duration::from_secs(600);
-/// Checkpoints kept for a job.
-pub const CHECKPOINTS_KEPT: usize = 3;
+/// The newest checkpoints that a job can ask to keep.
+pub const CHECKPOINTS_KEPT_MAX: u32 = 10_000;
+/// The highest priority.
+pub const PRIORITY_MAX: u8 = 100;
+/// Slots one job can take.
+pub const SLOTS_MAX: f64 = 64.0;
+/// How often a job's running time can be granted once more.
+pub const EXTENSIONS_MAX: u32 = 1000;
+/// Worker processes of one job, and parts of its batches.
+pub const REPLICAS_MAX: u32 = 64;
+/// Secrets that one job may read.
+pub const SECRETS_MAX: usize = 32;
+/// The longest time that an attempt waits after one that failed.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);

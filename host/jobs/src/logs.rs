@@ -4,11 +4,52 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use saggar_project::{UnitError, units};
 
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
 
 /// Length of a stored timestamp, `2026-11-21T12:03:13.076Z`, with the space after it.
 pub const TIMESTAMP_BYTES: usize = 25;
+
+/// The moment from which on lines are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// So long ago, by the clock of whoever writes the log.
+    Ago(Duration),
+    /// At this time, in milliseconds since 1970.
+    At(i64),
+}
+
+impl FromStr for Since {
+    type Err = UnitError;
+
+    /// Reads `10m`, `2026-11-21T12:03:13Z` (RFC 3339) or `1795262593076`.
+    fn from_str(text: &str) -> Result<Since, UnitError> {
+        if let Ok(ago) = units::duration(text) {
+            return Ok(Since::Ago(ago));
+        }
+        let time = match text.parse() {
+            Ok(ms) => jiff::Timestamp::from_millisecond(ms),
+            Err(_) => text.parse(),
+        };
+        time.map(|time| Since::At(time.as_millisecond())).map_err(|_| UnitError::Since { text: text.to_owned() })
+    }
+}
+
+impl Since {
+    /// What the first wanted line is stamped with at the least; stamps have one length and one zone, so they are ordered as
+    /// texts.
+    pub fn stamp(self, now_ms: u64) -> String {
+        let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        timestamp(match self {
+            Since::Ago(ago) => now_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)).max(0),
+            Since::At(ms) => ms.max(0),
+        })
+    }
+}
 
 /// The file of an attempt's log.
 pub fn log_path(jobs_dir: &Path, job: &str, attempt: u32) -> PathBuf {
@@ -57,7 +98,11 @@ impl LogWriter {
             line.push('…');
         }
         line.push('\n');
-        self.file.write_all(line.as_bytes())?;
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            // Half a line must not become the beginning of the next one.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
         self.bytes += line.len() as u64;
         Ok(())
     }
@@ -126,6 +171,25 @@ mod tests {
         log.line(0, &"ä".repeat(LOG_LINE_BYTES_MAX)).unwrap();
         let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
         assert_eq!(text.chars().count(), TIMESTAMP_BYTES + LOG_LINE_BYTES_MAX / 2 + 2);
+    }
+
+    #[test]
+    fn a_moment_is_a_time_or_how_long_ago_it_was() {
+        let now = 1_795_262_593_076;
+        let stamp = |text: &str| text.parse::<Since>().map(|since| since.stamp(now)).map_err(|error| error.to_string());
+        assert_eq!(stamp("10m").unwrap(), "2026-11-21T11:53:13.076Z");
+        assert_eq!(stamp("2026-11-21T13:03:13.5+01:00").unwrap(), "2026-11-21T12:03:13.500Z");
+        assert_eq!(stamp("1795262593076").unwrap(), "2026-11-21T12:03:13.076Z");
+        assert_eq!(stamp("99999d").unwrap(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(stamp("1960-01-01T00:00:00Z").unwrap(), "1970-01-01T00:00:00.000Z");
+        for bad in ["", "yesterday", "10x", "2026-11-21", "99999999999999999", "-5m"] {
+            assert!(stamp(bad).is_err(), "{bad}");
+        }
+        let refused = stamp("soon").unwrap_err();
+        assert_eq!(
+            refused,
+            "\"soon\" is no time: expected such as 10m, which is that long ago, or 2026-11-21T12:03:13Z"
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a worker process and its supervisor say to each other: one JSON object a line, events on the worker's standard
 //! output, commands on its standard input. The end of its standard input tells a worker that its supervisor is gone.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::spec::JobSpec;
@@ -39,8 +41,13 @@ pub struct Start {
     pub attempt: u32,
     /// The lease's fencing epoch: a later attempt's is larger.
     pub epoch: u64,
-    /// The job.
+    /// Which of the attempt's worker processes this is, from 0. The supervisor starts the first, and that the others.
+    #[serde(default)]
+    pub rank: u32,
+    /// The job, with the device that its pool gives it.
     pub spec: JobSpec,
+    /// Identifiers of the jobs that it names, by their names.
+    pub jobs: BTreeMap<String, String>,
 }
 
 /// Device and host resources an attempt used so far.
@@ -60,6 +67,15 @@ pub struct Usage {
     pub dispatches: u64,
     /// Submissions to the device.
     pub submissions: u64,
+    /// Seconds of taking items of datasets to the device.
+    #[serde(default)]
+    pub data_seconds: f64,
+    /// Seconds of taking means over worker processes, waiting for the slowest included.
+    #[serde(default)]
+    pub all_reduce_seconds: f64,
+    /// Seconds of saving checkpoints.
+    #[serde(default)]
+    pub checkpoint_seconds: f64,
 }
 
 /// From the worker.
@@ -126,6 +142,11 @@ pub enum Event {
         op: String,
         /// Why.
         reason: String,
+    },
+    /// Means over several worker processes were taken.
+    AllReduced {
+        /// How long each took, waiting for the slowest process included.
+        seconds: Vec<f64>,
     },
     /// A phase of the job begins.
     Phase {

@@ -1,18 +1,33 @@
 //! Writes an attempt down while it runs: its log line by line, its series and usage in batches, its metrics at once.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use saggar_store::records::{Attempt, Claim, JobState, Lease, MetricPoint, Reason, Records, Usage};
+use saggar_store::records::{Claim, JobState, Lease, MetricPoint, Reason, Records, Usage};
 
 use crate::ending::Next;
 use crate::error::JobError;
 use crate::logs::LogWriter;
 use crate::phases;
 use crate::protocol::{self, Event};
-use crate::scheduler::Shared;
+use crate::shared::Shared;
+use crate::spec::{Cause, PREEMPTED};
 
 /// Points of series that are held back at most before they are recorded.
 const POINTS_HELD_MAX: usize = 512;
+
+/// The kind of the event that a job's running time was granted once more.
+const EXTENDED: &str = "EXTENDED";
+
+/// What earlier attempts at a job leave to the next.
+pub(crate) struct History {
+    /// Seconds that they ran.
+    pub(crate) wall_seconds: f64,
+    /// How many of them ended for a cause that counts against the job's retries.
+    pub(crate) interruptions: u32,
+    /// How often the job's running time was granted once more.
+    pub(crate) extensions: u32,
+}
 
 /// Records one attempt.
 pub(crate) struct Recorder {
@@ -22,8 +37,10 @@ pub(crate) struct Recorder {
     project: String,
     task: String,
     log: LogWriter,
+    lines_lost: u64,
     points: Vec<MetricPoint>,
     usage: Usage,
+    began: Instant,
     reported: protocol::Usage,
     step: u64,
     target: u64,
@@ -42,7 +59,7 @@ impl Recorder {
         let now_ms = shared.clock.now_ms();
         let families = &shared.metrics.families;
         let waited = now_ms.saturating_sub(job.created_ms.max(job.not_before_ms)) as f64 / 1000.0;
-        families.queue_wait.with_label_values(&["default"]).observe(waited);
+        families.queue_wait.with_label_values(&[&job.demand.queue]).observe(waited);
         if claim.lease.attempt == 1 {
             families.jobs_started.with_label_values(&[&job.project, &job.task]).inc();
         }
@@ -53,8 +70,10 @@ impl Recorder {
             project: job.project.clone(),
             task: job.task.clone(),
             log,
+            lines_lost: 0,
             points: Vec::new(),
             usage: Usage { last_step: job.step, ..Usage::default() },
+            began: Instant::now(),
             reported: protocol::Usage::default(),
             step: job.step,
             target: job.steps_target,
@@ -70,12 +89,31 @@ impl Recorder {
         &self.name
     }
 
-    /// Writes a line to the attempt's log.
-    pub(crate) fn log(&mut self, line: &str) -> Result<(), JobError> {
+    /// Device seconds that the attempt has used.
+    pub(crate) fn device_seconds(&self) -> f64 {
+        self.usage.gpu_seconds
+    }
+
+    /// Writes a line to the attempt's log. A log that cannot be written, for want of disk space, is no reason to end a
+    /// training: the log says later how much it lacks.
+    pub(crate) fn log(&mut self, line: &str) {
         let now_ms = self.shared.clock.now_ms();
-        self.log.line(i64::try_from(now_ms).unwrap_or(i64::MAX), line)?;
+        let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        let mut write = || {
+            if self.lines_lost > 0 {
+                let note = format!("{} lines before this one could not be written", self.lines_lost);
+                self.log.line(at_ms, &note)?;
+                self.lines_lost = 0;
+            }
+            self.log.line(at_ms, line)
+        };
+        if let Err(error) = write() {
+            if self.lines_lost == 0 {
+                tracing::error!(job = %self.name, %error, "the job's log cannot be written");
+            }
+            self.lines_lost += 1;
+        }
         self.shared.touch();
-        Ok(())
     }
 
     /// Records what the worker said.
@@ -92,11 +130,11 @@ impl Recorder {
                 let labels = [self.project.as_str(), &self.task, &self.cause];
                 self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
                 self.shared.series(|series, families| series.progress(families, &self.name, step, self.target));
-                self.log(&format!("resumed from checkpoint @{step}"))?;
+                self.log(&format!("resumed from checkpoint @{step}"));
             }
             Event::Log { level, line } => match level.as_str() {
-                "info" => self.log(&line)?,
-                _ => self.log(&format!("{level}: {line}"))?,
+                "info" => self.log(&line),
+                _ => self.log(&format!("{level}: {line}")),
             },
             Event::Metric { step, name, value } => {
                 let value = value.unwrap_or(f64::NAN);
@@ -107,6 +145,9 @@ impl Recorder {
                 }
             }
             Event::Progress { step, of } => {
+                if step > self.step {
+                    self.shared.advance(&self.lease.job);
+                }
                 (self.step, self.target, self.dirty) = (step, of, true);
                 self.usage.last_step = step;
                 self.shared.series(|series, families| series.progress(families, &self.name, step, of));
@@ -119,22 +160,26 @@ impl Recorder {
                 families.checkpoint_bytes.with_label_values(&["save"]).observe(bytes as f64);
                 let text = format!("checkpoint @{step} saved ({bytes} bytes, sha256 {digest})");
                 self.note("CHECKPOINT_SAVED", text.clone()).await?;
-                self.log(&text)?;
+                self.log(&text);
             }
             Event::CheckpointFailed { op, reason } => {
                 self.shared.metrics.families.checkpoint_failures.with_label_values(&[op.as_str(), "error"]).inc();
                 let text = format!("checkpoint not {}: {reason}", if op == "save" { "saved" } else { "used" });
                 self.note("CHECKPOINT_FAILED", text.clone()).await?;
-                self.log(&text)?;
+                self.log(&text);
+            }
+            Event::AllReduced { seconds } => {
+                let histogram = self.shared.metrics.families.allreduce_duration.with_label_values(&[] as &[&str]);
+                seconds.into_iter().for_each(|seconds| histogram.observe(seconds));
             }
             Event::Phase { name } => {
                 self.note(phases::EVENT, name.clone()).await?;
-                self.log(&format!("phase {name}"))?;
+                self.log(&format!("phase {name}"));
             }
             Event::Published { model, version } => {
                 let text = format!("published {model}@{version}");
                 self.note("PUBLISHED", text.clone()).await?;
-                self.log(&text)?;
+                self.log(&text);
             }
             Event::Finished { .. } | Event::Failed { .. } => {}
         }
@@ -151,8 +196,9 @@ impl Recorder {
         choice: &str,
     ) -> Result<(), JobError> {
         self.shared.series(|series, families| series.begin(families, &self.name, &device, !exact));
-        self.log(&format!("device {device}: {adapter} ({driver}); {choice}"))?;
+        self.log(&format!("device {device}: {adapter} ({driver}); {choice}"));
         self.device.clone_from(&device);
+        self.shared.advance(&self.lease.job);
         let now_ms = self.shared.clock.now_ms();
         let reason = Reason::default();
         self.write(move |records, lease| {
@@ -163,11 +209,16 @@ impl Recorder {
     }
 
     fn used(&mut self, now: protocol::Usage) {
+        // A worker's time begins when its process is asked for, and ends when it is gone.
+        let now = protocol::Usage { wall_seconds: self.began.elapsed().as_secs_f64(), ..now };
         let before = std::mem::replace(&mut self.reported, now);
         self.usage.wall_seconds = now.wall_seconds;
         self.usage.gpu_seconds = now.gpu_seconds;
         self.usage.peak_bytes = now.gpu_bytes_peak;
         self.usage.samples = now.samples;
+        self.usage.data_seconds = now.data_seconds;
+        self.usage.all_reduce_seconds = now.all_reduce_seconds;
+        self.usage.checkpoint_seconds = now.checkpoint_seconds;
         self.dirty = true;
         let gpu_seconds = now.gpu_seconds - before.gpu_seconds;
         let wall_seconds = now.wall_seconds - before.wall_seconds;
@@ -204,11 +255,19 @@ impl Recorder {
         .await
     }
 
-    /// Records that the attempt was told to stop.
-    pub(crate) async fn stopping(&mut self) -> Result<(), JobError> {
+    /// Records that the attempt was told to stop, and why.
+    pub(crate) async fn stopping(&mut self, code: &str) -> Result<(), JobError> {
         let now_ms = self.shared.clock.now_ms();
-        let reason = Reason::new("STOP_REQUESTED", "saving its state");
+        let reason = Reason::new(code, "saving its state");
         self.write(move |records, lease| records.set_state(lease, JobState::Stopping, &reason, now_ms)).await
+    }
+
+    /// Records that the job's running time was granted once more.
+    pub(crate) async fn extended(&mut self, number: u32, of: u32) -> Result<(), JobError> {
+        let text = format!("the job's running time is used up; extended for the {number}. time of at most {of}");
+        self.note(EXTENDED, text.clone()).await?;
+        self.log(&text);
+        Ok(())
     }
 
     /// Whether somebody asked the job to stop.
@@ -217,60 +276,73 @@ impl Recorder {
         self.shared.records(move |records| records.get(&id).map(|job| job.stop)).await
     }
 
-    /// Seconds that earlier attempts ran.
-    pub(crate) async fn wall_seconds_before(&self) -> Result<f64, JobError> {
-        let attempts = self.attempts().await?;
-        Ok(attempts.iter().map(|attempt| attempt.usage.wall_seconds).sum())
-    }
-
-    /// Earlier attempts that ended because the server did: they do not count against the job's retries.
-    pub(crate) async fn shutdowns_before(&self) -> Result<u32, JobError> {
-        let attempts = self.attempts().await?;
-        let ours = |attempt: &&Attempt| matches!(attempt.reason.code.as_str(), "HOST_SHUTDOWN" | "HOST_RESTART");
-        Ok(u32::try_from(attempts.iter().filter(ours).count()).unwrap_or(u32::MAX))
-    }
-
-    async fn attempts(&self) -> Result<Vec<Attempt>, JobError> {
+    /// What the attempts before this one leave to it.
+    pub(crate) async fn history(&self) -> Result<History, JobError> {
         let id = self.lease.job.clone();
-        self.shared.records(move |records| records.attempts(&id)).await
+        let read = move |records: &dyn Records| Ok((records.attempts(&id)?, records.count_events(&id, EXTENDED)?));
+        let (attempts, extensions) = self.shared.records(read).await?;
+        let before = attempts.iter().filter(|attempt| attempt.number < self.lease.attempt);
+        let counts = |code: &str| Cause::of(code).is_some_and(Cause::counts);
+        let interruptions = before.clone().filter(|attempt| counts(&attempt.reason.code)).count();
+        Ok(History {
+            wall_seconds: before.map(|attempt| attempt.usage.wall_seconds).sum(),
+            interruptions: u32::try_from(interruptions).unwrap_or(u32::MAX),
+            extensions: u32::try_from(extensions).unwrap_or(u32::MAX),
+        })
     }
 
     /// Ends the attempt and does with the job what was decided.
     pub(crate) async fn conclude(mut self, next: Next) -> Result<(), JobError> {
+        self.used(self.reported);
         self.flush().await?;
         let (state, reason, again) = match next {
-            Next::Again(reason) => (JobState::Queued, reason, true),
-            Next::Over(state, reason) => (state, reason, false),
+            Next::Again { reason, after } => (JobState::Queued, reason, Some(after)),
+            Next::Over(state, reason) => (state, reason, None),
         };
-        let families = &self.shared.metrics.families;
-        let code = if reason.code.is_empty() { state.name() } else { &reason.code };
-        families.job_attempts.with_label_values(&[&self.project, &self.task, &code.to_owned()]).inc();
-        if !again {
-            families.jobs_finished.with_label_values(&[&self.project, &self.task, &state.name().to_owned()]).inc();
-        }
+        self.count(state, &reason, again.is_some());
         let line = match (again, reason.sentence.is_empty()) {
-            (true, _) => format!("attempt {} ended: {}; trying again", self.lease.attempt, reason.sentence),
-            (false, true) => format!("job {} {state}", self.name),
-            (false, false) => format!("job {} {state}: {}", self.name, reason.sentence),
+            (Some(after), _) if !after.is_zero() => {
+                format!("attempt {} ended: {}; again in {} s", self.lease.attempt, reason.sentence, after.as_secs())
+            }
+            (Some(_), _) => format!("attempt {} ended: {}; queued again", self.lease.attempt, reason.sentence),
+            (None, true) => format!("job {} {state}", self.name),
+            (None, false) => format!("job {} {state}: {}", self.name, reason.sentence),
         };
-        self.log(&line)?;
+        self.log(&line);
         let now_ms = self.shared.clock.now_ms();
-        self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX))?;
+        if let Err(error) = self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX)) {
+            tracing::error!(job = %self.name, %error, "the job's log may lack its end");
+        }
         tracing::info!(job = %self.name, attempt = self.lease.attempt, %state, reason = %reason.code, "attempt ended");
         let usage = self.usage.clone();
         self.write(move |records, lease| {
             records.finish_attempt(lease, state, &reason, &usage, now_ms)?;
-            if again {
-                records.requeue(lease, &reason, now_ms, now_ms).map(drop)
-            } else {
-                records.finish_job(lease, state, &reason, now_ms).map(drop)
+            match again {
+                Some(after) => {
+                    let not_before = now_ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+                    records.requeue(lease, &reason, not_before, now_ms).map(drop)
+                }
+                None => records.finish_job(lease, state, &reason, now_ms).map(drop),
             }
         })
         .await?;
-        if !again {
+        if again.is_none() {
             self.shared.forget_series_later(self.name.clone());
         }
         Ok(())
+    }
+
+    fn count(&self, state: JobState, reason: &Reason, again: bool) {
+        let families = &self.shared.metrics.families;
+        let job = [self.project.as_str(), &self.task];
+        let code = if reason.code.is_empty() { state.name() } else { &reason.code };
+        families.job_attempts.with_label_values(&[job[0], job[1], code]).inc();
+        if again && reason.code == PREEMPTED {
+            families.job_preemptions.with_label_values(&job).inc();
+        }
+        if !again {
+            families.jobs_finished.with_label_values(&[job[0], job[1], state.name()]).inc();
+        }
     }
 
     async fn note(&self, kind: &'static str, text: String) -> Result<(), JobError> {
@@ -284,5 +356,12 @@ impl Recorder {
     ) -> Result<T, JobError> {
         let lease = self.lease.clone();
         self.shared.records(move |records| write(records, &lease)).await
+    }
+}
+
+impl Drop for Recorder {
+    /// However it ends, the attempt no longer runs here.
+    fn drop(&mut self) {
+        self.shared.advanced().remove(&self.lease.job);
     }
 }

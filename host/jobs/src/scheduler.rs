@@ -1,98 +1,64 @@
-//! The queue's loop: takes jobs in order, as many at once as there are slots, and hands each to a supervisor.
+//! The queue's loop: looks at what waits and what runs, has jobs make room for others, and hands each job whose turn it is
+//! to a supervisor. Whose turn it is, is decided in [`crate::placement`].
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_metrics::{Families, JobSeries, Metrics};
-use saggar_store::clock::Clock;
 use saggar_store::error::RecordError;
-use saggar_store::records::{Claim, JobState, Reason, Records, Usage};
-use tokio::sync::{Notify, watch};
+use saggar_store::records::{Claim, Job, JobState, Reason, Records, Running, Spent, Usage, Waiting};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::OF_ANOTHER_PROJECT;
 use crate::error::JobError;
-use crate::launcher::Launcher;
-use crate::limits::SERIES_LINGER;
+use crate::gauges;
+use crate::layout::Layout;
+use crate::placement::{self, Verdict};
+use crate::schedules;
+use crate::shared::Shared;
+use crate::spec::{Cause, HOST_RESTART, JobSpec, OVER_BUDGET, PREEMPTED};
 use crate::supervisor::{Orders, supervise};
 
 /// How often the queue is looked at though nothing was heard: another process may have put something there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the scheduler, its supervisors and the server's requests share.
-pub(crate) struct Shared {
-    pub(crate) records: Arc<dyn Records>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) launcher: Arc<dyn Launcher>,
-    pub(crate) jobs_dir: PathBuf,
-    series: Mutex<JobSeries>,
-    running: Mutex<HashMap<String, watch::Sender<Orders>>>,
-    wake: Notify,
-    changed: watch::Sender<u64>,
+/// What waits and what runs, as one look finds it.
+pub(crate) struct Look {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) running: Vec<Running>,
+    spent: Vec<Spent>,
+    now_ms: u64,
 }
 
-impl Shared {
-    pub(crate) fn new(
-        records: Arc<dyn Records>,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
-        launcher: Arc<dyn Launcher>,
-        jobs_dir: PathBuf,
-    ) -> Shared {
-        let changed = watch::Sender::new(0);
-        let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
-        Shared { records, clock, metrics, launcher, jobs_dir, series, running, wake, changed }
+impl Look {
+    pub(crate) async fn take(shared: &Arc<Shared>) -> Result<Look, JobError> {
+        let now_ms = shared.clock.now_ms();
+        let limits = Arc::clone(shared);
+        let read = move |records: &dyn Records| {
+            let layout = limits.layout_now();
+            let metered = layout.projects.values().chain(layout.owners.values()).any(|of| of.gpu_seconds.is_some());
+            let waiting = records.queued()?;
+            let spent = if metered { records.spent()? } else { Vec::new() };
+            Ok((layout, waiting, records.running()?, spent))
+        };
+        let (layout, waiting, running, spent) = shared.records(read).await?;
+        Ok(Look { layout, waiting, running, spent, now_ms })
     }
 
-    /// Tells followers that something about some job changed.
-    pub(crate) fn touch(&self) {
-        self.changed.send_modify(|count| *count += 1);
+    fn situation(&self) -> placement::Situation<'_> {
+        placement::Situation {
+            layout: &self.layout,
+            waiting: &self.waiting,
+            running: &self.running,
+            spent: &self.spent,
+            now_ms: self.now_ms,
+        }
     }
 
-    /// A receiver that hears of every [`Shared::touch`] from now on.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
-    }
-
-    /// Has the queue looked at now.
-    pub(crate) fn wake(&self) {
-        self.wake.notify_one();
-    }
-
-    /// Uses the jobs' series.
-    pub(crate) fn series(&self, use_them: impl FnOnce(&mut JobSeries, &Families)) {
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        use_them(&mut series, &self.metrics.families);
-    }
-
-    /// Removes a finished job's series when people have had time to scrape them.
-    pub(crate) fn forget_series_later(self: &Arc<Self>, name: String) {
-        let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(SERIES_LINGER).await;
-            shared.series(|series, families| series.forget(families, &name));
-        });
-    }
-
-    /// Uses the records on a thread that may wait for the disk.
-    pub(crate) async fn records<T: Send + 'static>(
-        self: &Arc<Self>,
-        use_them: impl FnOnce(&dyn Records) -> Result<T, RecordError> + Send + 'static,
-    ) -> Result<T, JobError> {
-        let records = Arc::clone(&self.records);
-        let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
-        done.map_err(|error| JobError::Io(std::io::Error::other(error)))?.map_err(JobError::from)
-    }
-
-    /// Changes what the supervisor of a running job was told. False where the job is not running here.
-    pub(crate) fn order(&self, id: &str, change: impl FnOnce(&mut Orders)) -> bool {
-        self.running().get(id).map(|orders| orders.send_modify(change)).is_some()
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Orders>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What becomes of each waiting job, in order.
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+        placement::place(&self.situation())
     }
 }
 
@@ -101,45 +67,77 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), JobError> {
     let left = shared.records(|records| records.jobs_left_running()).await?;
     for job in left {
         tracing::info!(job = %job.name, "taking over from a server that is gone");
-        let now_ms = shared.clock.now_ms();
-        let reason = Reason::new("HOST_RESTART", "the server was restarted");
-        let step = job.step;
-        shared
-            .records(move |records| {
-                let lease = records.take_over(&job.id, now_ms)?;
-                let attempts = records.attempts(&job.id)?;
-                let usage = attempts
-                    .last()
-                    .map_or_else(|| Usage { last_step: step, ..Usage::default() }, |attempt| attempt.usage.clone());
-                // A server killed between the two writes of an attempt's end left it closed already.
-                match records.finish_attempt(&lease, JobState::Queued, &reason, &usage, now_ms) {
-                    Ok(()) | Err(RecordError::Invalid { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-                records.requeue(&lease, &reason, now_ms, now_ms)
-            })
-            .await?;
+        take_back(shared, job, Reason::new(HOST_RESTART, "the server was restarted")).await?;
     }
     Ok(())
 }
 
-/// Runs jobs until `shutdown` is true, at most `slots` at once; then has the running ones save their state and waits.
-pub(crate) async fn schedule(shared: Arc<Shared>, slots: usize, mut shutdown: watch::Receiver<bool>) {
+/// Takes a job from whoever worked on it, and queues it again, where it may be tried again.
+async fn take_back(shared: &Arc<Shared>, job: Job, reason: Reason) -> Result<(), JobError> {
+    let now_ms = shared.clock.now_ms();
+    let retried =
+        serde_json::from_str::<JobSpec>(&job.spec).map_or(true, |spec| spec.retry_on.contains(&Cause::HostRestart));
+    let give_back = move |records: &dyn Records| {
+        let lease = records.take_over(&job.id, now_ms)?;
+        let attempts = records.attempts(&job.id)?;
+        let nothing = || Usage { last_step: job.step, ..Usage::default() };
+        let usage = attempts.last().map_or_else(nothing, |attempt| attempt.usage.clone());
+        let state = if retried { JobState::Queued } else { JobState::Failed };
+        // A server killed between the two writes of an attempt's end left it closed already.
+        match records.finish_attempt(&lease, state, &reason, &usage, now_ms) {
+            Ok(()) | Err(RecordError::Invalid { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if retried {
+            records.requeue(&lease, &reason, now_ms, now_ms).map(drop)
+        } else {
+            records.finish_job(&lease, state, &reason, now_ms).map(drop)
+        }
+    };
+    shared.records(give_back).await
+}
+
+/// Queues a job again whose supervisor could not go on, such as for want of disk space, as soon as the records can be
+/// written: until then nobody else must have it.
+pub(crate) async fn give_back(shared: &Arc<Shared>, id: &str, error: &JobError) {
+    let reason = Reason::new(HOST_RESTART, format!("the server could not go on with it: {error}"));
+    loop {
+        let asked = id.to_owned();
+        let taken = match shared.records(move |records| records.get(&asked)).await {
+            Ok(job) if !job.state.is_active() => return,
+            Ok(job) => take_back(shared, job, reason.clone()).await,
+            Err(error) => Err(error),
+        };
+        match taken {
+            Ok(()) => return,
+            Err(JobError::NotFound { .. }) => return,
+            Err(error) => tracing::error!(job = id, %error, "a job cannot be given back; trying again"),
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Runs jobs until `shutdown` is true; then has the running ones save their state and waits.
+pub(crate) async fn schedule(shared: Arc<Shared>, mut shutdown: watch::Receiver<bool>) {
     let mut supervisors = JoinSet::new();
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     while !*shutdown.borrow() {
-        while supervisors.len() < slots {
-            let Some(claim) = claim(&shared).await else { break };
-            supervisors.spawn(run_one(Arc::clone(&shared), claim));
+        schedules::tick(&shared).await;
+        match Look::take(&shared).await {
+            Ok(look) => {
+                gauges::count(&shared.metrics.families, &look);
+                act(&shared, &look, &mut supervisors).await;
+            }
+            Err(error) => tracing::error!(%error, "the queue cannot be read; trying again"),
         }
         pass_on_stops(&shared).await;
+        gauges::count_states(&shared).await;
         tokio::select! {
             () = shared.wake.notified() => {}
             _ = look.tick() => {}
             Some(ended) = supervisors.join_next(), if !supervisors.is_empty() => report(ended),
             _ = shutdown.changed() => {}
         }
-        count_states(&shared).await;
     }
     for orders in shared.running().values() {
         orders.send_modify(|orders| orders.stop = true);
@@ -149,28 +147,60 @@ pub(crate) async fn schedule(shared: Arc<Shared>, slots: usize, mut shutdown: wa
     }
 }
 
+/// Does what a look decided.
+async fn act(shared: &Arc<Shared>, look: &Look, supervisors: &mut JoinSet<()>) {
+    for id in placement::over_budget(&look.situation()) {
+        requeue(shared, &id, Reason::new(OVER_BUDGET, "its GPU seconds are used up; its state is saved"));
+    }
+    for (job, verdict) in look.waiting.iter().zip(look.verdicts()) {
+        match verdict {
+            Verdict::Start { pool, device } => {
+                let Some(claim) = claim(shared, &job.id, pool).await else { continue };
+                supervisors.spawn(run_one(Arc::clone(shared), claim, device));
+            }
+            Verdict::Wait { evict, .. } => {
+                for id in evict {
+                    // This goes into the record and the log of the job that gives way, whose readers may see no other
+                    // project; the server's log has the name.
+                    let is_kin = look.running.iter().any(|other| other.id == id && other.project == job.project);
+                    let name = if is_kin { &job.name } else { OF_ANOTHER_PROJECT };
+                    tracing::info!(job = id, waiting = job.name, "makes room for another");
+                    requeue(shared, &id, Reason::new(PREEMPTED, format!("made room for {name}")));
+                }
+            }
+        }
+    }
+}
+
+/// Tells a running job's supervisor to have its state saved and the job queued again. False where it is not running here.
+pub(crate) fn requeue(shared: &Shared, id: &str, reason: Reason) -> bool {
+    shared.order(id, |orders| {
+        orders.requeue.get_or_insert(reason);
+    })
+}
+
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a supervisor panicked");
     }
 }
 
-async fn claim(shared: &Arc<Shared>) -> Option<Claim> {
-    let now_ms = shared.clock.now_ms();
-    match shared.records(move |records| records.claim_next(now_ms)).await {
+async fn claim(shared: &Arc<Shared>, id: &str, pool: String) -> Option<Claim> {
+    let (id, now_ms) = (id.to_owned(), shared.clock.now_ms());
+    match shared.records(move |records| records.claim(&id, &pool, now_ms)).await {
         Ok(claim) => claim,
         Err(error) => {
-            tracing::error!(%error, "the queue cannot be read; trying again");
+            tracing::error!(%error, "a job cannot be claimed; trying again");
             None
         }
     }
 }
 
-async fn run_one(shared: Arc<Shared>, claim: Claim) {
+async fn run_one(shared: Arc<Shared>, claim: Claim, device: String) {
     let id = claim.job.id.clone();
     let (orders, receiver) = watch::channel(Orders::default());
     shared.running().insert(id.clone(), orders);
-    supervise(Arc::clone(&shared), claim, receiver).await;
+    supervise(Arc::clone(&shared), claim, device, receiver).await;
     shared.running().remove(&id);
 }
 
@@ -183,16 +213,5 @@ async fn pass_on_stops(shared: &Arc<Shared>) {
         if job.is_ok_and(|job| job.stop.is_some()) {
             shared.order(&id, |orders| orders.stop = true);
         }
-    }
-}
-
-/// Sets `saggar_jobs`. States that no job is in are 0, not absent.
-pub(crate) async fn count_states(shared: &Arc<Shared>) {
-    let Ok(counts) = shared.records(|records| records.count_by_state()).await else { return };
-    let counts: HashMap<JobState, u64> = counts.into_iter().collect();
-    for state in JobState::ALL {
-        let count = counts.get(&state).copied().unwrap_or(0);
-        let gauge = shared.metrics.families.jobs.with_label_values(&[state.name()]);
-        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }

@@ -1,40 +1,22 @@
 //! What a job is asked to do: resolved once, at submission, and recorded with it.
 
-use std::collections::BTreeSet;
+mod cause;
+mod conduct;
+mod keep;
+mod mount;
+mod origin;
+mod validate;
 
+use saggar_store::checkpoint::BestBy;
+use saggar_store::records::Demand;
 use serde::{Deserialize, Serialize};
 
-use crate::error::SpecError;
-use crate::limits::{MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX};
-
-/// A dataset version mounted into a job, read-only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mount {
-    /// The dataset's name.
-    pub dataset: String,
-    /// Its version; the newest at submission where none was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u64>,
-    /// Where the plugin finds it: `/data`.
-    pub mount: String,
-}
-
-/// When a checkpoint is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckpointEvery {
-    /// After so many milliseconds, at the next step boundary.
-    Milliseconds(u64),
-    /// After so many steps, at the next step boundary.
-    Steps(u64),
-}
-
-impl Default for CheckpointEvery {
-    fn default() -> CheckpointEvery {
-        CheckpointEvery::Milliseconds(30_000)
-    }
-}
+pub use cause::{Cause, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, WORKER_LOST};
+pub use conduct::{NonFinite, Utilization};
+pub use keep::{CheckpointEvery, keep_best};
+pub use mount::{Mount, Source};
+pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
+pub(crate) use validate::is_name;
 
 /// A training job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +24,9 @@ impl Default for CheckpointEvery {
 pub struct JobSpec {
     /// The group whose numbers the job's name counts: `digits` names jobs `digits-1`, `digits-2`, ...
     pub project: String,
+    /// A label that jobs share, across projects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
     /// The task of the project file that this was started as.
     #[serde(default = "default_task")]
     pub task: String,
@@ -50,30 +35,75 @@ pub struct JobSpec {
     /// Given to the plugin as a JSON object.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// Datasets.
+    /// What it reads.
     #[serde(default)]
     pub data: Vec<Mount>,
+    /// What it starts from, where it has no checkpoint of its own; initial values where nothing is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_from: Option<Origin>,
     /// `auto`, `cpu`, `gpu`, `vulkan:0`.
     #[serde(default = "default_device")]
     pub device: String,
+    /// Slots of its pool that it takes: a whole number, or a share of one such as 0.25.
+    #[serde(default = "default_slots", skip_serializing_if = "is_one")]
+    pub gpu_slots: f64,
     /// Where everything random comes from.
     #[serde(default)]
     pub seed: u64,
     /// When checkpoints are due.
     #[serde(default)]
     pub checkpoint_every: CheckpointEvery,
-    /// Attempts beyond the first, for attempts that ended through no fault of the plugin.
+    /// How many of the newest checkpoints stay.
+    #[serde(default = "default_keep_last")]
+    pub checkpoint_keep_last: u32,
+    /// The checkpoint that stays besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_keep_best: Option<BestBy>,
+    /// The queue.
+    #[serde(default = "default_queue")]
+    pub queue: String,
+    /// Jobs of higher priority start first: 0 to 100.
+    #[serde(default = "default_priority")]
+    pub priority: u8,
+    /// Whether a job that comes before it may take its place; it goes on from its checkpoint later.
+    #[serde(default)]
+    pub preemptible: bool,
+    /// Attempts beyond the first.
     #[serde(default = "default_retry")]
     pub retry: u32,
+    /// The causes after which there is another attempt.
+    #[serde(default = "default_retry_on")]
+    pub retry_on: Vec<Cause>,
     /// The job's running time in seconds, all attempts together, after which it is checkpointed and stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runtime_seconds: Option<f64>,
+    /// How often `max_runtime_seconds` is granted once more instead.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub auto_extend: u32,
+    /// Seconds after which an attempt is checkpointed and the job queued again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempt_runtime_seconds: Option<f64>,
     /// Bytes of host memory the plugin's instance may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Bytes of device memory the job may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_bytes: Option<u64>,
+    /// What becomes of it where its numbers are none any more.
+    #[serde(default, skip_serializing_if = "NonFinite::is_default")]
+    pub non_finite: NonFinite,
+    /// How busy it must keep its device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<Utilization>,
+    /// Names of secrets that the plugin may read. Their values are recorded nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// Worker processes that train one model together.
+    #[serde(default = "default_replicas", skip_serializing_if = "is_one_replica")]
+    pub replicas: u32,
+    /// Parts that each batch is divided into, whatever the number of replicas; as many as those where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
     /// What the user wrote about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -87,54 +117,103 @@ fn default_device() -> String {
     "auto".to_owned()
 }
 
+fn default_slots() -> f64 {
+    1.0
+}
+
+fn is_one(slots: &f64) -> bool {
+    *slots == 1.0
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+fn default_keep_last() -> u32 {
+    3
+}
+
+fn default_queue() -> String {
+    "default".to_owned()
+}
+
+fn default_priority() -> u8 {
+    50
+}
+
 fn default_retry() -> u32 {
     5
 }
 
+fn default_retry_on() -> Vec<Cause> {
+    Cause::NOT_THE_PLUGINS.to_vec()
+}
+
+fn default_replicas() -> u32 {
+    1
+}
+
+fn is_one_replica(replicas: &u32) -> bool {
+    *replicas == 1
+}
+
 impl JobSpec {
-    /// Checks everything that can be checked without looking anything up.
-    ///
-    /// # Errors
-    /// [`SpecError`] naming the field, what it holds and what it takes.
-    pub fn validate(&self) -> Result<(), SpecError> {
-        let name_ok = |name: &str| {
-            (1..=63).contains(&name.len())
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-                && name.as_bytes()[0].is_ascii_alphanumeric()
-        };
-        for (field, name) in [("project", &self.project), ("task", &self.task)] {
-            if !name_ok(name) {
-                return Err(SpecError::Name { field, name: name.clone() });
-            }
+    /// A job of this project and plugin, with defaults for everything else.
+    pub fn new(project: impl Into<String>, plugin: impl Into<String>) -> JobSpec {
+        JobSpec {
+            project: project.into(),
+            experiment: None,
+            task: default_task(),
+            plugin: plugin.into(),
+            parameters: serde_json::Map::new(),
+            data: Vec::new(),
+            init_from: None,
+            device: default_device(),
+            gpu_slots: default_slots(),
+            seed: 0,
+            checkpoint_every: CheckpointEvery::default(),
+            checkpoint_keep_last: default_keep_last(),
+            checkpoint_keep_best: None,
+            queue: default_queue(),
+            priority: default_priority(),
+            preemptible: false,
+            retry: default_retry(),
+            retry_on: default_retry_on(),
+            max_runtime_seconds: None,
+            auto_extend: 0,
+            max_attempt_runtime_seconds: None,
+            memory_bytes: None,
+            gpu_memory_bytes: None,
+            non_finite: NonFinite::Stop,
+            utilization: None,
+            secrets: Vec::new(),
+            replicas: default_replicas(),
+            shards: None,
+            message: None,
         }
-        if self.plugin.len() != 64 || !self.plugin.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(SpecError::Plugin { plugin: self.plugin.clone() });
+    }
+
+    /// Names of the jobs whose output or checkpoints it reads.
+    pub fn named_jobs(&self) -> impl Iterator<Item = &str> {
+        let mounted = self.data.iter().filter_map(|mount| match &mount.source {
+            Source::Output { job, .. } => Some(job.as_str()),
+            Source::Dataset { .. } => None,
+        });
+        let origin = self.init_from.as_ref().and_then(|origin| match origin {
+            Origin::Checkpoint { job, .. } => Some(job.as_str()),
+            Origin::Model { .. } => None,
+        });
+        mounted.chain(origin)
+    }
+
+    /// What its place in the queue depends on.
+    pub fn demand(&self) -> Demand {
+        Demand {
+            queue: self.queue.clone(),
+            priority: self.priority.into(),
+            preemptible: self.preemptible,
+            device: self.device.clone(),
+            slots_milli: (self.gpu_slots * 1000.0).round() as u32,
         }
-        let parameters_bytes = serde_json::to_string(&self.parameters).map_or(usize::MAX, |text| text.len());
-        if parameters_bytes > PARAMETERS_BYTES_MAX {
-            return Err(SpecError::Parameters { bytes: parameters_bytes });
-        }
-        if self.data.len() > MOUNTS_MAX {
-            return Err(SpecError::Mounts { count: self.data.len() });
-        }
-        let mut mounts = BTreeSet::new();
-        for mount in &self.data {
-            if !mount.mount.starts_with('/') || mount.mount.len() < 2 {
-                return Err(SpecError::MountPoint { mount: mount.mount.clone() });
-            }
-            if !mounts.insert(&mount.mount) {
-                return Err(SpecError::MountTwice { mount: mount.mount.clone() });
-            }
-        }
-        if self.retry > RETRY_MAX {
-            return Err(SpecError::Retry { retry: self.retry });
-        }
-        if let CheckpointEvery::Milliseconds(0) | CheckpointEvery::Steps(0) = self.checkpoint_every {
-            return Err(SpecError::CheckpointEvery);
-        }
-        if self.max_runtime_seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
-            return Err(SpecError::MaxRuntime);
-        }
-        Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! One attempt: starts its worker, writes down what it says as it says it, tells it to stop, and decides what comes next.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use saggar_store::records::{Claim, JobState, Reason};
+use saggar_store::records::{Claim, JobState, Reason, Records};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::watch;
@@ -15,67 +15,107 @@ use crate::error::JobError;
 use crate::limits::{EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL};
 use crate::protocol::{Command, Event, Start};
 use crate::recorder::Recorder;
-use crate::scheduler::Shared;
-use crate::spec::JobSpec;
+use crate::scheduler;
+use crate::shared::Shared;
+use crate::spec::{IDLE, JobSpec, RECYCLED};
+use clock::{AttemptClock, Due};
+use utilization::Busy;
+
+mod clock;
+mod utilization;
 
 /// What the scheduler tells an attempt's supervisor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Orders {
     /// Save and return; with the user's reason, or none where the server shuts down.
     pub(crate) stop: bool,
+    /// Save and return, for the job to be queued again, and why.
+    pub(crate) requeue: Option<Reason>,
     /// Counts requests for a checkpoint.
     pub(crate) checkpoints: u64,
 }
 
 /// Runs the claimed attempt to its end and records what becomes of the job.
-pub(crate) async fn supervise(shared: Arc<Shared>, claim: Claim, orders: watch::Receiver<Orders>) {
-    let name = claim.job.name.clone();
-    let attempt = claim.lease.attempt;
-    tracing::info!(job = %name, attempt, "attempt starts");
-    match attend(&shared, claim, orders).await {
-        Ok(()) => {}
-        // The records say what happened to the job, or the next start of the server takes it over.
-        Err(error) => tracing::error!(job = %name, attempt, %error, "attempt lost"),
+///
+/// `device` is that of the pool which the attempt has its slots from.
+pub(crate) async fn supervise(shared: Arc<Shared>, claim: Claim, device: String, orders: watch::Receiver<Orders>) {
+    let (id, name, attempt) = (claim.job.id.clone(), claim.job.name.clone(), claim.lease.attempt);
+    tracing::info!(job = %name, attempt, device, "attempt starts");
+    if let Err(error) = attend(&shared, claim, device, orders).await {
+        tracing::error!(job = %name, attempt, %error, "attempt lost");
+        scheduler::give_back(&shared, &id, &error).await;
     }
     shared.touch();
+    shared.wake();
 }
 
-async fn attend(shared: &Arc<Shared>, claim: Claim, orders: watch::Receiver<Orders>) -> Result<(), JobError> {
+async fn attend(
+    shared: &Arc<Shared>,
+    claim: Claim,
+    device: String,
+    orders: watch::Receiver<Orders>,
+) -> Result<(), JobError> {
     let mut recorder = Recorder::open(Arc::clone(shared), &claim)?;
-    let spec: JobSpec = match serde_json::from_str(&claim.job.spec) {
+    let mut spec: JobSpec = match serde_json::from_str(&claim.job.spec) {
         Ok(spec) => spec,
         Err(error) => {
             let reason = Reason::new("BAD_SPEC", format!("the job's record cannot be read: {error}"));
             return recorder.conclude(Next::Over(JobState::Failed, reason)).await;
         }
     };
-    let used = recorder.wall_seconds_before().await?;
-    let time_left = spec.max_runtime_seconds.map(|max| Duration::from_secs_f64((max - used).max(0.0)));
-    let mut worker = match Worker::start(shared, &claim, spec.clone(), time_left).await {
+    spec.device = device;
+    let history = recorder.history().await?;
+    let clock = AttemptClock::start(&spec, history.wall_seconds, history.extensions);
+    let jobs = match named_jobs(shared, &spec).await {
+        Ok(jobs) => jobs,
+        Err(JobError::NotFound { name, .. }) => {
+            let reason = Reason::new("INPUT_GONE", format!("job {name}, which it was to read, was removed"));
+            return recorder.conclude(Next::Over(JobState::Failed, reason)).await;
+        }
+        Err(error) => return Err(error),
+    };
+    let mut worker = match Worker::start(shared, &claim, spec.clone(), jobs, clock).await {
         Ok(worker) => worker,
         Err(error) => {
             let reason = Reason::new("LAUNCH_FAILED", error.to_string());
             return recorder.conclude(Next::Over(JobState::Failed, reason)).await;
         }
     };
-    let (last_word, exit, timed_out) = worker.attend(&mut recorder, orders).await?;
+    let (last_word, exit) = worker.attend(&mut recorder, orders).await?;
     let situation = Situation {
-        stop: recorder.stop_asked().await?,
-        timed_out,
-        attempts: claim.lease.attempt - recorder.shutdowns_before().await?,
+        stop: recorder.stop_asked().await?.or(worker.idle),
+        timed_out: worker.timed_out,
+        requeue: worker.requeue,
+        interruptions: history.interruptions,
         retry: spec.retry,
+        retry_on: &spec.retry_on,
     };
     recorder.conclude(next(ending(last_word, exit), &situation)).await
+}
+
+/// The identifiers of the jobs that a specification names.
+async fn named_jobs(shared: &Arc<Shared>, spec: &JobSpec) -> Result<BTreeMap<String, String>, JobError> {
+    let names: Vec<String> = spec.named_jobs().map(str::to_owned).collect();
+    let look = move |records: &dyn Records| {
+        let named = |name: String| Ok((name.clone(), records.get(&name)?.id));
+        names.into_iter().map(named).collect()
+    };
+    shared.records(look).await
 }
 
 /// A worker process and what it was told.
 struct Worker {
     child: Child,
     stdin: Option<ChildStdin>,
-    deadline: Option<Instant>,
+    clock: AttemptClock,
     kill_at: Option<Instant>,
     timed_out: bool,
+    /// Why it was told to make room.
+    requeue: Option<Reason>,
     checkpoints_asked: u64,
+    busy: Option<Busy>,
+    /// Why it was told to end, where it left its device idle.
+    idle: Option<Reason>,
 }
 
 impl Worker {
@@ -83,7 +123,8 @@ impl Worker {
         shared: &Shared,
         claim: &Claim,
         spec: JobSpec,
-        time_left: Option<Duration>,
+        jobs: BTreeMap<String, String>,
+        clock: AttemptClock,
     ) -> Result<Worker, JobError> {
         let mut child = shared.launcher.launch()?;
         let start = Start {
@@ -91,11 +132,22 @@ impl Worker {
             name: claim.job.name.clone(),
             attempt: claim.lease.attempt,
             epoch: claim.lease.epoch,
+            rank: 0,
             spec,
+            jobs,
         };
         let stdin = child.stdin.take();
-        let deadline = time_left.map(|left| Instant::now() + left);
-        let mut worker = Worker { child, stdin, deadline, kill_at: None, timed_out: false, checkpoints_asked: 0 };
+        let mut worker = Worker {
+            child,
+            stdin,
+            clock,
+            kill_at: None,
+            timed_out: false,
+            requeue: None,
+            checkpoints_asked: 0,
+            busy: start.spec.utilization.map(Busy::new),
+            idle: None,
+        };
         worker.tell(&Command::Start(Box::new(start))).await;
         Ok(worker)
     }
@@ -115,7 +167,7 @@ impl Worker {
         &mut self,
         recorder: &mut Recorder,
         mut orders: watch::Receiver<Orders>,
-    ) -> Result<(LastWord, Exit, bool), JobError> {
+    ) -> Result<(LastWord, Exit), JobError> {
         let mut events = BufReader::new(self.child.stdout.take().expect("launched with pipes"));
         let mut errors = BufReader::new(self.child.stderr.take().expect("launched with pipes"));
         let mut last_word = LastWord::Silence;
@@ -132,7 +184,7 @@ impl Worker {
                 more = read_line(&mut errors, &mut error_line), if errors_open => {
                     errors_open = more;
                     if more {
-                        recorder.log(&String::from_utf8_lossy(&error_line))?;
+                        recorder.log(&String::from_utf8_lossy(&error_line));
                     }
                     error_line.clear();
                 }
@@ -157,7 +209,7 @@ impl Worker {
             }
         };
         let exit = Exit { code: status.code(), signal: status.signal() };
-        Ok((last_word, exit, self.timed_out))
+        Ok((last_word, exit))
     }
 
     /// Handles one line of the worker's. False ends the attempt: a worker that does not keep to the protocol is killed.
@@ -165,7 +217,7 @@ impl Worker {
         match serde_json::from_slice(line) {
             Ok(Event::Finished { stopped }) => *last = LastWord::Finished { stopped },
             Ok(Event::Failed { reason, message }) => {
-                recorder.log(&message)?;
+                recorder.log(&message);
                 *last = LastWord::Failed(Reason::new(reason, message));
             }
             Ok(event) => recorder.event(event).await?,
@@ -183,30 +235,60 @@ impl Worker {
             self.checkpoints_asked = orders.checkpoints;
             self.tell(&Command::Checkpoint).await;
         }
-        if orders.stop && self.kill_at.is_none() {
-            self.stop(recorder).await?;
+        if self.kill_at.is_some() {
+            return Ok(());
         }
-        Ok(())
+        if orders.stop {
+            return self.stop(recorder, "STOP_REQUESTED").await;
+        }
+        match &orders.requeue {
+            Some(reason) => self.make_room(recorder, reason.clone()).await,
+            None => Ok(()),
+        }
     }
 
-    async fn stop(&mut self, recorder: &mut Recorder) -> Result<(), JobError> {
+    async fn stop(&mut self, recorder: &mut Recorder, code: &str) -> Result<(), JobError> {
         self.kill_at = Some(Instant::now() + STOP_GRACE);
         self.tell(&Command::Stop).await;
-        recorder.stopping().await
+        recorder.stopping(code).await
+    }
+
+    /// Has the state saved and the job queued again.
+    async fn make_room(&mut self, recorder: &mut Recorder, reason: Reason) -> Result<(), JobError> {
+        recorder.log(&format!("{}; saving its state", reason.sentence));
+        let code = reason.code.clone();
+        self.requeue = Some(reason);
+        self.stop(recorder, &code).await
     }
 
     async fn watch_the_clock(&mut self, recorder: &mut Recorder) -> Result<(), JobError> {
         let now = Instant::now();
-        if self.kill_at.is_some_and(|at| now >= at) {
-            self.child.start_kill()?;
+        if let Some(at) = self.kill_at {
+            if now >= at {
+                self.child.start_kill()?;
+            }
+            return Ok(());
         }
-        let late = self.deadline.is_some_and(|deadline| now >= deadline);
-        if late && self.kill_at.is_none() {
-            self.timed_out = true;
-            recorder.log("the job's running time is used up; saving its state")?;
-            self.stop(recorder).await?;
+        if let Some(share) = self.busy.as_mut().and_then(|busy| busy.idle(now, recorder.device_seconds())) {
+            let sentence =
+                format!("the device was busy for {:.1} % of the time, less than the job must use", share * 100.0);
+            recorder.log(&format!("{sentence}; saving its state"));
+            self.idle = Some(Reason::new(IDLE, sentence));
+            return self.stop(recorder, IDLE).await;
         }
-        Ok(())
+        match self.clock.due(now) {
+            Due::Nothing => Ok(()),
+            Due::Extend { number, of } => recorder.extended(number, of).await,
+            Due::Recycle => {
+                let sentence = "the attempt has run for its longest time";
+                self.make_room(recorder, Reason::new(RECYCLED, sentence)).await
+            }
+            Due::TimeOut => {
+                self.timed_out = true;
+                recorder.log("the job's running time is used up; saving its state");
+                self.stop(recorder, "MAX_RUNTIME").await
+            }
+        }
     }
 }
 

@@ -1,8 +1,14 @@
 //! A worker: one attempt of one job, in a process of its own, so that a crash, a kill or a lost device costs that
 //! attempt only. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
 
+mod beginning;
 mod channel;
 mod context;
+mod finite;
+mod ranks;
+mod room;
+mod spending;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,25 +16,32 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use saggar_device::{Meter, choose};
-use saggar_plugin::{Host, HostConfig, Outcome, Plugin, PluginError, TrainLimits, train};
+use saggar_device::{DeviceInfo, Meter, choose};
+use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
+use crate::spec::{Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;
+use ranks::Group;
+use ranks::follower::Follower;
+use ranks::leader::Leader;
+use room::Room;
 
 /// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
 /// `models`. Returns the process's exit code.
 ///
-/// `runtime` drives the object store; it must not be the runtime that calls this, which blocks.
-pub fn run(home: &Path, models: &Path, runtime: &tokio::runtime::Handle) -> i32 {
+/// `storage_quota` limits the bytes of all that is stored together. `runtime` drives the object store; it must not be the runtime that calls this, which blocks.
+pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tokio::runtime::Handle) -> i32 {
     let channel = Channel::new();
     let (start, control) = match channel.receive_start() {
         Ok(received) => received,
         Err(error) => return fail(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
     };
-    let attempt = Attempt { home, models, runtime, channel: &channel, control, start };
+    // The first worker process of an attempt speaks for the others.
+    let channel = if start.rank == 0 { channel } else { Channel::to_leader() };
+    let attempt = Attempt { home, models, storage_quota, runtime, channel: &channel, control, start };
     match attempt.run() {
         Ok(Outcome::Finished) => finish(&channel, false),
         Ok(Outcome::Stopped) => finish(&channel, true),
@@ -64,7 +77,7 @@ impl Failure {
 impl From<PluginError> for Failure {
     fn from(error: PluginError) -> Failure {
         let code = match error.reason() {
-            "DEVICE_LOST" => EXIT_TRY_AGAIN,
+            "DEVICE_LOST" | WORKER_LOST => EXIT_TRY_AGAIN,
             "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
             _ => EXIT_FAILED,
         };
@@ -75,6 +88,7 @@ impl From<PluginError> for Failure {
 struct Attempt<'a> {
     home: &'a Path,
     models: &'a Path,
+    storage_quota: Option<u64>,
     runtime: &'a tokio::runtime::Handle,
     channel: &'a Channel,
     control: Arc<Control>,
@@ -84,7 +98,8 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn run(self) -> Result<Outcome, Failure> {
         let spec = &self.start.spec;
-        let choice = choose::open(&spec.device).map_err(|error| Failure::broken("NO_DEVICE", error))?;
+        let choice = choose::open_shared(&spec.device, spec.replicas as usize);
+        let choice = choice.map_err(|error| Failure::broken("NO_DEVICE", error))?;
         let info = choice.backend.info();
         self.channel.send(&Event::Started {
             device: info.name.clone(),
@@ -99,24 +114,66 @@ impl Attempt<'_> {
         let host = Host::new(HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() })?;
         let (plugin, wasm) = self.plugin(&host, &objects)?;
         let datasets = self.datasets(&home)?;
-        let meter = spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
+        let secrets = home.secrets().values(&spec.secrets);
+        let secrets = secrets.map_err(|error| Failure::broken("NO_SECRET", error))?;
+        if let Some(name) = spec.secrets.iter().find(|name| !secrets.contains_key(*name)) {
+            let message = format!("there is no secret {name}; `saggar secret set {name}` keeps one");
+            return Err(Failure::broken("NO_SECRET", message));
+        }
+        self.channel.blacken(secrets.values().cloned().collect());
+        let group = self.group(info)?;
+        // The limit is the job's, and its processes need as much each.
+        let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
+        let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let context = Context::new(context::Parts {
             start: self.start.clone(),
             channel: self.channel.clone(),
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
             checkpoints: Checkpoints::new(objects),
+            room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: Models::new(self.models),
             home,
             plugin_wasm: wasm,
             plugin_digest: spec.plugin.clone(),
             device: format!("{} {} {}", info.name, info.adapter, info.driver),
+            secrets,
         });
-        let reporter = self.channel.report_usage(meter.clone(), context.samples(), began);
+        let reporter = self.channel.report_usage(meter.clone(), context.spending(), began, group.clone());
+        let context = self.job(context, group.clone());
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
-        let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, Box::new(context), limits);
+        let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, context, limits);
+        if let (Some(group), Ok(_)) = (&group, &outcome) {
+            group.finish();
+        }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// Starts the attempt's other worker processes, where there are any and this is the first. They find the plugin compiled.
+    fn group(&self, device: &DeviceInfo) -> Result<Option<Arc<Group>>, Failure> {
+        let Start { rank, spec, .. } = &self.start;
+        let shards = ranks::shards(&self.start);
+        if *rank > 0 || shards == 1 {
+            return Ok(None);
+        }
+        let communicator = if spec.replicas > 1 { "sockets, in the order of ranks" } else { "none" };
+        let (processes, device) = (spec.replicas, &device.name);
+        let line = format!("processes: {processes}, device: {device}, communicator: {communicator}, shards: {shards}");
+        self.channel.send(&Event::Log { level: "info".to_owned(), line });
+        if spec.replicas == 1 {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Group::start(&self.start, self.home, self.models, self.storage_quota)?)))
+    }
+
+    /// The job as this process's plugin sees it.
+    fn job(&self, context: Context, group: Option<Arc<Group>>) -> Box<dyn JobContext> {
+        match (group, self.channel.leader()) {
+            (Some(group), _) => Box::new(Leader::new(context, group, self.channel.clone(), ranks::shards(&self.start))),
+            (None, Some(link)) => Box::new(Follower::new(context, &self.start, link)),
+            (None, None) => Box::new(context),
+        }
     }
 
     fn plugin(&self, host: &Host, objects: &Objects) -> Result<(Plugin, Bytes), Failure> {
@@ -131,9 +188,16 @@ impl Attempt<'_> {
         let stored = Datasets::new(home.datasets());
         let mut datasets = BTreeMap::new();
         for mount in &self.start.spec.data {
-            let version = mount.version.map_or_else(String::new, |version| format!("/{version}"));
-            let info = stored.resolve(&format!("{}{version}", mount.dataset));
-            let dataset = info.and_then(|info| Dataset::open(&info.dir));
+            let dataset = match &mount.source {
+                Source::Dataset { .. } => {
+                    stored.resolve(&mount.source.to_string()).and_then(|info| Dataset::open(&info.dir))
+                }
+                Source::Output { job, path } => {
+                    // The supervisor has found every job that the specification names.
+                    let id = self.start.jobs.get(job).map_or(job.as_str(), String::as_str);
+                    Dataset::from_output(home, id, path.as_deref())
+                }
+            };
             let dataset = dataset.map_err(|error| Failure::broken("BAD_DATASET", error))?;
             datasets.insert(mount.mount.clone(), Arc::new(dataset));
         }

@@ -99,8 +99,14 @@ families! {
     jobs_started: IntCounterVec("saggar_jobs_started_total", "Jobs whose first attempt started.", ["project", "task"]);
     jobs_finished: IntCounterVec("saggar_jobs_finished_total", "Jobs that ended, by final state.", ["project", "task", "state"]);
     job_attempts: IntCounterVec("saggar_job_attempts_total", "Attempts that ended, by reason.", ["project", "task", "reason"]);
+    job_preemptions: IntCounterVec("saggar_job_preemptions_total", "Attempts whose state was saved to make room for another job, or because a user asked for it.", ["project", "task"]);
     job_resumes: IntCounterVec("saggar_job_resumes_total", "Attempts that went on from a checkpoint, by what ended the attempt before.", ["project", "task", "reason"]);
     queue_wait: HistogramVec("saggar_queue_wait_seconds", "Time a job waited before an attempt started.", ["queue"], SECONDS);
+
+    queue_length: IntGaugeVec("saggar_queue_length", "Jobs that wait in a queue.", ["queue"]);
+    queue_running: IntGaugeVec("saggar_queue_running_jobs", "Jobs of a queue that run.", ["queue"]);
+    pool_slots: GaugeVec("saggar_pool_slots", "Slots of a pool.", ["pool"]);
+    pool_slots_used: GaugeVec("saggar_pool_slots_used", "Slots of a pool that jobs hold; divided by its slots: how full it is.", ["pool"]);
 
     job_gpu_seconds: CounterVec("saggar_job_gpu_seconds_total", "Device seconds a job used; estimated where the device has no clock of its own.", ["job", "device", "estimated"]);
     job_wall_seconds: CounterVec("saggar_job_wall_seconds_total", "Seconds a job's attempts ran.", ["job"]);
@@ -111,6 +117,7 @@ families! {
     train_samples: CounterVec("saggar_train_samples_total", "Samples trained on, repeated ones included.", ["job"]);
     train_samples_rate: GaugeVec("saggar_train_samples_per_second", "Samples a second, lately.", ["job"]);
     train_metric: GaugeVec("saggar_train_metric", "The last value of a training's own series.", ["job", "name"]);
+    allreduce_duration: HistogramVec("saggar_allreduce_seconds", "Time of a step's means over a job's worker processes, waiting for the slowest included.", [], SECONDS);
     checkpoint_duration: HistogramVec("saggar_checkpoint_duration_seconds", "Time to save or load a checkpoint.", ["op"], SECONDS);
     checkpoint_bytes: HistogramVec("saggar_checkpoint_bytes", "Size of checkpoints.", ["op"], BYTES);
     checkpoint_age: GaugeVec("saggar_checkpoint_age_seconds", "Age of a running job's newest checkpoint.", ["job"]);
@@ -124,6 +131,8 @@ families! {
     tensor_copy: IntCounterVec("saggar_tensor_copy_bytes_total", "Bytes of models' tensors copied to and from devices.", ["device", "direction"]);
 
     dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);
+    storage_bytes: GaugeVec("saggar_storage_bytes", "Bytes stored, by what they are for, counted at most every 15 s.", ["kind"]);
+    storage_quota_bytes: GaugeVec("saggar_storage_quota_bytes", "Bytes that may be stored; absent where there is no limit.", []);
     watch_events: IntCounterVec("saggar_watch_events_total", "File events seen in the model directory.", []);
     watch_rescans: IntCounterVec("saggar_watch_rescans_total", "Times the model directory was read anew.", []);
 }

@@ -16,6 +16,8 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
+use crate::inspect::{Face, inspect};
+
 pub use error::BuildError;
 pub use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
 
@@ -56,7 +58,8 @@ pub struct Built {
 ///
 /// # Errors
 /// `NotACrate`, `Metadata`: there is no package; `NoToolchain`: what to install; `Cargo`: it does not compile;
-/// `NotAComponent`: it compiles but does not export what a plugin must; `Spawn`, `Io`.
+/// `NotAComponent`, `Refused`: it compiles but does not export what a plugin must, or needs what this host has not;
+/// `Spawn`, `Io`.
 pub fn build(manifest_dir: &Path, options: &BuildOptions) -> Result<Built, BuildError> {
     let (toolchain, metadata, manifest) = look(manifest_dir, options)?;
     let mut packages = metadata.packages.iter();
@@ -103,6 +106,7 @@ fn build_package(
     let module = compile(package, toolchain, options.quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
     let component = encode(&module)?;
+    check(&component)?;
     let directory = target_directory.join("saggar");
     let component_path = directory.join(format!("{}.wasm", package.name));
     replace(&directory, &component_path, &component)?;
@@ -124,6 +128,18 @@ pub fn find_toolchain() -> Result<Toolchain, BuildError> {
 pub fn encode(module: &[u8]) -> Result<Vec<u8>, BuildError> {
     let component = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
+}
+
+/// Checks that this host takes a component: that it is of a world of this version, and of no newer one.
+///
+/// # Errors
+/// `NotAComponent`; `Refused`, as the server would refuse it when it is uploaded.
+fn check(component: &[u8]) -> Result<(), BuildError> {
+    let face = Face::of_bytes(component);
+    let face =
+        face.ok_or_else(|| BuildError::NotAComponent { reason: "it does not read as a component".to_owned() })?;
+    inspect(&face)?;
+    Ok(())
 }
 
 /// What cargo knows about a workspace.
@@ -228,6 +244,28 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let error = build(&root.join("src"), &BuildOptions::default()).unwrap_err();
         assert!(matches!(&error, BuildError::NotACrate { path } if path.ends_with("src")), "{error}");
+    }
+
+    #[test]
+    fn fh_10_a_component_of_a_newer_world_is_refused_when_it_is_built() {
+        let component = |import: &str| {
+            let text = format!(
+                r#"(component (import "saggar:plugin/{import}" (instance)) (instance $i)
+                    (export "saggar:plugin/trainer@0.1.0" (instance $i)))"#
+            );
+            wat::parse_str(text).unwrap()
+        };
+        check(&component("tensors@0.1.0")).unwrap();
+        let message = check(&component("tensors@99.0.0")).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "the plugin was built, and this saggar would refuse it: saggar:plugin/tensors has version 99.0.0, and this \
+             host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose worlds \
+             `saggar env ls` lists"
+        );
+        let older = check(&component("tensors@0.0.9")).unwrap_err().to_string();
+        assert!(older.contains("this host speaks 0.1.0: build the plugin against saggar:plugin@0.1.0"), "{older}");
+        assert!(matches!(check(b"\0asm"), Err(BuildError::NotAComponent { .. })));
     }
 
     #[test]

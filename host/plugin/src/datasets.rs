@@ -2,9 +2,11 @@
 //! never passed through the plugin.
 
 mod run;
+mod shards;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use saggar_device::Buffer;
 use saggar_device::meter::Charge;
@@ -151,15 +153,15 @@ impl State {
     /// One buffer a field, holding these items.
     fn upload_batch(&self, batches: &Batches, items: &[u64]) -> Result<Vec<Buffer>, Fault> {
         let upload = |field: &Field| {
-            let bytes = batches.dataset.read(&field.name, items)?;
+            let bytes = batches.dataset.view(&field.name, items)?;
             self.upload(&Batches::descriptor(field, items.len())?, &bytes)
         };
         batches.fields.iter().map(upload).collect()
     }
 
-    fn count_samples(&mut self, count: u64) {
+    fn count_drawn(&mut self, items: &[u64], time: Duration) {
         if let Role::Train(train) = &mut self.role {
-            train.context.samples(count);
+            train.context.drawn(items.len() as u64, time);
         }
     }
 }
@@ -246,6 +248,7 @@ impl HostDataset for State {
 impl HostBatches for State {
     fn next(&mut self, handle: Resource<Batches>) -> Result<Option<Vec<NamedTensor>>, Fault> {
         // The position moves on only when the batch is there.
+        let began = Instant::now();
         let mut batches = self.table.get(&handle)?.clone();
         let items = batches.take();
         let named = match &items {
@@ -257,7 +260,7 @@ impl HostBatches for State {
             None => None,
         };
         *self.table.get_mut(&handle)? = batches;
-        self.count_samples(items.map_or(0, |items| items.len() as u64));
+        self.count_drawn(&items.unwrap_or_default(), began.elapsed());
         Ok(named)
     }
 

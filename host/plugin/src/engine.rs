@@ -10,7 +10,7 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConf
 use crate::artifact::ArtifactCache;
 use crate::bindings::{AnyPlugin, importer, predictor, trainer};
 use crate::error::PluginError;
-use crate::inspect::{inspect, preamble};
+use crate::inspect::{Face, inspect, preamble};
 use crate::limits::{
     CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX, TABLE_BYTES_KEPT,
     TABLE_ELEMENTS_MAX,
@@ -91,7 +91,7 @@ impl Host {
             Some(cache) => cache.component(&self.0.engine, &digest, compile)?,
             None => compile()?,
         };
-        let halves = inspect(&component, &self.0.engine)?;
+        let halves = inspect(&Face::of_component(&component, &self.0.engine))?;
         let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible)?;
         let trainer = halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
         let predictor =

@@ -34,7 +34,9 @@ pub enum PluginError {
     },
     /// The component was built against another version of the plugin interface.
     #[error(
-        "{interface} has version {found}, and this host speaks {WIT_VERSION}: build the plugin against saggar:plugin@{WIT_VERSION}"
+        "{interface} has version {found}, and this host speaks {WIT_VERSION}: {}build the plugin against \
+         saggar:plugin@{WIT_VERSION}, whose worlds `saggar env ls` lists",
+        if is_newer(found) { "take a newer saggar, or " } else { "" }
     )]
     WitVersion {
         /// The interface.
@@ -192,6 +194,20 @@ pub enum PluginError {
         /// Why.
         message: String,
     },
+    /// A training's loss or variables are infinite or not a number.
+    #[error("{message}")]
+    NonFinite {
+        /// Which, and since when.
+        message: String,
+    },
+    /// One of the processes that train one model together is gone, or does something else.
+    #[error("{message}")]
+    Ranks {
+        /// The kind of failure, from a closed set of the job's.
+        reason: &'static str,
+        /// Which process, and what became of it.
+        message: String,
+    },
     /// A watcher of the models directory could not be started.
     #[error("the models directory cannot be watched: {reason}")]
     Watch {
@@ -204,6 +220,12 @@ pub enum PluginError {
         /// Why.
         reason: String,
     },
+}
+
+/// Whether a version is one that this host may speak once it is newer.
+fn is_newer(found: &str) -> bool {
+    let numbers = |version: &str| version.split('.').map(|part| part.parse::<u64>().ok()).collect::<Option<Vec<_>>>();
+    numbers(found) > numbers(WIT_VERSION)
 }
 
 impl PluginError {
@@ -252,6 +274,8 @@ impl PluginError {
             PluginError::Device(DeviceError::OutOfMemory { .. }) => "OUT_OF_MEMORY",
             PluginError::Device(_) => "DEVICE",
             PluginError::Job { .. } => "JOB",
+            PluginError::NonFinite { .. } => "NON_FINITE",
+            PluginError::Ranks { reason, .. } => reason,
             PluginError::Watch { .. } => "WATCH",
             PluginError::Engine { .. } => "ENGINE",
         }

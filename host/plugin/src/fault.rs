@@ -3,7 +3,7 @@
 use saggar_compile::CompileError;
 use saggar_device::DeviceError;
 use saggar_store::DatasetError;
-use saggar_tensor::GraphError;
+use saggar_tensor::{GraphError, ShardsError};
 use wasmtime::component::ResourceTableError;
 
 use crate::bindings::tensors::{Error, ErrorCode};
@@ -66,6 +66,18 @@ impl From<GraphError> for Fault {
         let code = if limits { ErrorCode::OutOfMemory } else { ErrorCode::InvalidArgument };
         let place = error.place().map(str::to_owned);
         Fault::Answer(Error { code, message: error.kind().to_string(), place })
+    }
+}
+
+impl From<ShardsError> for Fault {
+    fn from(error: ShardsError) -> Fault {
+        match error {
+            ShardsError::Graph(error) => error.into(),
+            other => {
+                let (message, place) = (other.to_string(), other.place().map(str::to_owned));
+                Fault::Answer(Error { code: ErrorCode::Unsupported, message, place })
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod options;
 
 pub(crate) mod program;
 mod recurrent;
+pub(crate) mod shards;
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,8 @@ pub struct Operand {
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     graph: GraphBuilder,
+    /// Nodes that stand for means over a job's shards.
+    means: Vec<NodeId>,
     /// In the order of the graph's variables.
     variables: Vec<Variable>,
     /// Their nodes, by identity: two namespaces may use one name.

@@ -3,6 +3,8 @@
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
+use wit_component::DecodedWasm;
+use wit_parser::{WorldItem, WorldKey};
 
 use crate::error::{PluginError, WIT_VERSION};
 use crate::limits::COMPONENT_BYTES_MAX;
@@ -12,9 +14,9 @@ const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
 /// Interfaces that every plugin is given.
-const GIVEN: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
+pub(crate) const GIVEN: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
 /// Interfaces that a plugin with a trainer is given besides.
-const GIVEN_TRAINER: [&str; 2] = ["datasets", "job"];
+pub(crate) const GIVEN_TRAINER: [&str; 2] = ["datasets", "job"];
 
 /// Which parts of the interface a component exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +50,64 @@ pub(crate) fn preamble(wasm: &[u8]) -> Result<(), PluginError> {
     Err(PluginError::NotComponent { reason })
 }
 
-/// Checks a compiled component's imports and exports by name and version.
+/// What a component takes from a host and gives to it, by name.
+#[derive(Debug)]
+pub(crate) struct Face {
+    pub(crate) exports: Vec<String>,
+    /// Types by themselves are left out: they are nothing that a host gives.
+    pub(crate) imports: Vec<Import>,
+}
+
+/// Something that a component takes.
+#[derive(Debug)]
+pub(crate) struct Import {
+    pub(crate) name: String,
+    /// Whether it is an interface; a bare function, say, is none.
+    pub(crate) is_interface: bool,
+}
+
+impl Face {
+    /// Of a component that was compiled.
+    pub(crate) fn of_component(component: &Component, engine: &Engine) -> Face {
+        let types = component.component_type();
+        let import = |name: &str, item: &ComponentItem| match item {
+            ComponentItem::Type(_) => None,
+            item => {
+                let is_interface = matches!(item, ComponentItem::ComponentInstance(_));
+                Some(Import { name: name.to_owned(), is_interface })
+            }
+        };
+        Face {
+            exports: types.exports(engine).map(|(name, _)| name.to_owned()).collect(),
+            imports: types.imports(engine).filter_map(|(name, item)| import(name, &item.ty)).collect(),
+        }
+    }
+
+    /// Of a component's bytes, without compiling them. None where they are no component.
+    pub(crate) fn of_bytes(wasm: &[u8]) -> Option<Face> {
+        let Ok(DecodedWasm::Component(resolve, world)) = wit_component::decode(wasm) else { return None };
+        let world = &resolve.worlds[world];
+        let import = |(key, item): (&WorldKey, &WorldItem)| match item {
+            WorldItem::Type { .. } => None,
+            item => {
+                let is_interface = matches!(item, WorldItem::Interface { .. });
+                Some(Import { name: resolve.name_world_key(key), is_interface })
+            }
+        };
+        Some(Face {
+            exports: world.exports.keys().map(|key| resolve.name_world_key(key)).collect(),
+            imports: world.imports.iter().filter_map(import).collect(),
+        })
+    }
+}
+
+/// Checks a component's imports and exports by name and version.
 ///
 /// # Errors
 /// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`.
-pub(crate) fn inspect(component: &Component, engine: &Engine) -> Result<Halves, PluginError> {
-    let types = component.component_type();
-    let exports: Vec<&str> = types.exports(engine).map(|(name, _)| name).collect();
+pub(crate) fn inspect(face: &Face) -> Result<Halves, PluginError> {
     let mut halves = Halves { trains: false, predicts: false, imports: false };
-    for name in &exports {
+    for name in &face.exports {
         match interface(name)? {
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
@@ -66,23 +117,18 @@ pub(crate) fn inspect(component: &Component, engine: &Engine) -> Result<Halves, 
         }
     }
     if !halves.trains && !halves.predicts {
-        let exports = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
+        let exports = if face.exports.is_empty() { "nothing".to_owned() } else { face.exports.join(", ") };
         return Err(PluginError::NoExports { exports });
     }
-    for (name, item) in types.imports(engine) {
-        // A type by itself is nothing that a host gives.
-        let given = match item.ty {
-            ComponentItem::ComponentInstance(_) => interface(name)?,
-            ComponentItem::Type(_) => continue,
-            _ => None,
-        };
+    for Import { name, is_interface } in &face.imports {
+        let given = if *is_interface { interface(name)? } else { None };
         match given {
             Some(interface) if GIVEN.contains(&interface) => {}
             Some(interface) if GIVEN_TRAINER.contains(&interface) && halves.trains => {}
             Some(interface) if GIVEN_TRAINER.contains(&interface) => {
-                return Err(PluginError::NotGranted { import: name.to_owned() });
+                return Err(PluginError::NotGranted { import: name.clone() });
             }
-            _ => return Err(PluginError::UnknownImport { import: name.to_owned(), hint: hint(name) }),
+            _ => return Err(PluginError::UnknownImport { import: name.clone(), hint: hint(name) }),
         }
     }
     Ok(halves)

@@ -16,7 +16,7 @@ use crate::limits::{
     CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
 };
 use crate::state::{Interrupted, Role, State};
-use crate::train::{JobContext, LogLevel};
+use crate::train::{Beginning, JobContext, LogLevel};
 use crate::variables::Namespace;
 
 /// What a training instance has besides what every instance has.
@@ -83,6 +83,7 @@ impl State {
         let info = self.backend.info();
         Ok(Checkpoint {
             step,
+            metrics: Default::default(),
             variables,
             positions: batches.iter().map(position).collect::<Result<_, Fault>>()?,
             state,
@@ -104,6 +105,14 @@ impl Host for State {
 
     fn attempt(&mut self) -> wasmtime::Result<u32> {
         Ok(self.training()?.context.attempt())
+    }
+
+    fn shards(&mut self) -> wasmtime::Result<u32> {
+        Ok(self.training()?.context.shards().count)
+    }
+
+    fn secret(&mut self, name: String) -> Result<String, Fault> {
+        self.train_role()?.context.secret(&name).map_err(Fault::Job)
     }
 
     fn metric(&mut self, step: u64, name: String, value: f64) -> wasmtime::Result<()> {
@@ -138,8 +147,17 @@ impl Host for State {
         namespace: Resource<Namespace>,
         batches: Vec<Resource<Batches>>,
     ) -> Result<Option<(u64, Vec<u8>)>, Fault> {
-        let restored = self.train_role()?.context.restore().map_err(Fault::Job)?;
-        let Some(checkpoint) = restored else { return Ok(None) };
+        let checkpoint = match self.train_role()?.context.restore().map_err(Fault::Job)? {
+            Beginning::Nothing => return Ok(None),
+            Beginning::Checkpoint(checkpoint) => checkpoint,
+            Beginning::Weights(weights) => {
+                let namespace = self.table.get(&namespace)?;
+                let (taken, all) = (namespace.adopt(&weights, &*self.backend)?, namespace.len());
+                let line = format!("took {taken} of {all} variables from a model's {} weights", weights.len());
+                self.train_role()?.context.log(LogLevel::Info, &line);
+                return Ok(None);
+            }
+        };
         if checkpoint.positions.len() != batches.len() {
             let (saved, here) = (checkpoint.positions.len(), batches.len());
             return Err(Fault::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));

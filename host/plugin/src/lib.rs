@@ -23,12 +23,14 @@ pub mod limits;
 mod logging;
 pub mod model;
 mod replies;
+pub mod shards;
 mod shuffle;
 mod state;
 mod tensors;
 pub mod train;
 mod variables;
 pub mod watch;
+mod worlds;
 
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
@@ -37,6 +39,8 @@ pub use model::{
     LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Route, Segment, Signature, Started, Terms,
 };
 pub use replies::{Piece, PieceSink, Undelivered};
+pub use shards::{Mean, Shards};
 pub use state::Cancel;
-pub use train::{JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
+pub use train::{Beginning, JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
 pub use watch::ModelWatch;
+pub use worlds::{WIT, World, worlds};

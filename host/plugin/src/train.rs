@@ -12,6 +12,7 @@ use crate::engine::{Host, Plugin};
 use crate::error::PluginError;
 use crate::job::TrainRole;
 use crate::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, QUIET_TIME_DEFAULT};
+use crate::shards::{Mean, Shards};
 use crate::state::{Clock, Role, State};
 
 /// How much a line that a plugin writes matters.
@@ -50,6 +51,21 @@ pub trait JobContext: Send {
     /// The number of this attempt, from 1.
     fn attempt(&self) -> u32;
 
+    /// How batches that gradients are taken of are divided. The same at every call.
+    fn shards(&self) -> Shards {
+        Shards::default()
+    }
+
+    /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
+    /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.
+    ///
+    /// # Errors
+    /// Where another process is gone or does something else; ends the training.
+    fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: Mean) -> Result<Vec<u8>, PluginError> {
+        own.iter().for_each(|part| mean.add(part));
+        Ok(mean.finish())
+    }
+
     /// A line that the plugin wrote, at most [`crate::limits::LOG_LINE_BYTES_MAX`] long.
     fn log(&mut self, level: LogLevel, line: &str);
 
@@ -59,14 +75,20 @@ pub trait JobContext: Send {
     /// Steps done, of steps to do.
     fn progress(&mut self, step: u64, of: u64);
 
-    /// This many more items of datasets were drawn.
-    fn samples(&mut self, count: u64);
+    /// This many more items of datasets were drawn, and taking them to the device took so long.
+    fn drawn(&mut self, items: u64, time: Duration);
 
-    /// The newest checkpoint that is whole; none where the training starts from the beginning.
+    /// The value of a secret that the job was granted.
     ///
     /// # Errors
-    /// Where there may be one that cannot be reached: starting anew would lose it.
-    fn restore(&mut self) -> Result<Option<Checkpoint>, PluginError>;
+    /// Where it was not, or there is none of that name.
+    fn secret(&self, name: &str) -> Result<String, PluginError>;
+
+    /// What the training starts from.
+    ///
+    /// # Errors
+    /// Where there may be a checkpoint that cannot be reached: starting anew would lose it.
+    fn restore(&mut self) -> Result<Beginning, PluginError>;
 
     /// Whether a checkpoint should be taken at this step. Called at every step boundary.
     fn checkpoint_due(&mut self, step: u64) -> bool;
@@ -101,6 +123,17 @@ pub trait JobContext: Send {
     /// # Errors
     /// The plugin is told, and decides whether to go on.
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError>;
+}
+
+/// What a training starts from.
+#[derive(Clone, Debug)]
+pub enum Beginning {
+    /// Initial values.
+    Nothing,
+    /// Everything that a checkpoint holds.
+    Checkpoint(Checkpoint),
+    /// Weights of a model, for those variables that have their names; step 0.
+    Weights(Vec<SavedVariable>),
 }
 
 /// A published version of a model, as a training reads it.

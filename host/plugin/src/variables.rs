@@ -97,6 +97,11 @@ impl Variable {
         }
     }
 
+    /// What it is for.
+    pub(crate) fn kind(&self) -> VariableKind {
+        self.0.kind
+    }
+
     /// Whether its elements come with each call.
     pub(crate) fn is_weight(&self) -> bool {
         matches!(self.0.memory, Memory::Weights { .. })
@@ -203,6 +208,33 @@ impl Namespace {
             })
         };
         own.map(save).collect()
+    }
+
+    /// How many variables there are.
+    pub(crate) fn len(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// Overwrites the variables that have the names of these with them, and leaves the others. All or nothing; returns
+    /// how many it overwrote, at least one.
+    ///
+    /// # Errors
+    /// Not found where none has such a name, invalid argument where one is of another shape, type or kind; whatever the
+    /// device says.
+    pub(crate) fn adopt(&self, weights: &[SavedVariable], backend: &dyn Backend) -> Result<usize, Fault> {
+        let named = |weight: &SavedVariable| self.variables.get(&weight.name);
+        let matched: Vec<_> = weights.iter().filter_map(|weight| Some((named(weight)?, weight))).collect();
+        for (variable, weight) in &matched {
+            variable.check(&weight.descriptor, weight.kind)?;
+        }
+        if matched.is_empty() {
+            let name = weights.first().map_or("", |weight| &weight.name);
+            return Err(Fault::not_found(name, "the model to start from has no variable of this training's"));
+        }
+        for (variable, weight) in &matched {
+            backend.write(variable.buffer(None)?, &weight.bytes)?;
+        }
+        Ok(matched.len())
     }
 
     /// Overwrites every variable with what was saved. All or nothing: what was saved and what is there must have the same

@@ -35,7 +35,21 @@ export function predictPath(model, version) {
 
 /** A model's path under the management interface. */
 export function modelPath(model, ...rest) {
-  return ['/api/v1/models', model, ...rest].map((part, at) => (at ? encodeURIComponent(part) : part)).join('/');
+  return below('/api/v1/models', [model, ...rest]);
+}
+
+/** A job's path under the management interface; `rest` may be the path of a file in several parts. */
+export function jobPath(job, ...rest) {
+  return below('/api/v1/jobs', [job, ...rest]);
+}
+
+/** The path of a dataset's version under the management interface. */
+export function datasetPath(name, version, ...rest) {
+  return below('/api/v1/datasets', [name, version, ...rest]);
+}
+
+function below(root, parts) {
+  return [root, ...parts.map(encodeURIComponent)].join('/');
 }
 
 /** The response, whatever its status; throws ApiError where none came. */

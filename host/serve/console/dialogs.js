@@ -3,8 +3,11 @@
 import { apiKey, setApiKey } from './api.js';
 import { h } from './dom.js';
 
-/** Shows a dialog with a form and resolves with what `read` gives when it is sent, or null when it is left. */
-function open({ title, body, yes, danger, read, wide }) {
+/**
+ * Shows a dialog with a form and resolves with what `read(form)` gives when it is sent, or null when it is left. It cannot be
+ * sent while `check(form)` gives false.
+ */
+export function open({ title, body, yes, danger, read, check = () => true, wide }) {
   return new Promise((resolve) => {
     const form = h(
       'form',
@@ -20,6 +23,9 @@ function open({ title, body, yes, danger, read, wide }) {
     );
     const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', class: wide ? 'wide' : null }, form);
     form.querySelector('[data-leave]')?.addEventListener('click', () => dialog.close(''));
+    form.addEventListener('submit', (event) => {
+      if (!check(form)) event.preventDefault();
+    });
     dialog.addEventListener('close', () => {
       resolve(dialog.returnValue === 'yes' ? read(form) : null);
       dialog.remove();
@@ -61,10 +67,13 @@ export async function askKey(reason) {
 }
 
 const KEYS = [
-  ['j', 'k', 'next, previous model'],
-  ['Enter', null, 'open or close the model'],
+  ['j', 'k', 'next, previous entry'],
+  ['Enter', null, 'open it, or close it'],
+  ['/', null, 'filter, or search the log'],
+  ['l', null, 'the log, of the job'],
+  ['x', null, 'select the job'],
+  ['c', null, 'compare the selected jobs'],
   ['p', null, 'the model in the playground'],
-  ['/', null, 'filter'],
   ['Esc', null, 'leave a field or a dialog'],
   ['Ctrl', 'Enter', 'send, in the playground'],
   ['?', null, 'this list'],

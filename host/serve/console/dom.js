@@ -64,6 +64,7 @@ function alike(a, b) {
 }
 
 function update(shown, next) {
+  if (shown === next) return;
   if (shown.nodeType === Node.TEXT_NODE) {
     if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
     return;
@@ -81,6 +82,7 @@ function update(shown, next) {
   if ('value' in shown && shown.nodeName !== 'BUTTON' && shown !== document.activeElement && shown.value !== next.value) {
     shown.value = next.value;
   }
+  if (shown.type === 'checkbox' && shown.checked !== next.checked) shown.checked = next.checked;
 }
 
 /** Calls `actions[name](element, event)` for events of `type` on what has `data-TYPE="name"`, now or later. */

@@ -1,4 +1,4 @@
-// Server-sent events of an answer that comes in pieces. Source of the form: WHATWG HTML, server-sent events.
+// Server-sent events: of any stream, and of an answer that comes in pieces. Source of the form: WHATWG HTML.
 
 import { ApiError } from './api.js';
 
@@ -27,8 +27,8 @@ export async function events(response, show) {
   if (!ended) throw new ApiError(0, { error: 'the answer broke off', hint: 'the server may have stopped' });
 }
 
-/** Calls `event(name, data)` for each event of the stream. */
-async function read(body, event) {
+/** Calls `event(name, data, id)` for each event of the stream; `id` is null where it has none. */
+export async function read(body, event) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   try {
@@ -48,12 +48,14 @@ async function read(body, event) {
 
 function dispatch(block, event) {
   let name = 'message';
+  let id = null;
   const data = [];
   for (const line of block.split('\n')) {
     const [field, ...rest] = line.split(':');
     const value = rest.join(':').replace(/^ /, '');
     if (field === 'event') name = value;
+    if (field === 'id') id = value;
     if (field === 'data') data.push(value);
   }
-  if (data.length) event(name, data.join('\n'));
+  if (data.length) event(name, data.join('\n'), id);
 }

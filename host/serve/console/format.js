@@ -53,3 +53,22 @@ export function number(value) {
 export function words(reason) {
   return reason.toLowerCase().replaceAll('_', ' ');
 }
+
+/** Seconds of a device or a clock, to what tells something: `0.42 s`, `31.4 s`, `2 h`. */
+export function seconds(value) {
+  if (value === null || value === undefined) return '–';
+  if (value < 1) return `${value.toFixed(2)} s`;
+  return value < 120 ? `${value.toFixed(1)} s` : coarse(value);
+}
+
+/** Steps or anything else in a second: `4.9/s`, `1250/s`. */
+export function rate(count, time) {
+  if (!count || !time) return '–';
+  const each = count / time;
+  return `${each < 100 ? each.toFixed(1) : Math.round(each)}/s`;
+}
+
+/** As many digits of a digest as people compare. */
+export function short(digest) {
+  return String(digest ?? '').slice(0, 12);
+}

@@ -2,8 +2,27 @@
 
 import { apiKey } from './api.js';
 import { askKey, help } from './dialogs.js';
+import { comparePage } from './compare.js';
+import { datasetsPage } from './datasets.js';
+import { devicesPage } from './devices.js';
+import { jobPage } from './job.js';
+import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
 import { playgroundPage } from './playground.js';
+
+/** Each page by the first part of its place: the link that it belongs to, its title, and what shows it for the other parts. */
+const PAGES = {
+  models: ['models', () => 'Models', (root, [model = '']) => modelsPage(root, model, live)],
+  playground: ['playground', () => 'Playground', (root, [model = '', version = '']) => playgroundPage(root, { model, version }, live)],
+  jobs: [
+    'jobs',
+    ([name]) => name || 'Jobs',
+    (root, [name, part = '']) => (name ? jobPage(root, { name, part }, live) : jobsPage(root, live)),
+  ],
+  compare: ['jobs', () => 'Compare', (root, names) => comparePage(root, names.filter(Boolean), live)],
+  datasets: ['datasets', () => 'Datasets', (root, [name = '']) => datasetsPage(root, name, live)],
+  devices: ['devices', () => 'Devices', (root) => devicesPage(root, live)],
+};
 
 const main = document.getElementById('main');
 const liveSign = document.getElementById('live');
@@ -33,7 +52,7 @@ function showLive() {
     : !page?.looks ? ['', ''] : document.hidden ? ['paused', 'Paused'] : ['on', 'Live'];
   liveSign.className = `live ${kind}`;
   liveSign.textContent = text;
-  liveSign.title = trouble ? trouble.message : 'Looks at the server every two seconds';
+  liveSign.title = trouble ? trouble.message : page?.looks || '';
   keyButton.textContent = apiKey() ? 'Key set' : 'Key';
 }
 
@@ -50,17 +69,18 @@ function place() {
 }
 
 function show() {
-  const [name, model = '', version = ''] = place();
+  const [name, ...rest] = place();
   page?.leave();
-  const playground = name === 'playground';
-  for (const link of document.querySelectorAll('[data-page]')) {
-    if (link.dataset.page === (playground ? 'playground' : 'models')) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+  const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'models'];
+  for (const one of document.querySelectorAll('[data-page]')) {
+    if (one.dataset.page === link) one.setAttribute('aria-current', 'page');
+    else one.removeAttribute('aria-current');
   }
-  document.title = `${playground ? 'Playground' : 'Models'} · saggar`;
+  document.title = `${title(rest)} · saggar`;
   main.replaceChildren();
+  window.scrollTo(0, 0);
   trouble = null;
-  page = playground ? playgroundPage(main, { model, version }, live) : modelsPage(main, model, live);
+  page = open(main, rest);
   showLive();
 }
 

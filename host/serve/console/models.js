@@ -3,6 +3,7 @@
 import { ask } from './api.js';
 import { actions } from './actions.js';
 import { h, listen, patch } from './dom.js';
+import { emptyModels } from './empty.js';
 import { panel } from './panel.js';
 import { poll } from './poll.js';
 import * as traffic from './traffic.js';
@@ -55,7 +56,7 @@ export function modelsPage(root, opened, live) {
     const visible = shown();
     count.textContent = models.length === visible.length ? '' : `${visible.length} of ${models.length}`;
     filter.parentElement.hidden = models.length === 0;
-    if (models.length === 0) patch(list, nothingYet());
+    if (models.length === 0) patch(list, emptyModels());
     else if (visible.length === 0) patch(list, h('p', { class: 'empty' }, `No model’s name or state has “${state.filter}”.`));
     else {
       const view = (model) => panel(model, {
@@ -135,7 +136,7 @@ export function modelsPage(root, opened, live) {
         if (state.selected) location.hash = `#/playground/${encodeURIComponent(state.selected)}`;
       },
     },
-    looks: true,
+    looks: 'Looks at the server every two seconds',
     refresh: look.now,
     leave: look.stop,
   };
@@ -149,21 +150,4 @@ function said({ status, message, hint }) {
 function columns() {
   const names = ['Model', 'State', 'Answers', 'On device', 'Last change'];
   return h('div', { class: 'columns', 'aria-hidden': 'true', 'data-key': 'columns' }, names.map((name) => h('span', {}, name)));
-}
-
-function nothingYet() {
-  const host = location.origin === 'http://127.0.0.1:5000' ? '' : ` --host ${location.origin}`;
-  const command = (text) => h('pre', {}, h('code', {}, text));
-  return h(
-    'div',
-    { class: 'empty' },
-    h('h2', {}, 'No models yet'),
-    h('p', {}, 'A training that publishes makes one:'),
-    command(
-      `saggar${host} data push examples/digits --name digits\nsaggar${host} run plugins/target/saggar/lenet.wasm --data digits -f`,
-    ),
-    h('p', {}, 'Or take a model from elsewhere:'),
-    command(`saggar${host} import model.onnx --name NAME`),
-    h('p', { class: 'note' }, 'It appears here by itself.'),
-  );
 }

@@ -1,7 +1,8 @@
 //! Who may ask for what: every request passes here before its handler.
 //!
 //! A [`Door`] is where requests come in. An open one asks for no key and instead keeps web pages of others out
-//! ([`browser`]); a guarded one wants a key with the route's scope ([`needs`]) whose rate and quota are not used up.
+//! ([`browser`]); a guarded one wants a key with the route's scope ([`needs`]) whose rate and quota are not used up. Which
+//! jobs are there for the request is decided in [`sight`].
 //! Through the open door of this machine nothing is allocated and nothing locked.
 
 mod actor;
@@ -9,6 +10,7 @@ mod browser;
 mod keyring;
 pub(crate) mod needs;
 mod refusal;
+mod sight;
 mod spent;
 
 use std::sync::Arc;
@@ -23,9 +25,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::told;
 use crate::limits::{KEY_USAGE_SAVE, KEYS_POLL};
+use crate::version;
 
 pub use actor::{Actor, Who};
 pub use refusal::AccessError;
+pub(crate) use sight::{SeenJob, Sight};
 
 use keyring::{Holder, Keyring};
 use needs::{Need, Needs};
@@ -123,6 +127,7 @@ impl Access {
 
     fn check(&self, door: Door, route: Option<&str>, request: &mut Request) -> Result<(), AccessError> {
         browser::check_head(request)?;
+        version::check(request.method(), request.headers())?;
         if !door.guarded {
             return self.admit_freely(door, request);
         }
@@ -161,6 +166,7 @@ impl Access {
         }
         self.keyring.spend(&holder)?;
         request.extensions_mut().insert(Who::Key(Arc::clone(&holder.name)));
+        request.extensions_mut().insert(holder.sight.clone());
         Ok(())
     }
 
@@ -201,6 +207,6 @@ fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// Whether requests of this method change nothing.
-fn is_safe(method: &Method) -> bool {
+pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

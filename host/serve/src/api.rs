@@ -4,6 +4,8 @@ pub mod devices;
 pub mod plugins;
 
 pub(crate) mod datasets;
+pub(crate) mod events;
+pub(crate) mod exports;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod index;
@@ -14,3 +16,8 @@ pub(crate) mod model_commands;
 pub(crate) mod models;
 pub(crate) mod outputs;
 mod query;
+pub(crate) mod queues;
+pub(crate) mod quota;
+pub(crate) mod schedules;
+pub(crate) mod secrets;
+pub(crate) mod versions;

@@ -1,5 +1,6 @@
 //! The server's state, which every handler shares, and its route table.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,19 +13,23 @@ use saggar_store::checkpoint::Checkpoints;
 use saggar_store::clock::Clock;
 use saggar_store::dataset::Datasets;
 use saggar_store::dataset::upload::Uploads;
+use saggar_store::home::Home;
 use saggar_store::objects::Objects;
-use tokio::sync::watch;
+use saggar_store::usage::StorageQuota;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::{Access, Door};
 use crate::api::devices::Devices;
 use crate::api::plugins::PluginInspector;
 use crate::api::{
-    datasets, devices, health, import, index, jobs, keys, logs, model_commands, models, outputs, plugins,
+    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, models, outputs,
+    plugins, queues, quota, schedules, secrets, versions,
 };
 use crate::audit::Audit;
 use crate::body::Bodies;
 use crate::console;
 use crate::error::ApiError;
+use crate::limits::EVENT_STREAMS_MAX;
 use crate::models::{Lifecycle, ModelImporter, ModelRouter};
 use crate::observe::{Entrance, observe};
 use crate::oip;
@@ -32,6 +37,7 @@ use crate::openapi;
 use crate::predict;
 use crate::predictions::webhook::WebhookPrefix;
 use crate::predictions::{self, Predictions};
+use crate::storage::Counted;
 use crate::tfs;
 
 /// What a server is made of.
@@ -45,6 +51,12 @@ pub struct Parts {
     pub jobs: Jobs,
     /// Every metric.
     pub metrics: Arc<Metrics>,
+    /// The state directory.
+    pub home: Home,
+    /// The directory of model versions.
+    pub models_dir: PathBuf,
+    /// How much may be stored; none is no limit.
+    pub storage_quota: Option<StorageQuota>,
     /// Plugins and checkpoints.
     pub objects: Objects,
     /// Datasets.
@@ -77,6 +89,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     bodies: Bodies,
     predictions: Predictions,
+    streams: Arc<Semaphore>,
+    counted: Counted,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -91,7 +105,9 @@ impl App {
     pub fn new(parts: Parts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> App {
         let checkpoints = Checkpoints::new(parts.objects.clone());
         let predictions = Predictions::new(parts.webhooks.clone());
-        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies: Bodies::new(), predictions, shutdown }) }
+        let counted = Counted::default();
+        let (bodies, streams) = (Bodies::new(), Arc::new(Semaphore::new(EVENT_STREAMS_MAX)));
+        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, shutdown }) }
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -123,6 +139,10 @@ impl App {
         &self.shared.parts.metrics
     }
 
+    pub(crate) fn counted(&self) -> &Counted {
+        &self.shared.counted
+    }
+
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.shared.checkpoints
     }
@@ -137,6 +157,12 @@ impl App {
 
     pub(crate) fn predictions(&self) -> &Predictions {
         &self.shared.predictions
+    }
+
+    /// A place among the streams of events, which is held as long as the stream lasts.
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permit = Arc::clone(&self.shared.streams).try_acquire_owned();
+        permit.map_err(|_| ApiError::StreamsFull { streams_max: EVENT_STREAMS_MAX })
     }
 
     pub(crate) fn shutdown(&self) -> watch::Receiver<bool> {
@@ -161,7 +187,7 @@ impl App {
     pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
         let mut routes = vec![
             ("/", get(index::index).post(predict::by_default)),
-            ("/console/{fingerprint}/{name}", get(console::asset)),
+            ("/console/{fingerprint}/{*name}", get(console::asset)),
             ("/predict", get(predict::describe::by_default).post(predict::by_default)),
             ("/models/{model}/predict", get(predict::describe::by_name).post(predict::by_name)),
             ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
@@ -180,6 +206,7 @@ impl App {
             ("/api/v1/models", get(models::list)),
             ("/api/v1/models/{model}", get(models::one)),
             ("/api/v1/models/{model}/import", post(import::import)),
+            ("/api/v1/models/{model}/versions", post(versions::publish)),
             ("/api/v1/models/{model}/load", post(model_commands::load)),
             ("/api/v1/models/{model}/unload", post(model_commands::unload)),
             ("/api/v1/models/{model}/warm", post(model_commands::warm)),
@@ -193,20 +220,35 @@ impl App {
             ("/api/v1/models/{model}/shadow", put(model_commands::set_shadow).delete(model_commands::remove_shadow)),
             ("/api/v1/models/{model}/config", get(model_commands::configuration).put(model_commands::configure)),
             ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
-            ("/api/v1/jobs", get(jobs::list).post(jobs::submit)),
-            ("/api/v1/jobs/{job}", get(jobs::one)),
-            ("/api/v1/jobs/{job}/stop", post(jobs::stop)),
-            ("/api/v1/jobs/{job}/checkpoint", post(jobs::checkpoint)),
+            ("/api/v1/plugins/{digest}/resume-test", post(plugins::resume::mark)),
+            ("/api/v1/jobs", get(jobs::list).post(jobs::submit::submit)),
+            ("/api/v1/jobs/{job}", get(jobs::one).delete(jobs::removal::remove)),
+            ("/api/v1/jobs/gc", post(jobs::removal::sweep)),
+            ("/api/v1/jobs/{job}/stop", post(jobs::commands::stop)),
+            ("/api/v1/jobs/{job}/checkpoint", post(jobs::commands::checkpoint)),
+            ("/api/v1/jobs/{job}/preempt", post(jobs::commands::preempt)),
+            ("/api/v1/jobs/{job}/restart", post(jobs::submit::restart)),
+            ("/api/v1/queues", get(queues::list)),
+            ("/api/v1/quota", get(quota::quota)),
+            ("/api/v1/schedules", get(schedules::list).post(schedules::set)),
+            ("/api/v1/schedules/{name}", delete(schedules::remove)),
+            ("/api/v1/secrets", get(secrets::list)),
+            ("/api/v1/secrets/{name}", put(secrets::set).delete(secrets::remove)),
             ("/api/v1/jobs/{job}/logs", get(logs::logs)),
             ("/api/v1/jobs/{job}/metrics", get(jobs::metrics)),
             ("/api/v1/jobs/{job}/attempts", get(jobs::attempts)),
             ("/api/v1/jobs/{job}/events", get(jobs::events)),
-            ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints)),
+            ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints::list)),
+            ("/api/v1/jobs/{job}/checkpoints/{which}", get(jobs::checkpoints::one)),
             ("/api/v1/jobs/{job}/output", get(outputs::list)),
             ("/api/v1/jobs/{job}/output/{*path}", get(outputs::one)),
+            ("/api/v1/events", get(events::events)),
             ("/api/v1/datasets", get(datasets::list).post(datasets::begin)),
             ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
             ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),
+            ("/api/v1/datasets/{name}/{version}", delete(datasets::remove)),
+            ("/api/v1/datasets/{name}/{version}/export", get(exports::tar)),
+            ("/api/v1/datasets/{name}/from-job", post(datasets::of_job)),
             ("/api/v1/devices", get(devices::list)),
             ("/api/v1/keys", get(keys::list).post(keys::create)),
             ("/api/v1/keys/{name}", delete(keys::revoke)),

@@ -42,6 +42,26 @@ pub enum Action {
     ModelConfigure,
     /// A model version was made of a file.
     ModelImport,
+    /// A plugin was found to resume where it was.
+    PluginMark,
+    /// A job was told to stop.
+    JobStop,
+    /// A job was told to make room.
+    JobPreempt,
+    /// A job and its files were removed.
+    JobRemove,
+    /// A schedule was set.
+    ScheduleSet,
+    /// A schedule was removed.
+    ScheduleRemove,
+    /// A secret was kept.
+    SecretSet,
+    /// A secret was forgotten.
+    SecretRemove,
+    /// A model version was made of another's weights.
+    ModelPublish,
+    /// A version of a dataset was removed.
+    DatasetRemove,
     /// A key was made.
     KeyCreate,
     /// A key was ended.
@@ -63,6 +83,16 @@ impl Action {
             Action::ModelShadow => "model.shadow",
             Action::ModelConfigure => "model.configure",
             Action::ModelImport => "model.import",
+            Action::PluginMark => "plugin.mark",
+            Action::JobStop => "job.stop",
+            Action::JobPreempt => "job.preempt",
+            Action::JobRemove => "job.remove",
+            Action::ScheduleSet => "schedule.set",
+            Action::ScheduleRemove => "schedule.remove",
+            Action::SecretSet => "secret.set",
+            Action::SecretRemove => "secret.remove",
+            Action::ModelPublish => "model.publish",
+            Action::DatasetRemove => "dataset.remove",
             Action::KeyCreate => "key.create",
             Action::KeyRevoke => "key.revoke",
         }
@@ -103,7 +133,7 @@ impl Audit {
         let result = result.as_ref().map_or_else(ApiError::code, |_| "ok");
         tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
         let at = rfc3339(self.shared.clock.now_ms());
-        let of = if name.starts_with("key.") { "key" } else { "model" };
+        let of = name.split('.').next().unwrap_or_default();
         let line = json!({
             "at": at,
             "who": who,

@@ -115,6 +115,11 @@ impl Bodies {
         let whole = self.read(&parts.headers, body, BODY_BYTES_MAX).await?;
         serde_json::from_slice(&whole.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })
     }
+
+    /// As [`Bodies::json`]; a request without a body says nothing in particular.
+    pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(&self, request: Request) -> Result<T, ApiError> {
+        if request.body().is_end_stream() { Ok(T::default()) } else { self.json(request).await }
+    }
 }
 
 /// The refusal.

@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
+use saggar_store::SecretError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError};
 use saggar_store::keys::KeyError;
 use thiserror::Error;
@@ -242,9 +243,18 @@ pub enum ApiError {
     /// Files or objects failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A secret cannot be kept.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// Checkpoints failed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// As many streams of events as there may be.
+    #[error("{streams_max} streams of events are open, as many as there may be")]
+    StreamsFull {
+        /// The maximum.
+        streams_max: usize,
+    },
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -357,6 +367,7 @@ impl ApiError {
             ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => {
                 of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
             }
+            ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => floors::plugin(error),
             ApiError::Import(error) => floors::import(error),
@@ -364,9 +375,11 @@ impl ApiError {
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
             ApiError::Job(error) => floors::job(error),
             ApiError::Dataset(error) => floors::dataset(error),
+            ApiError::Secret(error) => floors::secret(error),
             ApiError::Model(ModelError::NotFound { .. }) => missing("GET /api/v1/models lists what there is"),
             ApiError::Model(ModelError::BadName { .. }) => bad("bad_name", ""),
             ApiError::Stopping => retry("stopping"),
+            ApiError::Store(StoreError::QuotaExceeded { .. }) => floors::quota_exceeded(),
             ApiError::Model(_) | ApiError::Store(_) | ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal(),
         }
     }

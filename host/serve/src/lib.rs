@@ -20,9 +20,11 @@ mod oip;
 mod openapi;
 pub mod predict;
 pub mod predictions;
+mod storage;
 #[cfg(test)]
 mod tests;
 pub mod tfs;
+pub mod version;
 
 use std::io;
 use std::sync::Arc;

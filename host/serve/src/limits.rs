@@ -161,10 +161,20 @@ pub const LOAD_TRIES_MAX: usize = 4;
 
 /// Jobs in an answer, where the client names no number.
 pub const JOBS_LISTED_DEFAULT: u32 = 100;
+/// Jobs that a stream of events follows: the newest.
+pub const JOBS_FOLLOWED_MAX: u32 = 500;
+/// Streams of events at once; each looks at the records for itself.
+pub const EVENT_STREAMS_MAX: usize = 64;
+/// The least time between two looks of a stream.
+pub const EVENTS_PACE: Duration = Duration::from_millis(500);
+/// How long a stream says nothing, before it says that it is still there.
+pub const EVENTS_QUIET_MAX: Duration = Duration::from_secs(15);
 /// Bytes of a piece of a log.
 pub const LOG_PIECE_BYTES: u64 = 256 << 10;
 /// Lines of a log's end that can be asked for.
 pub const LOG_TAIL_MAX: usize = 10_000;
+/// Bytes of the announcement of an upload, which names every file with its digests.
+pub const ANNOUNCEMENT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a piece of a job's output.
 pub const OUTPUT_PIECE_BYTES: u64 = 256 << 10;
 /// Outputs that an answer names where one was asked for that is not there.
@@ -172,7 +182,10 @@ pub const OUTPUTS_NAMED_MAX: usize = 10;
 /// Bytes of a request's identifier that are taken over from the client.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
+const _: () = assert!(JOBS_FOLLOWED_MAX <= saggar_store::limits::JOBS_LISTED_MAX);
+const _: () = assert!(EVENT_STREAMS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+const _: () = assert!(ANNOUNCEMENT_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(INFER_BYTES_MAX <= BODIES_BYTES_MAX && INFER_BYTES_MAX <= EXPANDED_BYTES_MAX);
 const _: () = assert!(HTTP2_STREAM_WINDOW <= HTTP2_CONNECTION_WINDOW);
 const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);

@@ -19,6 +19,7 @@ use crate::access::{Access, Door};
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
 use crate::limits::REQUEST_ID_BYTES_MAX;
+use crate::version::{OWN_VERSION, VERSION_HEADER};
 
 /// The header that identifies a request.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -128,6 +129,7 @@ fn finish(mut response: Response, id: &str) -> Response {
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(OWN_VERSION));
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

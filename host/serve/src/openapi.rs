@@ -24,6 +24,7 @@ const AREAS: &[(&str, &str)] = &[
     ("open-inference-protocol", include_str!("openapi/oip.json")),
     ("models", include_str!("openapi/models.json")),
     ("jobs", include_str!("openapi/jobs.json")),
+    ("datasets", include_str!("openapi/datasets.json")),
     ("server", include_str!("openapi/server.json")),
 ];
 

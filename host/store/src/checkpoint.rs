@@ -9,7 +9,7 @@
 //! A checkpoint exists when its manifest does. The manifest carries a digest of itself and of each
 //! part, so damage is found, and [`Checkpoints::latest`] goes back to the checkpoint before.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 
 use bytes::Bytes;
@@ -21,12 +21,17 @@ use crate::digest::{Digest, Hasher};
 use crate::error::CheckpointError;
 use crate::objects::Objects;
 
+mod export;
 mod load;
 mod manifest;
 mod pack;
+mod retention;
 mod save;
 #[cfg(test)]
 mod tests;
+
+pub use export::{Export, Wanted};
+pub use retention::{BestBy, Mode, Retention};
 
 /// What a variable is for. A model version carries parameters and statistics; a checkpoint all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,6 +79,9 @@ pub struct Position {
 pub struct Checkpoint {
     /// Steps done.
     pub step: u64,
+    /// The latest value of each of the training's series, by which [`Retention::keep_best`] tells the best. Those that
+    /// are not finite are not saved.
+    pub metrics: BTreeMap<String, f64>,
     /// Every variable. Loaded ones are sorted by name.
     pub variables: Vec<SavedVariable>,
     /// Where each stream of batches stands, in the plugin's order.
@@ -89,7 +97,7 @@ pub struct Checkpoint {
 }
 
 /// A checkpoint as a listing shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckpointInfo {
     /// Steps done.
     pub step: u64,
@@ -103,6 +111,8 @@ pub struct CheckpointInfo {
     pub file: String,
     /// When it was written, by the store's clock; 0 right after saving.
     pub written_ms: Millis,
+    /// The latest finite value of each series when it was saved; empty where an older build wrote it.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// A checkpoint that could not be used.
@@ -112,6 +122,19 @@ pub struct Skipped {
     pub file: String,
     /// What is wrong, naming the damaged object.
     pub reason: String,
+}
+
+/// What [`Checkpoints::verify`] found out about a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    /// Steps done.
+    pub step: u64,
+    /// Epoch of the lease under which it was written.
+    pub epoch: u64,
+    /// The manifest's object name.
+    pub file: String,
+    /// Whole, or what is wrong, naming the damaged object.
+    pub outcome: Result<CheckpointInfo, String>,
 }
 
 /// What [`Checkpoints::latest`] found.
@@ -174,7 +197,29 @@ impl Checkpoints {
     /// `OtherPlugin` and `OtherFormat` where the newest whole one is not for this plugin or build;
     /// `BadJob`; `Store` where the listing fails.
     pub async fn latest(&self, job: &str, plugin_digest: &str) -> Result<Latest, CheckpointError> {
-        load::latest(self, job, plugin_digest).await
+        load::latest(self, job, Some(plugin_digest)).await
+    }
+
+    /// As [`latest`](Self::latest), whatever plugin wrote it: for reading, not for a resume.
+    ///
+    /// # Errors
+    /// `OtherFormat`; `BadJob`; `Store` where the listing fails.
+    pub async fn latest_of_any_plugin(&self, job: &str) -> Result<Latest, CheckpointError> {
+        load::latest(self, job, None).await
+    }
+
+    /// The checkpoint of this step, every byte of it verified; where several attempts saved it, the latest's. With a
+    /// plugin's digest, only where that plugin wrote it.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged`; `OtherPlugin`; `OtherFormat`; `BadJob`; `Store`.
+    pub async fn at(
+        &self,
+        job: &str,
+        step: u64,
+        plugin_digest: Option<&str>,
+    ) -> Result<(CheckpointInfo, Checkpoint), CheckpointError> {
+        load::at(self, job, step, plugin_digest).await
     }
 
     /// The job's checkpoints with a readable manifest, newest first. Parts are not verified.
@@ -185,15 +230,58 @@ impl Checkpoints {
         load::list(self, job).await
     }
 
-    /// Deletes all but the newest `keep_last` whole checkpoints (at least one), and the parts that
-    /// none of the kept ones uses. Only the job's own writer, or nobody, may be saving meanwhile.
-    /// Returns the number of checkpoints deleted.
+    /// The best checkpoint of which all parts are there; none where none has the metric. Reads manifests only.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store`.
+    pub async fn best(&self, job: &str, by: &BestBy) -> Result<Option<CheckpointInfo>, CheckpointError> {
+        retention::best(self, job, by).await
+    }
+
+    /// A checkpoint's variables as one safetensors file, to be read in pieces. The job may go on meanwhile, and its
+    /// checkpoints may be pruned.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged`; `OtherFormat`; `BadJob`; `Store`.
+    pub async fn export(&self, job: &str, wanted: &Wanted) -> Result<Export, CheckpointError> {
+        export::export(self, job, wanted).await
+    }
+
+    /// Reads every byte of every checkpoint of the job; newest first. Holds one part in memory at a time.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store` where the listing fails. What is wrong with a checkpoint stands in its [`Verified`].
+    pub async fn verify(&self, job: &str) -> Result<Vec<Verified>, CheckpointError> {
+        load::verify(self, job).await
+    }
+
+    /// Bytes that the job's checkpoints take: parts, manifests and what killed writers left.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store`.
+    pub async fn bytes(&self, job: &str) -> Result<u64, CheckpointError> {
+        retention::bytes(self, job).await
+    }
+
+    /// Deletes the checkpoints that are not to be kept, and the parts that none of the kept ones uses. A newer one that
+    /// is damaged neither counts nor goes: it stays for people to look at. Only the job's own writer, or nobody, may be
+    /// saving meanwhile. Returns the number of checkpoints deleted.
     ///
     /// # Errors
     /// `BadJob`; `Store`, after which the kept checkpoints are whole and pruning again is safe.
-    pub async fn prune(&self, job: &str, keep_last: usize) -> Result<usize, CheckpointError> {
+    pub async fn prune(&self, job: &str, retention: &Retention) -> Result<usize, CheckpointError> {
         let _turn = self.turn.lock().await;
-        save::prune(self, job, keep_last.max(1)).await
+        retention::prune(self, job, retention).await
+    }
+
+    /// Deletes all that is kept of a job's checkpoints; nobody may be writing them any more. Returns the bytes that
+    /// this freed, 0 where there was nothing.
+    ///
+    /// # Errors
+    /// `BadJob`; `Store`, after which removing again is safe.
+    pub async fn remove_all(&self, job: &str) -> Result<u64, CheckpointError> {
+        let _turn = self.turn.lock().await;
+        retention::remove_all(self, job).await
     }
 }
 

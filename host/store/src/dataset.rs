@@ -6,8 +6,7 @@
 //! A column holds one tensor for every item, little-endian and row-major, one after the other.
 //! Splits are ranges of items.
 
-use std::fs;
-use std::io;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,23 +16,36 @@ use saggar_tensor::Descriptor;
 use crate::clock::Millis;
 use crate::digest::Digest;
 use crate::durable;
-use crate::error::{DatasetError, Problem, StoreError};
+use crate::error::{DatasetError, StoreError};
 use crate::versions::{self, Versions};
 
+mod arrays;
 mod cifar;
 mod csv;
 mod describe;
+mod export;
 mod idx;
+mod images;
 mod ingest;
 mod made;
 mod manifest;
+mod map;
+mod npy;
+mod npz;
+mod open;
+mod output;
+mod parquet;
+mod safetensors;
 mod source;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod upload;
 
+pub use export::{Export, ExportedFile, ExportedTar};
+use ingest::Draft;
 use manifest::{MANIFEST_FILE, Manifest};
+use map::Bytes;
 
 /// A column: a tensor for every item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,14 +67,14 @@ pub struct Split {
     pub items: Range<u64>,
 }
 
-/// A dataset version, in memory. Cheap to clone.
+/// A dataset version, open to be read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dataset(Arc<Loaded>);
 
 #[derive(Debug)]
 struct Loaded {
     fields: Vec<Field>,
-    columns: Vec<Arc<[u8]>>,
+    columns: Vec<Bytes>,
     splits: Vec<Split>,
     items: u64,
     digest: Digest,
@@ -92,40 +104,6 @@ pub struct DatasetInfo {
 }
 
 impl Dataset {
-    /// Loads a version's directory into memory, checking every byte.
-    ///
-    /// # Errors
-    /// `NotFound`; `Damaged` naming the file; `Store`.
-    pub fn open(dir: &Path) -> Result<Dataset, DatasetError> {
-        let manifest = Manifest::read(dir)?;
-        let mut columns = Vec::with_capacity(manifest.columns.len());
-        for column in &manifest.columns {
-            let file = dir.join(&column.file);
-            let bytes = match fs::read(&file) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(DatasetError::Damaged { file, problem: Problem::Missing });
-                }
-                Err(error) => return Err(StoreError::io(&file)(error).into()),
-            };
-            let (expected, found) = (column.bytes, bytes.len() as u64);
-            if found != expected {
-                let problem = Problem::WrongSize { expected, found };
-                return Err(DatasetError::Damaged { file, problem });
-            }
-            let (expected, found) = (column.sha256, Digest::of(&bytes));
-            if found != expected {
-                let problem = Problem::WrongDigest { expected, found };
-                return Err(DatasetError::Damaged { file, problem });
-            }
-            columns.push(bytes.into());
-        }
-        let digest = manifest.digest();
-        let fields = manifest.fields();
-        let splits = manifest.splits();
-        Ok(Dataset(Arc::new(Loaded { fields, columns, splits, items: manifest.items, digest })))
-    }
-
     /// The columns.
     pub fn fields(&self) -> &[Field] {
         &self.0.fields
@@ -180,7 +158,7 @@ impl Dataset {
     ///
     /// # Errors
     /// `Unknown`.
-    pub fn column(&self, field: &str) -> Result<&Arc<[u8]>, DatasetError> {
+    pub fn column(&self, field: &str) -> Result<&[u8], DatasetError> {
         Ok(&self.0.columns[self.index(field)?])
     }
 
@@ -212,6 +190,23 @@ impl Dataset {
             bytes.extend_from_slice(&column[start..start + size]);
         }
         Ok(())
+    }
+
+    /// As `read`, without a copy where the items follow each other: a pass in order reads the column itself.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn view(&self, field: &str, items: &[u64]) -> Result<Cow<'_, [u8]>, DatasetError> {
+        let follow = items.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        let (Some(first), Some(last), true) = (items.first(), items.last(), follow) else {
+            return self.read(field, items).map(Cow::Owned);
+        };
+        if *last >= self.0.items {
+            return self.read(field, items).map(Cow::Owned);
+        }
+        let index = self.index(field)?;
+        let size = self.0.fields[index].item.bytes();
+        Ok(Cow::Borrowed(&self.0.columns[index][*first as usize * size..(*last as usize + 1) * size]))
     }
 
     fn index(&self, name: &str) -> Result<usize, DatasetError> {
@@ -260,20 +255,11 @@ impl Datasets {
         let draft = ingest::read_folder(folder)?;
         let manifest = draft.manifest(source, now_ms);
         let digest = manifest.digest();
-        let text = manifest.encode();
         let same = |versions: &[u64]| {
             let find = |version: &&u64| self.is_whole(name, **version, &digest);
             Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
         };
-        let fill = |dir: &Path| {
-            let columns = manifest.columns.iter().map(|column| column.file.as_str());
-            let columns = columns.zip(draft.columns.iter().map(|column| column.data.as_slice()));
-            for (file, bytes) in columns.chain([(MANIFEST_FILE, text.as_slice())]) {
-                let path = dir.join(file);
-                durable::write_new(&path, bytes).map_err(StoreError::io(&path))?;
-            }
-            Ok(())
-        };
+        let fill = |dir: &Path| Ok(write_version(dir, &manifest, &draft)?);
         let placed = self.versions.publish(name, same, fill)?;
         self.info(name, placed.version)
     }
@@ -338,14 +324,43 @@ impl Datasets {
         }
     }
 
-    /// The version made from this upload, if there is one.
+    /// Takes a version away for good: its number is not used again. Whoever has it open goes on reading it. Whether
+    /// somebody wants it still is for the caller to ask.
+    ///
+    /// # Errors
+    /// `BadName`; `NotFound`; `Store`.
+    pub fn remove(&self, name: &str, version: u64) -> Result<(), DatasetError> {
+        check_name(name)?;
+        if self.versions.remove(name, version)? {
+            return Ok(());
+        }
+        Err(DatasetError::NotFound { kind: "dataset", name: format!("{name}/{version}") })
+    }
+
+    /// The version made from this upload, if there is one; it is on the disk then.
     fn version_from(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
         let is_from = |version: &u64| {
             let manifest = Manifest::read(&self.versions.directory(name, *version));
             manifest.is_ok_and(|manifest| manifest.source == Some(*source))
         };
-        Ok(self.versions.versions(name)?.into_iter().rev().find(is_from))
+        let found = self.versions.versions(name)?.into_iter().rev().find(is_from);
+        if found.is_some() {
+            self.versions.settle(name)?;
+        }
+        Ok(found)
     }
+}
+
+/// Writes the files of a version into an empty directory, each synced, the manifest last.
+fn write_version(dir: &Path, manifest: &Manifest, draft: &Draft) -> Result<(), StoreError> {
+    let columns = manifest.columns.iter().map(|column| column.file.as_str());
+    let columns = columns.zip(draft.columns.iter().map(|column| column.data.as_slice()));
+    let text = manifest.encode();
+    for (file, bytes) in columns.chain([(MANIFEST_FILE, text.as_slice())]) {
+        let path = dir.join(file);
+        durable::write_new(&path, bytes).map_err(StoreError::io(&path))?;
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), DatasetError> {

@@ -23,12 +23,19 @@ impl Digest {
     /// # Errors
     /// Whatever opening or reading it reports.
     pub fn of_file(path: &Path) -> io::Result<(Digest, u64)> {
-        let mut file = std::fs::File::open(path)?;
+        Digest::of_reader(std::fs::File::open(path)?)
+    }
+
+    /// The digest and the number of all bytes that a reader gives, read in pieces.
+    ///
+    /// # Errors
+    /// Whatever reading it reports.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<(Digest, u64)> {
         let mut hasher = Hasher::new();
         let mut piece = vec![0; 1 << 18];
         let mut size = 0;
         loop {
-            let n = file.read(&mut piece)?;
+            let n = reader.read(&mut piece)?;
             if n == 0 {
                 return Ok((hasher.finish(), size));
             }

@@ -1,13 +1,18 @@
 //! Files and directories that are on the disk when the call returns.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Makes a directory's entries durable.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
+#[cfg(test)]
+pub(crate) mod crash;
+pub(crate) mod disk;
+#[cfg(test)]
+pub(crate) mod faults;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod trial;
 
 /// Makes the directory and its missing parents, each of them durable.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
@@ -18,47 +23,100 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     if let Some(parent) = parent {
         create_directories(parent)?;
     }
-    match fs::create_dir(path) {
-        Ok(()) => sync_directory(parent.unwrap_or(Path::new("."))),
-        // Another process made it meanwhile; it syncs it too.
+    create_one(path)?;
+    disk::sync_directory(parent.unwrap_or(Path::new(".")))
+}
+
+/// As [`create_directories`], for a directory below `root`. Those on the way that are there already are synced too: a
+/// process may have died after it made one and before it was on the disk.
+pub(crate) fn create_directories_below(root: &Path, path: &Path) -> io::Result<()> {
+    create_directories(root)?;
+    let mut directory = root.to_owned();
+    for name in path.strip_prefix(root).unwrap_or(Path::new("")) {
+        let parent = directory.clone();
+        directory.push(name);
+        create_one(&directory)?;
+        disk::sync_directory(&parent)?;
+    }
+    Ok(())
+}
+
+/// Makes a directory, or finds that it is there.
+fn create_one(path: &Path) -> io::Result<()> {
+    match disk::make_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
+        made => made,
     }
 }
 
 /// Writes a new file and syncs it. Its directory is for the caller to sync, once for all files.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let file = disk::create_file(path, 0o666)?;
+    write_and_sync(&file, path, &[bytes])
+}
+
+/// Writes pieces, one after the other, and syncs the file, which is no good where this fails.
+pub(crate) fn write_and_sync<T: AsRef<[u8]>>(file: &File, path: &Path, pieces: &[T]) -> io::Result<()> {
+    pieces.iter().try_for_each(|piece| disk::write(file, path, piece.as_ref()))?;
+    disk::sync(file, path)
 }
 
 /// Replaces a file's content in one durable step.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with(path, |staged| write_new(staged, bytes))
+    replace_with_mode(path, bytes, 0o666)
 }
 
 /// As [`replace`], for what only the owner may read.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with(path, |staged| {
-        use std::os::unix::fs::OpenOptionsExt;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(staged)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    })
+    replace_with_mode(path, bytes, 0o600)
 }
 
-fn replace_with(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let staged = parent.join(format!(".{name}.{}", unique()));
-    let written = write(&staged).and_then(|()| fs::rename(&staged, path));
+    let file = disk::create_file(&staged, mode)?;
+    let written = write_and_sync(&file, &staged, &[bytes]).and_then(|()| disk::rename(&staged, path));
     if let Err(error) = written {
         // What could not be written or synced is of no use to anybody.
-        let _ = fs::remove_file(&staged);
+        let _ = disk::remove_file(&staged);
         return Err(error);
     }
-    sync_directory(parent)
+    disk::sync_directory(parent)
+}
+
+/// Removes a directory and all that is in it, in one durable step as others see it: it loses its name first. What an
+/// earlier removal that was cut off left is removed too; where there is nothing, nothing is done.
+pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Ok(());
+    }
+    let hidden = hidden_while_removed(path);
+    remove_tree_if_there(&hidden)?;
+    match disk::rename(path, &hidden) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        renamed => renamed?,
+    }
+    disk::sync_directory(parent)?;
+    remove_tree_if_there(&hidden)?;
+    disk::sync_directory(parent)
+}
+
+/// What the names of directories begin with that are being removed.
+const REMOVED: &str = ".removed-";
+
+/// Where a directory lies while it is removed.
+pub(crate) fn hidden_while_removed(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{REMOVED}{name}"))
+}
+
+fn remove_tree_if_there(path: &Path) -> io::Result<()> {
+    match disk::remove_tree(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// 16 hexadecimal digits that no other process or call comes up with.

@@ -67,6 +67,31 @@ pub enum StoreError {
         /// The number of the process that holds it, as that process wrote it; empty if unknown.
         process: String,
     },
+    /// A part of the state directory is to lie elsewhere, and is not there.
+    #[error(
+        "{} is a link to {}, where there is no directory: make it, or bring back the disk that it is on",
+        place.display(),
+        target.display()
+    )]
+    LinkToNothing {
+        /// The link.
+        place: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// What is kept may not grow so far.
+    #[error(
+        "quota-exceeded: {wanted} bytes more would not fit: {used} of {limit} are used; raise --storage-quota, or make \
+         room with `saggar gc`"
+    )]
+    QuotaExceeded {
+        /// The most bytes that may be kept.
+        limit: u64,
+        /// Bytes kept.
+        used: u64,
+        /// Bytes to be added.
+        wanted: u64,
+    },
     /// The runtime shut down in the middle of it.
     #[error("object {name}: the runtime is shutting down")]
     Interrupted {
@@ -76,6 +101,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether there is no room: the disk is full, or a quota is used up. Trying again is of use once there is some.
+    pub fn is_out_of_room(&self) -> bool {
+        match self {
+            StoreError::QuotaExceeded { .. } => true,
+            StoreError::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+
     /// Names the path of an I/O error: `.map_err(StoreError::io(path))`.
     pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.as_ref().to_owned(), source }
@@ -85,6 +121,13 @@ impl StoreError {
     pub(crate) fn object(name: impl Display) -> impl FnOnce(object_store::Error) -> StoreError {
         move |source| match source {
             object_store::Error::NotFound { .. } => StoreError::NotFound { name: name.to_string() },
+            object_store::Error::Generic { store, source } => match source.downcast::<io::Error>() {
+                Ok(source) => StoreError::Io { path: name.to_string().into(), source: *source },
+                Err(source) => {
+                    let source = object_store::Error::Generic { store, source };
+                    StoreError::Object { name: name.to_string(), source }
+                }
+            },
             source => StoreError::Object { name: name.to_string(), source },
         }
     }
@@ -113,9 +156,25 @@ pub enum CheckpointError {
         /// The manifest.
         file: String,
     },
+    /// No such checkpoint, or none any more.
+    #[error("job {job} has no checkpoint{which}")]
+    NotFound {
+        /// The job.
+        job: String,
+        /// What it was asked for: ` of step 1200`; empty where any would do.
+        which: String,
+    },
+    /// The checkpoint that was asked for by its step is not as it was written.
+    #[error("{file} cannot be used: {reason}")]
+    Damaged {
+        /// The manifest.
+        file: String,
+        /// What is wrong, naming the damaged object.
+        reason: String,
+    },
     /// Written by another version of this program.
     #[error(
-        "{file} has checkpoint format {found}, and this build reads format {expected}; resume with \
+        "{file} has checkpoint format {found}, and this build reads formats up to {expected}; resume with \
          the build that wrote it, or start the job again"
     )]
     OtherFormat {
@@ -266,6 +325,14 @@ pub enum RecordError {
         found: i64,
         /// The newest that we know.
         newest: i64,
+    },
+    /// No more jobs may wait.
+    #[error("{queued} jobs wait already, and at most {max} can; submit again when some have run")]
+    QueueFull {
+        /// How many wait.
+        queued: u64,
+        /// How many can.
+        max: u64,
     },
     /// No such job.
     #[error("there is no job {job}")]

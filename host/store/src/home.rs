@@ -4,9 +4,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use crate::durable;
+use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::keys::{KeyFile, UsageFile};
+use crate::secrets::Secrets;
+use crate::usage::tree_bytes;
 
 /// The state directory of one installation.
 ///
@@ -16,22 +18,48 @@ use crate::keys::{KeyFile, UsageFile};
 /// jobs/         <job>/ logs, output  datasets/  <name>/<version>/
 /// uploads/      datasets on the way  cache/     may be deleted at any time
 /// keys.json     keys, hashed         key-usage.json  what they used of their quotas
+/// secrets.json  what jobs may be granted
 /// audit.log     changes by clients
 /// ```
+/// Each of the directories in it, and `objects/checkpoints`, may be a symbolic link to a directory elsewhere, on another
+/// disk too: nothing is ever moved from one of them to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     root: PathBuf,
 }
 
+/// What of the state directory may lie elsewhere, behind a symbolic link.
+pub const PLACES: [&str; 7] = ["objects", "objects/checkpoints", "models", "jobs", "cache", "datasets", "uploads"];
+
 impl Home {
+    /// A home that is there already, in a test.
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Home {
+        Home { root: root.to_owned() }
+    }
+
     /// Opens the directory, making what is missing. Takes no lock: workers and clients do this.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be made.
+    /// `Io` where a directory cannot be made; `LinkToNothing` for a part that is to lie elsewhere and is not there.
     pub fn open(root: impl Into<PathBuf>) -> Result<Home, StoreError> {
         let home = Home { root: std::path::absolute(root.into()).map_err(StoreError::io("."))? };
+        for place in PLACES.map(|place| home.root.join(place)) {
+            // Made anew, it would hide what lies on a disk that is only not mounted.
+            if let Ok(target) = std::fs::read_link(&place)
+                && !place.is_dir()
+            {
+                return Err(StoreError::LinkToNothing { place, target });
+            }
+        }
         for directory in [home.objects(), home.models(), home.jobs(), home.cache(), home.datasets(), home.uploads()] {
-            durable::create_directories(&directory).map_err(StoreError::io(&directory))?;
+            durable::create_directories_below(&home.root, &directory).map_err(StoreError::io(&directory))?;
+        }
+        let parent = home.root.parent().unwrap_or(Path::new("/"));
+        match disk::sync_directory(parent) {
+            // Who may not read it did not make the directory in it.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(StoreError::io(parent))?,
         }
         Ok(home)
     }
@@ -94,6 +122,21 @@ impl Home {
         self.jobs().join(id)
     }
 
+    /// Removes the directory of a job: its logs and outputs. It is gone as a whole, for others and on the disk; removing
+    /// again finishes what was cut off. Returns the bytes that this freed.
+    ///
+    /// # Errors
+    /// `BadName` where the identifier cannot be one; `Io`, after which removing again is safe.
+    pub fn remove_job(&self, id: &str) -> Result<u64, StoreError> {
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            return Err(StoreError::BadName { name: id.to_owned() });
+        }
+        let directory = self.job(id);
+        let freed = tree_bytes(&directory)?;
+        durable::remove_directory(&directory).map_err(StoreError::io(&directory))?;
+        Ok(freed)
+    }
+
     /// What can be made again: compiled components, pipelines.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
@@ -107,6 +150,11 @@ impl Home {
     /// Uploads that are not committed yet.
     pub fn uploads(&self) -> PathBuf {
         self.root.join("uploads")
+    }
+
+    /// Secrets that jobs may be granted.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(self.root.join("secrets.json"))
     }
 
     /// The keys of clients.
@@ -152,6 +200,22 @@ mod tests {
             if *home == *worker.root() && *process == std::process::id().to_string()));
         drop(lock);
         worker.lock().unwrap();
+    }
+
+    #[test]
+    fn a_part_that_lies_elsewhere_must_be_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (directory.path().join("home"), directory.path().join("elsewhere"));
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, root.join("datasets")).unwrap();
+        let error = Home::open(&root).unwrap_err();
+        assert!(matches!(&error, StoreError::LinkToNothing { target, .. } if *target == elsewhere), "{error}");
+        assert!(error.to_string().contains("bring back the disk"), "{error}");
+        assert!(!elsewhere.exists() && !root.join("objects").exists(), "nothing was made");
+        std::fs::create_dir(&elsewhere).unwrap();
+        let home = Home::open(&root).unwrap();
+        std::fs::write(home.datasets().join("x"), [0; 7]).unwrap();
+        assert_eq!(home.usage(&home.models()).unwrap().of(crate::usage::StorageKind::Datasets), 7);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::clock::Millis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;
-use crate::limits::{KEYS_MAX, MANIFEST_BYTES_MAX};
+use crate::limits::{KEY_PROJECTS_MAX, KEYS_MAX, MANIFEST_BYTES_MAX};
 use crate::versions::is_name;
 
 pub use allowance::{NotAnAllowance, Period, Quota, Rate};
@@ -47,12 +47,22 @@ pub struct KeyRecord {
     pub digest: Digest,
     /// What it may do.
     pub scopes: Vec<Scope>,
+    /// The projects whose jobs it sees; none is all. Left out of the file where there is no such limit: a build that knows
+    /// none of this reads the keys that it can honour, and refuses the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projects: Option<Vec<String>>,
     /// Requests in a short time.
     #[serde(default)]
     pub rate: Option<Rate>,
     /// Requests in a day or month.
     #[serde(default)]
     pub quota: Option<Quota>,
+    /// Jobs submitted with it that run at once; more wait.
+    #[serde(default)]
+    pub max_running_jobs: Option<u32>,
+    /// Device seconds that jobs submitted with it may take; then they wait.
+    #[serde(default)]
+    pub gpu_seconds: Option<u64>,
     /// When it was made.
     pub created_ms: Millis,
     /// When it ceases to be good.
@@ -80,8 +90,11 @@ impl KeyRecord {
             "id": self.id,
             "name": self.name,
             "scopes": self.scopes,
+            "projects": self.projects,
             "rate": self.rate,
             "quota": self.quota,
+            "max_running_jobs": self.max_running_jobs,
+            "gpu_seconds": self.gpu_seconds,
             "quota_used": self.quota.map(|_| used),
             "created_ms": self.created_ms,
             "expires_ms": self.expires_ms,
@@ -102,24 +115,62 @@ pub struct NewKey {
     pub name: String,
     /// At least one.
     pub scopes: Vec<Scope>,
+    /// The projects whose jobs it sees, if it is not to see those of all. Not with the scope `admin`.
+    #[serde(default)]
+    pub projects: Option<Vec<String>>,
     /// Requests in a short time, if there is to be a limit.
     #[serde(default)]
     pub rate: Option<Rate>,
     /// Requests in a day or month, if there is to be a limit.
     #[serde(default)]
     pub quota: Option<Quota>,
+    /// Jobs submitted with it that run at once, if there is to be a limit.
+    #[serde(default)]
+    pub max_running_jobs: Option<u32>,
+    /// Device seconds that jobs submitted with it may take, if there is to be a limit.
+    #[serde(default)]
+    pub gpu_seconds: Option<u64>,
     /// When it ceases to be good, if ever.
     #[serde(default)]
     pub expires_ms: Option<Millis>,
 }
 
 impl NewKey {
-    /// What it may do and how much of it, in a few words: `predict 100/s 10000/d`.
+    /// What it may do and how much of it, in a few words: `predict 100/s 10000/d`, `jobs:read in digits,faces`.
     pub fn summary(&self) -> String {
         let mut words: Vec<String> = self.scopes.iter().map(Scope::to_string).collect();
+        words.extend(self.projects.as_ref().map(|projects| format!("in {}", projects.join(","))));
         words.extend(self.rate.map(|rate| rate.to_string()));
         words.extend(self.quota.map(|quota| quota.to_string()));
+        words.extend(self.max_running_jobs.map(|jobs| format!("{jobs} jobs")));
+        words.extend(self.gpu_seconds.map(|seconds| format!("{seconds} GPU s")));
         words.join(" ")
+    }
+
+    fn check(&self, now_ms: Millis) -> Result<(), KeyError> {
+        if !is_name(&self.name) {
+            return Err(KeyError::BadName { name: self.name.clone() });
+        }
+        if self.scopes.is_empty() {
+            return Err(KeyError::NoScope);
+        }
+        if self.expires_ms.is_some_and(|end| end <= now_ms) {
+            return Err(KeyError::Expired);
+        }
+        let Some(projects) = &self.projects else { return Ok(()) };
+        if projects.is_empty() {
+            return Err(KeyError::NoProject);
+        }
+        if projects.len() > KEY_PROJECTS_MAX {
+            return Err(KeyError::TooManyProjects { count: projects.len(), max: KEY_PROJECTS_MAX });
+        }
+        if let Some(name) = projects.iter().find(|name| !is_name(name)) {
+            return Err(KeyError::BadProject { name: name.chars().take(80).collect() });
+        }
+        if self.scopes.contains(&Scope::Admin) {
+            return Err(KeyError::AdminOfProjects { projects: projects.join(", ") });
+        }
+        Ok(())
     }
 }
 
@@ -156,6 +207,35 @@ pub enum KeyError {
     /// A key that could do nothing.
     #[error("a key needs at least one scope of {}", Scope::names())]
     NoScope,
+    /// A key that would see no project at all.
+    #[error("projects: a key that is limited to projects names at least one, such as digits; left out, it sees all")]
+    NoProject,
+    /// Too many projects.
+    #[error("projects: {count} of them, and a key names at most {max}; left out, it sees all")]
+    TooManyProjects {
+        /// How many were named.
+        count: usize,
+        /// The maximum.
+        max: usize,
+    },
+    /// A name that no project can have.
+    #[error(
+        "projects: `{name}` cannot be a project's name: lower-case letters, digits and `._-`, at most 63, a letter or \
+         digit first"
+    )]
+    BadProject {
+        /// The name.
+        name: String,
+    },
+    /// A limit that the scope `admin` would undo.
+    #[error(
+        "projects: a key with the scope admin sees every project, so it cannot be limited to {projects}; leave the \
+         projects out, or give it other scopes"
+    )]
+    AdminOfProjects {
+        /// Those that were named.
+        projects: String,
+    },
     /// A time that has passed.
     #[error("a key cannot expire before it is made")]
     Expired,
@@ -236,17 +316,10 @@ impl KeyFile {
     /// Makes a key. The text that is returned is kept nowhere.
     ///
     /// # Errors
-    /// `BadName`, `NoScope`, `Expired`, `Exists`, `TooMany`; what [`KeyFile::read`] reports.
+    /// `BadName`, `NoScope`, `NoProject`, `TooManyProjects`, `BadProject`, `AdminOfProjects`, `Expired`, `Exists`, `TooMany`;
+    /// what [`KeyFile::read`] reports.
     pub fn create(&self, new: NewKey, now_ms: Millis) -> Result<(KeyRecord, String), KeyError> {
-        if !is_name(&new.name) {
-            return Err(KeyError::BadName { name: new.name });
-        }
-        if new.scopes.is_empty() {
-            return Err(KeyError::NoScope);
-        }
-        if new.expires_ms.is_some_and(|end| end <= now_ms) {
-            return Err(KeyError::Expired);
-        }
+        new.check(now_ms)?;
         self.change(|keys| {
             if keys.iter().any(|key| key.name == new.name) {
                 return Err(KeyError::Exists { name: new.name });
@@ -261,16 +334,17 @@ impl KeyFile {
                     break (id, text);
                 }
             };
-            let mut scopes = new.scopes;
-            scopes.sort_unstable();
-            scopes.dedup();
+            let scopes = each_once(new.scopes);
             let record = KeyRecord {
                 id,
                 name: new.name,
                 digest: Digest::of(text.as_bytes()),
                 scopes,
+                projects: new.projects.map(each_once),
                 rate: new.rate,
                 quota: new.quota,
+                max_running_jobs: new.max_running_jobs,
+                gpu_seconds: new.gpu_seconds,
                 created_ms: now_ms,
                 expires_ms: new.expires_ms,
             };
@@ -302,6 +376,12 @@ impl KeyFile {
         durable::replace_private(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))?;
         Ok(done)
     }
+}
+
+fn each_once<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

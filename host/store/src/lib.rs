@@ -7,6 +7,7 @@
 //! Deliberately elsewhere: what a checkpoint means to a device (`jobs`), what a plugin is
 //! (`plugin`), who may ask (`serve`). Logic takes the time as an argument; see [`clock`].
 
+pub mod archive;
 pub mod checkpoint;
 pub mod clock;
 pub mod dataset;
@@ -19,14 +20,17 @@ pub mod models;
 pub mod objects;
 pub mod outputs;
 pub mod records;
+pub mod secrets;
+pub mod usage;
 
 mod durable;
 mod tensor_text;
 mod versions;
 
+pub use archive::Archive;
 pub use checkpoint::{
-    Checkpoint, CheckpointInfo, Checkpoints, Latest, Position, SavedVariable, Skipped, VariableKind,
-    digest_of_variables,
+    BestBy, Checkpoint, CheckpointInfo, Checkpoints, Export, Latest, Mode, Position, Retention, SavedVariable, Skipped,
+    VariableKind, Verified, Wanted, digest_of_variables,
 };
 pub use clock::{Clock, ManualClock, Millis, SystemClock};
 pub use dataset::upload::Uploads;
@@ -40,3 +44,5 @@ pub use objects::Objects;
 pub use outputs::{OutputFile, is_output_path};
 pub use records::sqlite::SqliteRecords;
 pub use records::{Job, JobState, Lease, Records};
+pub use secrets::{SecretError, Secrets};
+pub use usage::{StorageKind, StorageQuota, Usage};

@@ -9,6 +9,12 @@ pub const OWN_PART_BYTES_MIN: usize = 1 << 20;
 /// Small variables share parts of up to this size, so that 100,000 of them are not 100,000 files.
 pub const SHARED_PART_BYTES_MAX: usize = 4 << 20;
 
+/// Times that an object is written while others sweep it away; each claim of a job sweeps once.
+pub const PUT_TRIES_MAX: u32 = 4;
+
+/// Bytes from which on a piece of an exported checkpoint goes out alone; smaller ones are gathered.
+pub const EXPORT_PIECE_BYTES_MIN: usize = 64 << 10;
+
 /// Bytes of a manifest, of any kind. 100,000 variables take about 25 MB.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
@@ -21,11 +27,22 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// Keys of one server.
 pub const KEYS_MAX: usize = 1000;
 
+/// Projects that one key may be limited to.
+pub const KEY_PROJECTS_MAX: usize = 64;
+
+/// Secrets of one server.
+pub const SECRETS_MAX: usize = 1000;
+
+/// Bytes of a secret: shorter ones could not be blackened in a log without blackening other text.
+pub const SECRET_BYTES_MIN: usize = 8;
+/// Bytes of a secret at most.
+pub const SECRET_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of a chunk of an upload.
 pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 
 /// Files in an upload, and in a folder that is taken in as a dataset.
-pub const UPLOAD_FILES_MAX: usize = 10_000;
+pub const UPLOAD_FILES_MAX: usize = 100_000;
 
 /// Bytes of all files of an upload together.
 pub const UPLOAD_BYTES_MAX: u64 = 64 << 30;
@@ -38,8 +55,33 @@ pub const UPLOAD_PATH_PARTS_MAX: usize = 8;
 /// Disk space that an upload must leave free.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
-/// Bytes of a dataset's columns together. They are kept in memory while a job reads them.
+/// Bytes of a dataset's columns together. They are in memory while they are taken in.
 pub const DATASET_BYTES_MAX: u64 = 16 << 30;
+
+/// Bytes of the header of a `.npy` file, which is a line of text.
+pub const NPY_HEADER_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of the footer of a Parquet file, which is held with a structure for each column of each row group.
+pub const PARQUET_FOOTER_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a page of a Parquet file, compressed and expanded. Writers make pages of about 1 MiB.
+pub const PARQUET_PAGE_BYTES_MAX: usize = 128 << 20;
+
+/// Bytes of the header of such a page: the least and the greatest value of the page are in it.
+pub const PARQUET_PAGE_HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// Values of such a page; decoded, they are in memory together where they are one list.
+pub const PARQUET_PAGE_VALUES_MAX: u32 = 64 << 20;
+
+/// How many times as long as the file the values of a Parquet file may be: a run of equal values takes some bytes however
+/// long it is, and so a file that is damaged or hostile could claim any number of rows.
+pub const PARQUET_EXPANSION_MAX: u64 = 4096;
+
+/// Bytes of an image in a dataset, as a file and decoded.
+pub const IMAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Pixels of a side of an image in a dataset.
+pub const IMAGE_SIDE_MAX: usize = 16_384;
 
 /// Bytes of one line of a CSV file.
 pub const CSV_LINE_BYTES_MAX: usize = 16 << 20;
@@ -62,6 +104,12 @@ pub const RECORDS_BUSY_MS: u32 = 30_000;
 /// Jobs in one answer of `Records::list`.
 pub const JOBS_LISTED_MAX: u32 = 1_000;
 
+/// Jobs that may wait at once; one more is refused.
+pub const JOBS_QUEUED_MAX: u64 = 10_000;
+
+/// Schedules of one server.
+pub const SCHEDULES_MAX: u64 = 1_000;
+
 /// Points in one answer of `Records::series`.
 pub const POINTS_LISTED_MAX: u32 = 100_000;
 
@@ -74,5 +122,9 @@ pub const SPEC_BYTES_MAX: usize = 1 << 20;
 /// Names of metric series in one job.
 pub const SERIES_MAX: u32 = 256;
 
+/// Metrics in one checkpoint: every series of the job.
+pub const CHECKPOINT_METRICS_MAX: usize = SERIES_MAX as usize;
+
 const _: () = assert!(OWN_PART_BYTES_MIN <= SHARED_PART_BYTES_MAX);
 const _: () = assert!(SHARED_PART_BYTES_MAX <= PART_BYTES_MAX);
+const _: () = assert!(PARQUET_PAGE_BYTES_MAX <= i32::MAX as usize);

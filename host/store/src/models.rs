@@ -22,7 +22,9 @@ use crate::versions::{self, Versions};
 
 #[cfg(test)]
 mod tests;
-mod weights;
+pub(crate) mod weights;
+
+pub(crate) use weights::safetensors_dtype;
 
 /// The plugin's file name in a version.
 pub const PLUGIN_FILE: &str = "plugin.wasm";
@@ -272,7 +274,7 @@ impl Models {
     pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
         let path = self.note_path(model, file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        durable::create_directories(directory).map_err(StoreError::io(directory))?;
+        self.versions.make(directory)?;
         durable::replace(&path, bytes).map_err(StoreError::io(&path))?;
         Ok(())
     }

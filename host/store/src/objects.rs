@@ -1,21 +1,24 @@
 //! The object store: named bytes, created once and never changed.
 //!
-//! Over [`object_store`]: local files today, each synced with its directory before a put returns.
+//! Over [`object_store`]: local files today ([`files`]), each synced with its directory before a put returns.
 //! A synchronous caller waits with `tokio::runtime::Handle::block_on`.
 
-use std::path::{Path as FsPath, PathBuf};
+use std::io;
+use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use crate::clock::Millis;
 use crate::digest::Digest;
-use crate::durable;
 use crate::error::StoreError;
+
+pub(crate) mod files;
+
+use files::{Files, Pin};
 
 /// An object as a listing shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,24 +44,23 @@ pub enum Put {
 #[derive(Clone, Debug)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
-    /// Where the files lie, if they are files of this machine.
-    root: Option<PathBuf>,
+    /// The same, if it is files of this machine.
+    files: Option<Files>,
 }
 
 impl Objects {
     /// The store of local files under `root`, which must exist.
     ///
     /// # Errors
-    /// `Object` where `root` is no directory.
+    /// `Io` where `root` is no directory.
     pub fn local(root: &FsPath) -> Result<Objects, StoreError> {
-        let store =
-            LocalFileSystem::new_with_prefix(root).map_err(StoreError::object(root.display()))?.with_fsync(true);
-        Ok(Objects { store: Arc::new(store), root: Some(root.to_owned()) })
+        let files = Files::new(root).map_err(StoreError::io(root))?;
+        Ok(Objects { store: Arc::new(files.clone()), files: Some(files) })
     }
 
     /// A store of another kind: memory, a cloud's, or one that fails when a test wants it to.
     pub fn over(store: Arc<dyn ObjectStore>) -> Objects {
-        Objects { store, root: None }
+        Objects { store, files: None }
     }
 
     /// Writes an object unless its name is taken. Durable when it returns.
@@ -195,56 +197,56 @@ impl Objects {
         }
     }
 
-    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are
-    /// under way there fail.
-    pub(crate) fn sweep(&self, prefix: &str) -> Result<(), StoreError> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let mut folders = vec![root.join(prefix)];
-        while let Some(folder) = folders.pop() {
-            let entries = match std::fs::read_dir(&folder) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(StoreError::io(&folder)(error)),
-            };
-            for entry in entries {
-                let path = entry.map_err(StoreError::io(&folder))?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if is_staged(&path) {
-                    match std::fs::remove_file(&path) {
-                        // Its writer was alive and finished.
-                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                        removed => removed.map_err(StoreError::io(&path))?,
-                    }
-                }
-            }
+    /// Deletes every object whose name begins with the folder `prefix`, durably. What is gone already is fine.
+    ///
+    /// # Errors
+    /// `Object`, `Io`. Some of them may be gone then; deleting again is safe.
+    pub async fn delete_folder(&self, prefix: &str) -> Result<(), StoreError> {
+        if let Some(files) = &self.files {
+            return files.delete_folder(self.path(prefix)?.as_ref()).map_err(StoreError::io(prefix));
+        }
+        for object in self.list(prefix).await? {
+            self.delete(&object.name).await?;
         }
         Ok(())
     }
 
+    /// Deletes an object unless somebody has pinned it; says whether it is gone.
+    pub(crate) async fn delete_unless_pinned(&self, name: &str) -> Result<bool, StoreError> {
+        match &self.files {
+            Some(files) => files.delete_unless_pinned(name).map_err(StoreError::io(name)),
+            None => self.delete(name).await.map(|()| true),
+        }
+    }
+
+    /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned), in every process of this machine.
+    pub(crate) fn pin(&self, name: &str) -> Result<Pin, StoreError> {
+        let Some(files) = &self.files else { return Ok(Pin::none()) };
+        files.pin(name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },
+            _ => StoreError::io(name)(error),
+        })
+    }
+
+    /// Has what was deleted directly in a folder not come back after a power loss.
+    pub(crate) fn sync_folder(&self, prefix: &str) -> Result<(), StoreError> {
+        self.files.as_ref().map_or(Ok(()), |files| files.sync_folder(prefix)).map_err(StoreError::io(prefix))
+    }
+
+    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are
+    /// under way there fail.
+    pub(crate) fn sweep(&self, prefix: &str) -> Result<(), StoreError> {
+        self.files.as_ref().map_or(Ok(()), |files| files.sweep(prefix)).map_err(StoreError::io(prefix))
+    }
+
     /// Makes an object that is there already durable, with the folders on the way to it.
     pub(crate) fn sync(&self, name: &str) -> Result<(), StoreError> {
-        let Some(root) = &self.root else { return Ok(()) };
-        let mut path = root.join(name);
-        let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
-        synced.map_err(StoreError::io(&path))?;
-        while path.pop() && path.starts_with(root) {
-            durable::sync_directory(&path).map_err(StoreError::io(&path))?;
-        }
-        Ok(())
+        self.files.as_ref().map_or(Ok(()), |files| files.sync(name)).map_err(StoreError::io(name))
     }
 
     fn path(&self, name: &str) -> Result<Path, StoreError> {
         Path::parse(name).map_err(|_| StoreError::BadName { name: name.to_owned() })
     }
-}
-
-/// Whether this is a name under which the local store writes before it makes the object: its name,
-/// `#`, a number. No object can have such a name.
-fn is_staged(path: &FsPath) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let number = name.and_then(|name| name.rsplit_once('#')).map(|(_, number)| number);
-    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn info(meta: ObjectMeta) -> ObjectInfo {

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
@@ -14,7 +14,12 @@ use crate::home::Home;
 use crate::limits::OUTPUTS_LISTED_MAX;
 
 /// The folder of outputs in a job's directory.
-const OUTPUT: &str = "output";
+pub(crate) const OUTPUT: &str = "output";
+
+/// The folder of what a job wrote; `job_dir` is the job's directory.
+pub(crate) fn directory(job_dir: &Path) -> PathBuf {
+    job_dir.join(OUTPUT)
+}
 
 /// A file that a job wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ impl Home {
     pub fn write_output(&self, job: &str, path: &str, data: &[u8]) -> Result<(), StoreError> {
         let path = self.job(job).join(OUTPUT).join(path);
         let directory = path.parent().unwrap_or(&path);
-        durable::create_directories(directory).map_err(StoreError::io(directory))?;
+        durable::create_directories_below(self.root(), directory).map_err(StoreError::io(directory))?;
         durable::replace(&path, data).map_err(StoreError::io(&path))
     }
 }
@@ -56,7 +61,7 @@ impl Home {
 /// Whatever the file system says.
 pub fn list(job_dir: &Path) -> io::Result<Vec<OutputFile>> {
     let mut found = Vec::new();
-    let mut left = vec![(job_dir.join(OUTPUT), String::new())];
+    let mut left = vec![(directory(job_dir), String::new())];
     while let Some((directory, prefix)) = left.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
@@ -92,7 +97,7 @@ pub fn open(job_dir: &Path, path: &str) -> io::Result<Option<(File, u64)>> {
     if !is_output_path(path) {
         return Ok(None);
     }
-    let path = job_dir.join(OUTPUT).join(path);
+    let path = directory(job_dir).join(path);
     // A component of the path that is a file, and not a folder, is another way of not being there.
     let absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let look = fs::symlink_metadata(&path);

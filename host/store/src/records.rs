@@ -3,240 +3,24 @@
 //! One trait, [`Records`], so that another engine can take SQLite's place. Each method is one
 //! transaction and may wait for the disk: call from a thread that may block. Every write of a
 //! worker carries its [`Lease`], and a lease that is over changes nothing ([`RecordError::Fenced`]).
-//! Times are arguments.
+//! Times are arguments. Which of the queued jobs is next is not decided here.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::clock::Millis;
 use crate::error::RecordError;
 
 pub mod id;
+mod job;
+mod schedule;
 pub mod sqlite;
+mod state;
 #[cfg(test)]
 mod tests;
 
-/// Where a job, or an attempt at it, stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum JobState {
-    /// Waiting for its turn.
-    Queued,
-    /// Claimed; the worker is on its way.
-    Starting,
-    /// The training is under way.
-    Running,
-    /// Told to stop; saving its state.
-    Stopping,
-    /// Done.
-    Succeeded,
-    /// Ended by an error.
-    Failed,
-    /// Ended by a user.
-    Cancelled,
-    /// Ended by its maximum run time.
-    TimedOut,
-}
-
-impl JobState {
-    /// Every state, in the order in which a job meets them.
-    pub const ALL: [JobState; 8] = [
-        JobState::Queued,
-        JobState::Starting,
-        JobState::Running,
-        JobState::Stopping,
-        JobState::Succeeded,
-        JobState::Failed,
-        JobState::Cancelled,
-        JobState::TimedOut,
-    ];
-
-    /// The name users see: `TIMED_OUT`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            JobState::Queued => "QUEUED",
-            JobState::Starting => "STARTING",
-            JobState::Running => "RUNNING",
-            JobState::Stopping => "STOPPING",
-            JobState::Succeeded => "SUCCEEDED",
-            JobState::Failed => "FAILED",
-            JobState::Cancelled => "CANCELLED",
-            JobState::TimedOut => "TIMED_OUT",
-        }
-    }
-
-    /// Whether nothing comes after it.
-    pub const fn is_final(self) -> bool {
-        match self {
-            JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::TimedOut => true,
-            JobState::Queued | JobState::Starting | JobState::Running | JobState::Stopping => false,
-        }
-    }
-
-    /// Whether a worker has it.
-    pub const fn is_active(self) -> bool {
-        match self {
-            JobState::Starting | JobState::Running | JobState::Stopping => true,
-            JobState::Queued | JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::TimedOut => {
-                false
-            }
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Text that is no state's name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no job state")]
-pub struct NotAState(pub String);
-
-impl FromStr for JobState {
-    type Err = NotAState;
-
-    fn from_str(text: &str) -> Result<JobState, NotAState> {
-        let found = JobState::ALL.into_iter().find(|state| state.name() == text);
-        found.ok_or_else(|| NotAState(text.to_owned()))
-    }
-}
-
-/// Why something is in its state: a code for machines, a sentence for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    /// `UPPER_SNAKE`: `HOST_RESTART`, `DEVICE_LOST`; empty where there is nothing to explain.
-    pub code: String,
-    /// One sentence, for people.
-    pub sentence: String,
-}
-
-impl Reason {
-    /// A reason of this code and sentence.
-    pub fn new(code: impl Into<String>, sentence: impl Into<String>) -> Reason {
-        Reason { code: code.into(), sentence: sentence.into() }
-    }
-}
-
-/// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NewJob {
-    /// The project: a name as of models. The job is called `<project>-<number>`.
-    pub project: String,
-    /// The task of the project's file.
-    pub task: String,
-    /// Everything the worker needs to know: a JSON object.
-    pub spec: String,
-    /// Jobs of higher priority start first.
-    pub priority: i32,
-    /// Steps to do, 0 where not known.
-    pub steps_target: u64,
-    /// Asking again with the same key gives the same job.
-    pub idempotency_key: Option<String>,
-}
-
-/// A job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Job {
-    /// Unique for ever: 26 letters and digits that sort by time.
-    pub id: String,
-    /// `<project>-<number>`.
-    pub name: String,
-    /// The project.
-    pub project: String,
-    /// Its number within the project, from 1, never used twice.
-    pub number: u64,
-    /// The task of the project's file.
-    pub task: String,
-    /// A JSON object.
-    pub spec: String,
-    /// Jobs of higher priority start first.
-    pub priority: i32,
-    /// Where it stands.
-    pub state: JobState,
-    /// Why.
-    pub reason: Reason,
-    /// Set once somebody asked it to stop.
-    pub stop: Option<Reason>,
-    /// When it was submitted.
-    pub created_ms: Millis,
-    /// When its first attempt began to run.
-    pub started_ms: Option<Millis>,
-    /// When it ended.
-    pub finished_ms: Option<Millis>,
-    /// When it may be claimed at the earliest.
-    pub not_before_ms: Millis,
-    /// Steps done.
-    pub step: u64,
-    /// Steps to do, 0 where not known.
-    pub steps_target: u64,
-    /// The fencing epoch: raised by every claim and every take-over.
-    pub epoch: u64,
-    /// Attempts begun.
-    pub attempts: u32,
-    /// Position in a listing; the cursor of [`JobFilter`].
-    pub cursor: u64,
-}
-
-/// The right to write about a job, until somebody claims or takes it over.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lease {
-    /// The job's identifier.
-    pub job: String,
-    /// The attempt, from 1.
-    pub attempt: u32,
-    /// The fencing epoch.
-    pub epoch: u64,
-}
-
-/// A job just claimed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
-    /// The job, in state `Starting`.
-    pub job: Job,
-    /// The right to write about it.
-    pub lease: Lease,
-}
-
-/// What an attempt took.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// First step it did: the one after its checkpoint's.
-    pub first_step: u64,
-    /// Last step it did.
-    pub last_step: u64,
-    /// Seconds from start to end.
-    pub wall_seconds: f64,
-    /// Seconds the device worked for it.
-    pub gpu_seconds: f64,
-    /// Most device memory it held.
-    pub peak_bytes: u64,
-    /// Items it trained on.
-    pub samples: u64,
-}
-
-/// One try at a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Attempt {
-    /// From 1.
-    pub number: u32,
-    /// `Starting` and `Running`, then a final state; `Queued` where it was preempted.
-    pub state: JobState,
-    /// Why it ended.
-    pub reason: Reason,
-    /// The device it ran on, once known.
-    pub device: String,
-    /// When it was claimed.
-    pub started_ms: Millis,
-    /// When it ended.
-    pub ended_ms: Option<Millis>,
-    /// What it took.
-    pub usage: Usage,
-}
+pub use job::{Attempt, Claim, Demand, Job, Lease, NewJob, Running, Spent, Usage, Waiting};
+pub use schedule::Schedule;
+pub use state::{JobState, NotAState, Reason};
 
 /// One value of a named series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -273,6 +57,10 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Of this project.
     pub project: Option<String>,
+    /// Of one of these projects, too; of none where it is empty.
+    pub projects: Option<Vec<String>>,
+    /// Of this experiment.
+    pub experiment: Option<String>,
     /// At most so many; 0 means the maximum, `limits::JOBS_LISTED_MAX`.
     pub limit: u32,
     /// Only jobs older than the one with this cursor.
@@ -305,12 +93,25 @@ pub trait Records: Send + Sync {
     /// `Database`.
     fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError>;
 
-    /// Takes the queued job of highest priority, oldest first, among those that may start: it is
-    /// `Starting`, with a new attempt and a new epoch. Two callers never get the same attempt.
+    /// Queued jobs in the order of their turns: of highest priority, those that are not preemptible first, oldest first.
+    /// Whoever may take another's place comes before it, or the two would take it from each other for ever.
     ///
     /// # Errors
     /// `Database`.
-    fn claim_next(&self, now_ms: Millis) -> Result<Option<Claim>, RecordError>;
+    fn queued(&self) -> Result<Vec<Waiting>, RecordError>;
+
+    /// Active jobs, oldest first.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn running(&self) -> Result<Vec<Running>, RecordError>;
+
+    /// Takes a queued job, with slots of this pool: it is `Starting`, with a new attempt and a new epoch. None where it
+    /// is not queued, or not to start yet. Two callers never get the same attempt.
+    ///
+    /// # Errors
+    /// `NoSuchJob`; `Database`.
+    fn claim(&self, id: &str, pool: &str, now_ms: Millis) -> Result<Option<Claim>, RecordError>;
 
     /// Raises the epoch of an active job, so that whoever worked on it is fenced. The server does
     /// this at its start, and with a worker that it gave up on, before it decides what comes next.
@@ -402,6 +203,18 @@ pub trait Records: Send + Sync {
     /// `NoSuchJob`; `Finished`; `Database`.
     fn request_stop(&self, id: &str, reason: &Reason, now_ms: Millis) -> Result<Job, RecordError>;
 
+    /// Forgets a job that is over, and all that was recorded about it but what it took. Its name is not used again.
+    ///
+    /// # Errors
+    /// `NoSuchJob`; `Invalid` where it is not over; `Database`.
+    fn remove(&self, id: &str) -> Result<Job, RecordError>;
+
+    /// What jobs took so far, by project and key.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn spent(&self) -> Result<Vec<Spent>, RecordError>;
+
     /// The attempts at a job, first one first.
     ///
     /// # Errors
@@ -433,4 +246,41 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// `Database`.
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError>;
+
+    /// How many events of a kind a job has.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError>;
+
+    /// Records a schedule, in the place of one of that name.
+    ///
+    /// # Errors
+    /// `Invalid` where its name or specification cannot be; `Database`.
+    fn put_schedule(&self, schedule: &Schedule) -> Result<(), RecordError>;
+
+    /// The schedules, by name.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn schedules(&self) -> Result<Vec<Schedule>, RecordError>;
+
+    /// Forgets a schedule. False where there is none of that name.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn remove_schedule(&self, name: &str) -> Result<bool, RecordError>;
+
+    /// Records that a schedule's time has come: what was due until `due_ms` is dealt with, by the job of that name, or by
+    /// leaving it out. False where somebody else dealt with it, or it is gone.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn settle_schedule(&self, name: &str, due_ms: Millis, job: Option<&str>) -> Result<bool, RecordError>;
+
+    /// The sequence of the newest event of any job; 0 before the first.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn newest_event(&self) -> Result<u64, RecordError>;
 }

@@ -4,10 +4,10 @@
 //! lock on the name is held: what has a number is complete, and two processes never share one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use crate::durable;
+use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::NAME_BYTES_MAX;
 
@@ -52,6 +52,17 @@ impl Versions {
         self.root.join(name).join(version.to_string())
     }
 
+    /// Has the disk hold the versions of a name that are there: whoever made one may have died before that.
+    pub(crate) fn settle(&self, name: &str) -> Result<(), StoreError> {
+        let directory = self.root.join(name);
+        disk::sync_directory(&directory).map_err(StoreError::io(&directory))
+    }
+
+    /// Makes a directory below the root, durably.
+    pub(crate) fn make(&self, directory: &Path) -> Result<(), StoreError> {
+        durable::create_directories_below(&self.root, directory).map_err(StoreError::io(directory))
+    }
+
     /// Every name with a directory, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names = entries(&self.root)?;
@@ -87,23 +98,48 @@ impl Versions {
         // With the lock held, whatever is half-made was left by a process that died.
         for stale in entries(&directory)?.iter().filter(|entry| entry.starts_with(".tmp-")) {
             let stale = directory.join(stale);
-            fs::remove_dir_all(&stale).map_err(StoreError::io(&stale))?;
+            disk::remove_tree(&stale).map_err(StoreError::io(&stale))?;
         }
         let versions = self.versions(name)?;
         if let Some(version) = find(&versions)? {
-            // Whoever made it may have died before its name was on the disk.
-            durable::sync_directory(&directory).map_err(StoreError::io(&directory))?;
+            self.settle(name)?;
             return Ok(Placed { version, is_new: false });
         }
-        durable::create_directories(&directory).map_err(StoreError::io(&directory))?;
+        self.make(&directory)?;
         let staging = directory.join(format!(".tmp-{}", durable::unique()));
         let placed = self.place(&mut lock, name, &versions, &staging, fill);
         if placed.is_err() {
-            let _ = fs::remove_dir_all(&staging);
+            let _ = disk::remove_tree(&staging);
             // Removes the name too, where this would have been its first version.
-            let _ = fs::remove_dir(&directory);
+            let _ = disk::remove_directory(&directory);
         }
         placed
+    }
+
+    /// Takes a version away; false where there is none. Its number is not used again, and what has files of it open goes
+    /// on reading them.
+    pub(crate) fn remove(&self, name: &str, version: u64) -> Result<bool, StoreError> {
+        let target = self.directory(name, version);
+        if !target.is_dir() {
+            return Ok(false);
+        }
+        let mut lock = NameLock::take(&self.root, name)?;
+        if lock.last < version {
+            lock.record(version)?;
+        }
+        // Renamed away in one step: a version is there whole or not at all. What a crash leaves of the rest is swept with
+        // what else is half-made.
+        let directory = self.root.join(name);
+        let gone = directory.join(format!(".tmp-{}", durable::unique()));
+        match disk::rename(&target, &gone) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            renamed => renamed.map_err(StoreError::io(&target))?,
+        }
+        disk::sync_directory(&directory).map_err(StoreError::io(&directory))?;
+        disk::remove_tree(&gone).map_err(StoreError::io(&gone))?;
+        // Goes only where this was the last version.
+        let _ = disk::remove_directory(&directory);
+        Ok(true)
     }
 
     fn place<E: From<StoreError>>(
@@ -114,16 +150,16 @@ impl Versions {
         staging: &Path,
         fill: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<Placed, E> {
-        fs::create_dir(staging).map_err(StoreError::io(staging))?;
+        disk::make_directory(staging).map_err(StoreError::io(staging))?;
         fill(staging)?;
-        durable::sync_directory(staging).map_err(StoreError::io(staging))?;
+        disk::sync_directory(staging).map_err(StoreError::io(staging))?;
         let last = versions.last().copied().unwrap_or(0).max(lock.last);
         let version = last.saturating_add(1);
         lock.record(version)?;
         let target = self.directory(name, version);
-        fs::rename(staging, &target).map_err(StoreError::io(&target))?;
+        disk::rename(staging, &target).map_err(StoreError::io(&target))?;
         let directory = self.root.join(name);
-        durable::sync_directory(&directory).map_err(StoreError::io(&directory))?;
+        disk::sync_directory(&directory).map_err(StoreError::io(&directory))?;
         Ok(Placed { version, is_new: true })
     }
 }
@@ -153,11 +189,14 @@ struct NameLock {
 impl NameLock {
     fn take(root: &Path, name: &str) -> Result<NameLock, StoreError> {
         let locks = root.join(".locks");
-        durable::create_directories(&locks).map_err(StoreError::io(&locks))?;
+        durable::create_directories_below(root, &locks).map_err(StoreError::io(&locks))?;
         let path = locks.join(name);
         let open = || {
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+            match disk::create_file(&path, 0o666) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let file = OpenOptions::new().read(true).write(true).open(&path)?;
             file.lock()?;
             let mut text = String::new();
             // Bytes that are no text, after a crash, mean that the number is not known.
@@ -169,14 +208,16 @@ impl NameLock {
     }
 
     fn record(&mut self, version: u64) -> Result<(), StoreError> {
-        let write = |file: &mut File| {
+        self.last = version;
+        let mut file = &self.file;
+        let mut write = || {
             file.rewind()?;
             // The number only grows, so no digit of the old one can remain.
-            write!(file, "{version}")?;
-            file.sync_all()
+            durable::write_and_sync(file, &self.path, &[version.to_string()])?;
+            // Whoever made the file may have died before its name was on the disk.
+            self.path.parent().map_or(Ok(()), disk::sync_directory)
         };
-        self.last = version;
-        write(&mut self.file).map_err(StoreError::io(&self.path))
+        write().map_err(StoreError::io(&self.path))
     }
 }
 
@@ -220,6 +261,15 @@ mod tests {
         fs::create_dir(versions.directory("m", 9)).unwrap();
         assert_eq!(publish(&versions, "m").unwrap().version, 10);
         assert_eq!(versions.versions("m").unwrap(), [1, 3, 9, 10]);
+        assert!(versions.remove("m", 10).unwrap() && !versions.remove("m", 10).unwrap());
+        fs::write(directory.path().join(".locks/m"), "").unwrap();
+        assert!(versions.remove("m", 9).unwrap() && !versions.remove("other", 1).unwrap());
+        assert_eq!(publish(&versions, "m").unwrap().version, 10, "the record was lost, and 9 was there to be seen");
+        for version in [1, 3, 10] {
+            assert!(versions.remove("m", version).unwrap());
+        }
+        assert_eq!(versions.names().unwrap(), Vec::<String>::new());
+        assert_eq!(publish(&versions, "m").unwrap().version, 11);
         assert_eq!(versions.names().unwrap(), ["m"]);
     }
 

@@ -1,20 +1,58 @@
 //! A process that saves checkpoints and records is killed at arbitrary instants: what it was told
 //! is durable is there, and whatever is there is whole.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use saggar_store::records::{MetricPoint, NewJob};
 use saggar_store::{
-    Checkpoint, Checkpoints, Objects, Records, SavedVariable, SqliteRecords, VariableKind, checkpoint::Position,
+    Checkpoint, Checkpoints, Objects, Records, Retention, SavedVariable, SqliteRecords, VariableKind,
+    checkpoint::Position,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
 /// Set in the process that is killed: its directory.
 const CHILD: &str = "SAGGAR_STORE_KILL_TEST";
-const KILLS: u32 = 40;
+/// Processes killed in each test. `SAGGAR_STORE_KILLS=2000` tries more.
+const KILLS: u32 = 100;
+
+fn kills() -> u32 {
+    std::env::var("SAGGAR_STORE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
+}
+
+/// A directory for a test; a kill loses nothing that was written, so memory will do.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Starts this program's test of that name as the process that is killed. Its lines are what it was told is durable.
+fn start(test: &str, home: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, home)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines)
+}
+
+/// The next number that the process said.
+fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u64> {
+    lines.find_map(|line| line.ok()?.split_once("durable ")?.1.parse().ok())
+}
+
+/// Waits a part of a period, which goes through all parts as the kills go on.
+fn spread(kill: u32, period: Duration) {
+    let until = Instant::now() + period.mul_f64(f64::from(kill) * 0.618 % 1.25);
+    while Instant::now() < until {
+        std::thread::yield_now();
+    }
+}
 
 /// What step `step` looks like, so that a checkpoint can be told from a mixture of two.
 fn checkpoint(step: u64) -> Checkpoint {
@@ -22,12 +60,13 @@ fn checkpoint(step: u64) -> Checkpoint {
         name: name.to_owned(),
         kind: VariableKind::Parameter,
         descriptor: Descriptor::new(DType::U8, Shape::new([size]).expect("a small shape")),
-        bytes: (0..size).map(|at| (at as u64 ^ step.wrapping_mul(0x9e37)) as u8).collect(),
+        bytes: Bytes::from(step.to_le_bytes().repeat(size / 8 + 1)).slice(..size),
     };
     Checkpoint {
         step,
         variables: vec![variable("large", 3 << 19), variable("small", 1000), variable("tiny", 1)],
         positions: vec![Position { item: step, ..Position::default() }],
+        metrics: std::collections::BTreeMap::new(),
         state: step.to_le_bytes().to_vec(),
         plugin_digest: "p".to_owned(),
         device: "cpu".to_owned(),
@@ -51,7 +90,10 @@ fn child() {
     let (checkpoints, records) = open(Path::new(&home));
     let lease = match records.jobs_left_running().unwrap().first() {
         Some(job) => records.take_over(&job.id, 0).unwrap(),
-        None => records.claim_next(0).unwrap().unwrap().lease,
+        None => {
+            let id = &records.queued().unwrap()[0].id;
+            records.claim(id, "any", 0).unwrap().unwrap().lease
+        }
     };
     let runtime = runtime();
     runtime.block_on(checkpoints.claim("j", lease.epoch)).unwrap();
@@ -64,65 +106,138 @@ fn child() {
         let point = MetricPoint { name: "loss".to_owned(), step, value: 1.0, at_ms: 0 };
         records.record_metrics(&lease, &[point]).unwrap();
         writeln!(output, "durable {step}").unwrap();
-        runtime.block_on(checkpoints.prune("j", 2)).unwrap();
+        runtime.block_on(checkpoints.prune("j", &Retention::last(2))).unwrap();
+    }
+}
+
+/// A home with one job.
+fn home_with_a_job() -> (tempfile::TempDir, String) {
+    let home = scratch();
+    std::fs::create_dir(home.path().join("objects")).unwrap();
+    let (_, records) = open(home.path());
+    let id = records.submit(&new_job(), 0).unwrap().id;
+    (home, id)
+}
+
+fn new_job() -> NewJob {
+    NewJob { project: "p".into(), task: "t".into(), spec: "{}".into(), ..NewJob::default() }
+}
+
+/// What a resume finds after a kill: a whole checkpoint, at least of the step that was durable, and its metric.
+fn resumes(home: &Path, id: &str, durable: u64) -> u64 {
+    let (checkpoints, records) = open(home);
+    let latest = runtime().block_on(checkpoints.latest("j", "p")).unwrap();
+    assert!(latest.skipped.is_empty(), "{:?}", latest.skipped);
+    let step = latest.found.map_or(0, |(_, found)| {
+        assert_eq!(found, checkpoint(found.step));
+        found.step
+    });
+    assert!(step >= durable, "step {durable} was durable, found {step}");
+    let has_metric = |step| records.series(id, "loss", step, 0).unwrap().iter().any(|point| point.step == step);
+    assert!(durable == 0 || has_metric(durable));
+    step
+}
+
+#[test]
+fn fault_01_and_02_kills_in_saves_and_prunings_lose_nothing_durable() {
+    if std::env::var_os(CHILD).is_some() {
+        return;
+    }
+    let (home, id) = home_with_a_job();
+    let (mut durable, mut grown) = (0, 0);
+    let mut period = None;
+    for kill in 0..kills() {
+        let (mut child, mut lines) = start("child", home.path());
+        let first = said(&mut lines).expect("the child saves something before it is killed");
+        durable = durable.max(first);
+        // Spread the kills over what a save and a pruning take: the first child shows how long.
+        let period = *period.get_or_insert_with(|| {
+            let begun = Instant::now();
+            durable = durable.max(said(&mut lines).expect("the first child saves twice"));
+            begun.elapsed()
+        });
+        spread(kill, period);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
+        let found = resumes(home.path(), &id, durable);
+        assert!(found <= durable + 1);
+        grown += u64::from(found > first);
+    }
+    assert!(durable >= u64::from(kills()));
+    assert!(grown > 0, "no kill came later than the first save");
+    let (checkpoints, _) = open(home.path());
+    runtime().block_on(checkpoints.claim("j", u64::from(kills()) + 2)).unwrap();
+    assert_eq!(half_written(&home.path().join("objects")), 0, "a claim takes away what kills left");
+}
+
+#[test]
+fn fault_02_kills_while_resuming_lose_nothing_durable() {
+    if std::env::var_os(CHILD).is_some() {
+        return;
+    }
+    let (home, id) = home_with_a_job();
+    // The first one shows how long it takes to start, claim, load and save once.
+    let begun = Instant::now();
+    let (mut child, mut lines) = start("child", home.path());
+    let mut durable = said(&mut lines).unwrap();
+    let period = begun.elapsed();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (mut early, mut seen) = (0, 0);
+    for kill in 0..kills() {
+        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
+        let found = resumes(home.path(), &id, durable);
+        assert!(found >= seen, "step {seen} was found before, and {found} now");
+        seen = found;
+        (child, lines) = start("child", home.path());
+        spread(kill, period);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut told = std::iter::from_fn(|| said(&mut lines)).peekable();
+        early += u32::from(told.peek().is_none());
+        durable = durable.max(told.max().unwrap_or(0));
+    }
+    resumes(home.path(), &id, durable);
+    assert!(early > 0, "no kill came before the first save");
+}
+
+/// The process that is killed: submits jobs, each under a key of its own, and says which were acknowledged.
+#[test]
+fn submitting_child() {
+    let Some(home) = std::env::var_os(CHILD) else { return };
+    let (_, records) = open(Path::new(&home));
+    let done: u64 = records.count_by_state().unwrap().iter().map(|(_, count)| count).sum();
+    let mut output = std::io::stdout().lock();
+    // The last one again: its answer may have been lost.
+    for number in done.max(1).. {
+        let key = Some(format!("key-{number}"));
+        let job = records.submit(&NewJob { idempotency_key: key, ..new_job() }, number).unwrap();
+        assert_eq!(job.number, number);
+        writeln!(output, "durable {number}").unwrap();
     }
 }
 
 #[test]
-fn nothing_durable_is_lost_and_nothing_is_torn() {
+fn fault_23_kills_in_submissions_lose_no_job_that_was_acknowledged() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
-    let home = tempfile::tempdir().unwrap();
+    let home = scratch();
     std::fs::create_dir(home.path().join("objects")).unwrap();
-    let (_, records) = open(home.path());
-    let job = NewJob { project: "p".into(), task: "t".into(), spec: "{}".into(), ..NewJob::default() };
-    let id = records.submit(&job, 0).unwrap().id;
-    drop(records);
-    let (mut durable, mut grown) = (0, 0);
-    let mut period = None;
-    for kill in 0..KILLS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture"])
-            .env(CHILD, home.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut step_of =
-            || -> Option<u64> { lines.by_ref().find_map(|line| line.ok()?.split_once("durable ")?.1.parse().ok()) };
-        let said = step_of().expect("the child saves something before it is killed");
-        durable = durable.max(said);
-        // Spread the kills over what a save and a pruning take: the first child shows how long.
-        let period = *period.get_or_insert_with(|| {
-            let begun = Instant::now();
-            durable = durable.max(step_of().expect("the first child saves twice"));
-            begun.elapsed()
-        });
-        let until = Instant::now() + period.mul_f64(f64::from(kill) * 0.618 % 1.25);
-        while Instant::now() < until {
-            std::thread::yield_now();
-        }
+    let mut durable = 0;
+    for kill in 0..kills() / 2 {
+        let (mut child, mut lines) = start("submitting_child", home.path());
+        durable = durable.max(said(&mut lines).expect("the child submits something before it is killed"));
+        spread(kill, Duration::from_millis(5));
         child.kill().unwrap();
         child.wait().unwrap();
-        while let Some(step) = step_of() {
-            durable = durable.max(step);
-        }
-        let (checkpoints, records) = open(home.path());
-        let latest = runtime().block_on(checkpoints.latest("j", "p")).unwrap();
-        let (_, found) = latest.found.expect("a checkpoint was durable");
-        assert!(found.step >= durable, "step {durable} was durable, found {}", found.step);
-        assert!(found.step <= durable + 1);
-        assert_eq!(found, checkpoint(found.step));
-        assert!(latest.skipped.is_empty(), "{:?}", latest.skipped);
-        assert!(records.series(&id, "loss", durable, 0).unwrap().iter().any(|point| point.step == durable));
-        grown += u64::from(found.step > said);
+        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
+        let (_, records) = open(home.path());
+        let there: u64 = records.count_by_state().unwrap().iter().map(|(_, count)| count).sum();
+        assert!(there == durable || there == durable + 1, "{durable} were acknowledged, {there} are there");
+        assert_eq!(records.get(&format!("p-{durable}")).unwrap().number, durable);
     }
-    assert!(durable >= u64::from(KILLS));
-    assert!(grown > 0, "no kill came later than the first save");
-    let (checkpoints, _) = open(home.path());
-    runtime().block_on(checkpoints.claim("j", u64::from(KILLS) + 2)).unwrap();
-    assert_eq!(half_written(&home.path().join("objects")), 0, "a claim takes away what kills left");
 }
 
 /// The number of files that the object store was writing when it was killed.

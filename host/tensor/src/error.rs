@@ -1,6 +1,9 @@
 //! What can be wrong with a graph: data, not prose. Messages name the operator and what it was given, for plugin
 //! authors.
 
+mod shards;
+
+pub use shards::ShardsError;
 use thiserror::Error;
 
 use crate::limits::{

@@ -18,12 +18,13 @@ pub mod limits;
 pub mod nn;
 pub mod op;
 pub mod shape;
+pub mod shards;
 pub mod text;
 pub mod verify;
 
 pub use builder::GraphBuilder;
 pub use dtype::DType;
-pub use error::GraphError;
+pub use error::{GraphError, ShardsError};
 pub use graph::{Graph, Node, NodeId, Port};
 pub use op::Op;
 pub use shape::{Descriptor, Shape};

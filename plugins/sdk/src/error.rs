@@ -38,6 +38,14 @@ pub enum Error {
         /// The number of classes.
         classes: usize,
     },
+    /// A batch that has not as many equal parts as the job asks for.
+    #[error("a batch of {batch} items cannot be divided into {shards} equal shards")]
+    Shards {
+        /// Items in a batch.
+        batch: u32,
+        /// Parts that are asked for.
+        shards: u32,
+    },
     /// A parameter that the plugin does not take.
     #[error("unknown parameter `{name}`: this plugin takes {}", list(.known))]
     UnknownParameter {
@@ -148,6 +156,7 @@ impl From<Error> for tensors::Error {
             }
             Error::Diverged { .. }
             | Error::Label { .. }
+            | Error::Shards { .. }
             | Error::Json { .. }
             | Error::NotAnObject { .. }
             | Error::Shape { .. }

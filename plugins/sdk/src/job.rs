@@ -45,6 +45,12 @@ impl Job {
         Variables::new(self.seed())
     }
 
+    /// Into how many shards the host divides every batch that gradients are taken of. A graph that takes gradients is built
+    /// for the items of one, the others for whole batches. [`crate::Fit`] does it by itself.
+    pub fn shards(&self) -> u32 {
+        raw::shards()
+    }
+
     /// Records a value of the series `name` at a step.
     pub fn metric(&self, step: u64, name: &str, value: f64) {
         raw::metric(step, name, value);
@@ -100,6 +106,14 @@ impl Job {
     pub fn open_model(&self, model: &str, version: Option<u64>) -> Result<(u64, Variables, Params)> {
         let opened = raw::open_model(model, version)?;
         Ok((opened.version, Variables::from_raw(opened.variables), Params::parse(&opened.config)?))
+    }
+
+    /// A secret that the job was granted (`saggar run --secret NAME`).
+    ///
+    /// # Errors
+    /// `Host` if it was not, or there is none of that name.
+    pub fn secret(&self, name: &str) -> Result<String> {
+        Ok(raw::secret(name)?)
     }
 
     /// Keeps a file with the job, in the place of one that has that path: names of letters, digits, `.`, `_` and `-`,

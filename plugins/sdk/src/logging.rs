@@ -7,7 +7,8 @@ pub fn debug(line: &str) {
     log(Level::Debug, line);
 }
 
-/// Writes a line.
+/// Writes a line. In a training's lines the host puts numbers in the place of `{samples/s}`, `{seconds}` and
+/// `{checkpoint}`, since a plugin has no clock: see `wit/logging.wit`.
 pub fn info(line: &str) {
     log(Level::Info, line);
 }

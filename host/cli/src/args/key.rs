@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use saggar_store::keys::{Quota, Rate, Scope};
 
-use crate::units;
+use saggar_project::units;
 
 /// Keys that clients of the server here need. They are kept in the state directory, so no server need run; one that does
 /// takes changes up at once.
@@ -34,12 +34,21 @@ pub(crate) struct KeyCreate {
     /// What it may do: predict, jobs:read, jobs:write, models:write, metrics:read, admin. Several with commas.
     #[arg(long, required = true, value_delimiter = ',', value_name = "SCOPE,...")]
     pub(crate) scope: Vec<Scope>,
+    /// The projects whose jobs it sees and submits; those of all where it is left out. Once for each, or with commas.
+    #[arg(long, value_delimiter = ',', value_name = "PROJECT,...")]
+    pub(crate) project: Vec<String>,
     /// The most requests in a short time: 100/s, 600/m, 5000/h.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) rate: Option<Rate>,
     /// The most requests in a day or month of UTC: 10000/d, 1000000/month.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) quota: Option<Quota>,
+    /// The most jobs submitted with it that run at once; more wait.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) max_running_jobs: Option<u32>,
+    /// The most device seconds that jobs submitted with it take, ever; then they wait.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) gpu_seconds: Option<u64>,
     /// How long it is good for: 30d.
     #[arg(long, value_parser = units::duration, value_name = "TIME")]
     pub(crate) expires: Option<Duration>,

@@ -1,160 +1,105 @@
-//! `saggar data push` and `ls`. A push sends only what the server lacks, so one that broke off goes on where it was.
+//! `saggar data`: datasets and their versions. What moves many bytes is in files of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+mod get;
+mod ignored;
+mod pull;
+mod push;
 
-use saggar_store::digest::{Digest, Hasher};
+use std::io::{IsTerminal, Write};
+
 use serde_json::{Value, json};
 
-use crate::args::{Data, DataPush};
-use crate::client::{Client, Payload};
+use crate::args::{Data, DataAdd, DataRm};
+use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
-use crate::progress::Progress;
 use crate::units;
-
-/// Bytes of a chunk; the server takes no larger ones.
-const CHUNK_BYTES: usize = 4 << 20;
 
 pub(crate) fn data(args: &Data, client: &Client, output: Output) -> Result<(), Failure> {
     match args {
-        Data::Push(push) => self::push(push, client, output),
+        Data::Push(push) => push::push(push, client, output),
+        Data::Pull(pull) => pull::pull(pull, client, output),
         Data::Ls { name } => list(name.as_deref(), client, output),
+        Data::Get(get) => get::get(get, client, output),
+        Data::Add(add) => self::add(add, client, output),
+        Data::Rm(rm) => remove(rm, client, output),
     }
 }
 
-/// Where a chunk can be read again.
-struct Place {
-    path: PathBuf,
-    index: u64,
-    bytes: u64,
-}
-
-fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure> {
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => args
-            .dir
-            .canonicalize()
-            .ok()
-            .and_then(|dir| Some(dir.file_name()?.to_string_lossy().to_lowercase()))
-            .unwrap_or_default(),
-    };
-    let paths = files(&args.dir)?;
-    let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
-    let mut progress = Progress::of_bytes("reading", total, output);
-    let mut chunks = BTreeMap::new();
-    let mut files = Vec::new();
-    for path in &paths {
-        files.push(describe(&args.dir, path, &mut chunks, &mut progress)?);
-    }
-    drop(progress);
-    let begun = client.post("/api/v1/datasets", Payload::Json(&json!({ "name": name, "files": files })))?;
-    let upload = begun["upload"].as_str().unwrap_or_default();
-    let missing: BTreeSet<&str> = begun["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    send(client, &name, upload, &missing, &chunks, output)?;
-    let stored = client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), Payload::Nothing)?;
+/// Says which version was made, with what is to be said besides.
+fn stored(stored: &Value, detail: &str, output: Output) {
     if output.json {
-        output.json(&stored);
-    } else {
-        let (version, items) = (&stored["version"], &stored["items"]);
-        output.line(&format!("{name}/{version}"));
-        output.note(&format!("  {items} items, {} read", units::show_bytes(total)));
+        output.json(stored);
+        return;
     }
-    Ok(())
+    output.line(&reference(stored));
+    output.note(&format!("  {} items, {detail}", stored["items"]));
 }
 
-/// Plain files below `dir`, sorted; names that begin with a dot are left out.
-fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let unreadable = |path: &Path, error: std::io::Error| {
-        Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
-    };
-    let mut found = Vec::new();
-    let mut left = vec![dir.to_owned()];
-    while let Some(dir) = left.pop() {
-        for entry in std::fs::read_dir(&dir).map_err(|error| unreadable(&dir, error))? {
-            let path = entry.map_err(|error| unreadable(&dir, error))?.path();
-            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
-                continue;
-            }
-            if path.is_dir() { left.push(path) } else { found.push(path) }
-        }
-    }
+/// `digits/2`
+fn reference(dataset: &Value) -> String {
+    format!("{}/{}", dataset["name"].as_str().unwrap_or("?"), dataset["version"])
+}
+
+/// The versions that `NAME` or `NAME/VERSION` means, lowest first; at least one.
+fn versions(dataset: &str, client: &Client) -> Result<Vec<Value>, Failure> {
+    let (name, version) = dataset.split_once('/').map_or((dataset, None), |(name, version)| (name, Some(version)));
+    let mut found = client.get("/api/v1/datasets")?["datasets"].as_array().cloned().unwrap_or_default();
+    found.retain(|it| {
+        it["name"] == name && version.is_none_or(|version| it["version"].as_u64() == version.parse().ok())
+    });
     if found.is_empty() {
-        return Err(Failure::invalid(format!("{} holds no files", dir.display())));
+        return Err(Failure::new(exit::NOT_FOUND, "not_found", format!("there is no dataset {dataset}"))
+            .hint("`saggar data ls` lists them"));
     }
-    found.sort();
+    found.sort_by_key(|it| it["version"].as_u64());
     Ok(found)
 }
 
-fn describe(
-    root: &Path,
-    path: &Path,
-    chunks: &mut BTreeMap<String, Place>,
-    progress: &mut Progress,
-) -> Result<Value, Failure> {
-    let mut file = open(path)?;
-    let mut whole = Hasher::new();
-    let (mut size, mut list) = (0u64, Vec::new());
-    loop {
-        let bytes = read_chunk(&mut file, path)?;
-        if bytes.is_empty() {
-            break;
-        }
-        whole.update(&bytes);
-        let digest = Digest::of(&bytes).hex();
-        let place = Place { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
-        chunks.entry(digest.clone()).or_insert(place);
-        list.push(digest);
-        size += bytes.len() as u64;
-        progress.advance(bytes.len() as u64);
-    }
-    let relative: Vec<String> =
-        path.strip_prefix(root).unwrap_or(path).iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    Ok(json!({ "path": relative.join("/"), "size": size, "sha256": whole.finish().hex(), "chunks": list }))
+fn add(args: &DataAdd, client: &Client, output: Output) -> Result<(), Failure> {
+    let (job, path) = args.job.split_once('/').map_or((&*args.job, None), |(job, path)| (job, Some(path)));
+    let body = json!({ "job": job, "path": path.filter(|path| !path.is_empty()) });
+    let made = client.post(&format!("/api/v1/datasets/{}/from-job", segment(&args.name)), Payload::Json(&body))?;
+    let bytes = units::show_bytes(made["bytes"].as_u64().unwrap_or(0));
+    stored(&made, &format!("{bytes} written by {job}"), output);
+    Ok(())
 }
 
-fn send(
-    client: &Client,
-    name: &str,
-    upload: &str,
-    missing: &BTreeSet<&str>,
-    chunks: &BTreeMap<String, Place>,
-    output: Output,
-) -> Result<(), Failure> {
-    let offered = missing.iter().filter_map(|digest| chunks.get(*digest));
-    let mut progress = Progress::of_bytes("sending", offered.map(|place| place.bytes).sum(), output);
-    for digest in missing {
-        let place = chunks.get(*digest).ok_or_else(|| {
-            Failure::new(
-                exit::UNEXPECTED,
-                "bad_answer",
-                format!("the server asks for a chunk that was not offered: {digest}"),
-            )
-        })?;
-        let mut file = open(&place.path)?;
-        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(place.index * CHUNK_BYTES as u64)).map_err(
-            |error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", place.path.display())),
-        )?;
-        let bytes = read_chunk(&mut file, &place.path)?;
-        client.put(&format!("/api/v1/datasets/{name}/uploads/{upload}/chunks/{digest}"), &bytes)?;
-        progress.advance(bytes.len() as u64);
+fn remove(args: &DataRm, client: &Client, output: Output) -> Result<(), Failure> {
+    let versions = versions(&args.dataset, client)?;
+    let names: Vec<String> = versions.iter().map(reference).collect();
+    if !args.yes {
+        let bytes: u64 = versions.iter().filter_map(|it| it["bytes"].as_u64()).sum();
+        confirmed(&format!("Remove {} ({})?", names.join(", "), units::show_bytes(bytes)))?;
+    }
+    let mut freed = 0;
+    for version in &versions {
+        let name = segment(version["name"].as_str().unwrap_or_default());
+        let answer = client.delete(&format!("/api/v1/datasets/{name}/{}", version["version"]))?;
+        freed += answer["freed_bytes"].as_u64().unwrap_or(0);
+    }
+    if output.json {
+        output.json(&json!({ "removed": names, "freed_bytes": freed }));
+    } else {
+        names.iter().for_each(|name| output.line(name));
+        output.note(&format!("  {} freed", units::show_bytes(freed)));
     }
     Ok(())
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display())))
-}
-
-fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = file.take(CHUNK_BYTES as u64).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
-    Ok(bytes)
+/// Asks whoever sits there; where nobody does, `--yes` must have been said.
+fn confirmed(question: &str) -> Result<(), Failure> {
+    let mut stderr = std::io::stderr();
+    if !std::io::stdin().is_terminal() || !stderr.is_terminal() {
+        return Err(Failure::invalid(format!("{question} Nobody can be asked here")).hint("say so with --yes"));
+    }
+    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    if read.is_ok() && ["y", "yes"].contains(&&*answer.trim().to_lowercase()) {
+        return Ok(());
+    }
+    Err(Failure::new(exit::UNEXPECTED, "declined", "nothing was removed"))
 }
 
 fn list(name: Option<&str>, client: &Client, output: Output) -> Result<(), Failure> {

@@ -13,8 +13,8 @@ use crate::output::Output;
 /// `saggar devices`: one line of JSON for each.
 pub(crate) fn devices(output: Output) -> Result<(), Failure> {
     for info in choose::list() {
-        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds } = info;
-        let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds]);
+        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits } = info;
+        let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits]);
         output.line(&device.to_string());
     }
     Ok(())
@@ -28,6 +28,11 @@ pub(crate) fn ask(program: &Path) -> Vec<DeviceInfo> {
     String::from_utf8_lossy(&printed).lines().filter_map(|line| device(&serde_json::from_str(line).ok()?)).collect()
 }
 
+/// A limit's name and value.
+fn limit(pair: &Value) -> Option<(String, u64)> {
+    Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?))
+}
+
 fn device(line: &Value) -> Option<DeviceInfo> {
     let text = |at: usize| Some(line.get(at)?.as_str()?.to_owned());
     Some(DeviceInfo {
@@ -38,5 +43,6 @@ fn device(line: &Value) -> Option<DeviceInfo> {
         backend: text(4)?,
         software: line.get(5)?.as_bool()?,
         exact_seconds: line.get(6)?.as_bool()?,
+        limits: line.get(7)?.as_array()?.iter().map(limit).collect::<Option<_>>()?,
     })
 }

@@ -1,89 +1,175 @@
-//! `saggar doctor`: what this machine has, what is missing, and how to mend it.
+//! `saggar doctor`: what this machine has, what is missing, and how to mend it. Devices are looked at by processes of their
+//! own: a driver that hangs or dies is a finding, not the end.
 
-use saggar_device::choose;
+mod device;
+mod place;
+
+use saggar_project::PROJECT_FILE;
 use serde_json::{Value, json};
 
 use crate::args::Doctor;
 use crate::exit;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::project::{self, Project};
 
 /// One thing that was looked at.
-struct Finding {
+#[derive(Debug)]
+pub(crate) struct Finding {
     name: String,
-    state: &'static str,
+    state: State,
     what: String,
     hint: Option<String>,
+    /// The exit code that it is worth; 0 where work can go on.
+    exit: i32,
+}
+
+/// How one thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ok,
+    /// It is not there, and need not be.
+    Missing,
+    /// It was mended now.
+    Fixed,
+    Failed,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Ok => "OK",
+            State::Missing => "none",
+            State::Fixed => "FIXED",
+            State::Failed => "FAILED",
+        }
+    }
+}
+
+impl Finding {
+    fn new(name: impl Into<String>, state: State, what: impl Into<String>) -> Finding {
+        let exit = if state == State::Failed { exit::UNEXPECTED } else { 0 };
+        Finding { name: name.into(), state, what: what.into(), hint: None, exit }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Finding {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn exit(mut self, exit: i32) -> Finding {
+        self.exit = exit;
+        self
+    }
 }
 
 pub(crate) fn doctor(args: &Doctor, output: Output) -> Result<i32, Failure> {
-    let mut findings = devices();
-    findings.push(chosen("auto"));
-    findings.push(guest_toolchain());
-    let mut code = 0;
-    if let Some(device) = &args.device {
-        let asked = chosen(device);
-        if asked.state != "OK" {
-            code = exit::NO_DEVICE;
-        }
-        findings.push(asked);
+    if let Some(device) = &args.probe {
+        return Ok(device::probe(device, output));
     }
+    let mut findings = device::devices();
+    findings.push(device::chosen("auto"));
+    findings.push(guest_toolchain());
+    findings.push(place::state_directory(&args.home, args.fix));
+    findings.extend(place::elsewhere(&args.home));
+    findings.push(place::port());
+    findings.push(configuration(args.fix));
+    findings.extend(project_file());
+    if let Some(device) = &args.device {
+        findings.push(device::chosen(device).exit_if_failed(exit::NO_DEVICE));
+    }
+    show(&findings, output);
+    // What was asked for comes last, and goes first.
+    Ok(findings.iter().rev().map(|finding| finding.exit).find(|code| *code != 0).unwrap_or(0))
+}
+
+impl Finding {
+    fn exit_if_failed(self, code: i32) -> Finding {
+        let failed = self.state == State::Failed;
+        if failed { self.exit(code) } else { self }
+    }
+}
+
+fn show(findings: &[Finding], output: Output) {
     if output.json {
         let list: Vec<Value> = findings
             .iter()
-            .map(|f| json!({ "name": f.name, "state": f.state, "what": f.what, "hint": f.hint }))
+            .map(|f| json!({ "name": f.name, "state": f.state.name(), "what": f.what, "hint": f.hint }))
             .collect();
         output.json(&Value::Array(list));
-        return Ok(code);
+        return;
     }
-    for finding in &findings {
-        output.line(&format!("{:<5} {:<12} {}", output.state(finding.state), finding.name, finding.what));
+    for finding in findings {
+        let state = format!("{:<6}", finding.state.name());
+        let state = state.replace(finding.state.name(), &output.state(finding.state.name()));
+        output.line(&format!("{state} {:<12} {}", finding.name, finding.what));
         if let Some(hint) = &finding.hint {
-            output.line(&format!("      {:<12} {hint}", ""));
+            output.line(&format!("       {:<12} {hint}", ""));
         }
-    }
-    Ok(code)
-}
-
-fn devices() -> Vec<Finding> {
-    let devices = choose::list();
-    let gpu = devices.iter().any(|device| device.backend != "cpu");
-    let mut findings: Vec<Finding> = devices
-        .into_iter()
-        .map(|device| {
-            let kind = if device.software { ", software: correct, but slower than cpu" } else { "" };
-            let what = format!("{} ({}, {}){kind}", device.adapter, device.vendor, device.driver);
-            Finding { name: device.name, state: "OK", what, hint: None }
-        })
-        .collect();
-    if !gpu {
-        let hint = "install the GPU's Vulkan driver; without a GPU, mesa-vulkan-drivers runs that path in software";
-        let what = "no Vulkan adapter was found".to_owned();
-        findings.push(Finding { name: "vulkan".to_owned(), state: "none", what, hint: Some(hint.to_owned()) });
-    }
-    findings
-}
-
-fn chosen(device: &str) -> Finding {
-    match choose::open(device) {
-        Ok(choice) => {
-            let what = format!("takes {}: {}", choice.backend.info().name, choice.reason);
-            Finding { name: device.to_owned(), state: "OK", what, hint: None }
-        }
-        Err(error) => Finding { name: device.to_owned(), state: "FAILED", what: error.to_string(), hint: None },
     }
 }
 
 fn guest_toolchain() -> Finding {
     match saggar_plugin::build::find_toolchain() {
-        Ok(toolchain) => {
-            Finding { name: "plugins".to_owned(), state: "OK", what: format!("are built by {toolchain}"), hint: None }
+        Ok(toolchain) => Finding::new("plugins", State::Ok, format!("are built by {toolchain}")),
+        Err(error) => {
+            let what = "cannot be built here (running them needs no compiler)";
+            Finding::new("plugins", State::Missing, what).hint(error.to_string())
         }
-        Err(error) => Finding {
-            name: "plugins".to_owned(),
-            state: "none",
-            what: "cannot be built here (running them needs no compiler)".to_owned(),
-            hint: Some(error.to_string()),
-        },
+    }
+}
+
+/// The user's own configuration.
+fn configuration(fix: bool) -> Finding {
+    let name = "config";
+    let Some(path) = project::user_config_file() else {
+        return Finding::new(name, State::Missing, "no home directory, so none is read");
+    };
+    let shown = path.display();
+    if path.is_file() {
+        return match project::user_config() {
+            Ok(_) => Finding::new(name, State::Ok, format!("{shown}")),
+            Err(failure) => Finding::new(name, State::Failed, failure.message)
+                .hint(failure.hint.unwrap_or_else(|| "mend the file, or remove it".to_owned()))
+                .exit(exit::INVALID),
+        };
+    }
+    if !fix {
+        return Finding::new(name, State::Missing, format!("{shown} is not there, and need not be"));
+    }
+    let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    match parent.and_then(|()| std::fs::write(&path, CONFIGURATION)) {
+        Ok(()) => Finding::new(name, State::Fixed, format!("{shown} is written; it says nothing yet")),
+        Err(error) => Finding::new(name, State::Failed, format!("{shown}: {error}")).hint("make the directory yours"),
+    }
+}
+
+/// A configuration that says nothing, and shows what it could say.
+const CONFIGURATION: &str = "# What saggar's commands take where neither flag, environment nor saggar.toml says anything.\n\
+     # host = \"http://127.0.0.1:5000\"\n# ca = \"ca.pem\"\n# device = \"cpu\"\n# project = \"mine\"\n";
+
+/// The project's file, where there is one.
+fn project_file() -> Option<Finding> {
+    let path = project::find_file()?;
+    let shown = path.display();
+    Some(match Project::read(&path) {
+        Ok(found) => Finding::new("project", State::Ok, format!("{shown} is {}", found.manifest.project.name)),
+        Err(failure) => {
+            let first = failure.message.lines().nth(1).unwrap_or(&failure.message).to_owned();
+            let what = format!("{PROJECT_FILE} is not valid: {first}");
+            Finding::new("project", State::Failed, what).hint("`saggar check` shows every mistake").exit(exit::INVALID)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_that_is_written_is_valid_with_and_without_its_signs() {
+        saggar_project::UserConfig::parse(CONFIGURATION).unwrap();
+        let said: Vec<&str> = CONFIGURATION.lines().skip(1).map(|line| line.trim_start_matches("# ")).collect();
+        assert_eq!(saggar_project::UserConfig::parse(&said.join("\n")).unwrap().project.as_deref(), Some("mine"));
     }
 }

@@ -6,6 +6,8 @@ pub(crate) mod templates;
 use std::path::Path;
 
 use include_dir::{Dir, include_dir};
+use saggar_plugin::WIT;
+use saggar_project::PROJECT_FILE;
 use serde_json::json;
 
 use crate::args::Init;
@@ -14,7 +16,6 @@ use crate::output::Output;
 use templates::Template;
 
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
-static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
 const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
 
@@ -40,7 +41,8 @@ pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
     } else {
         output.line(name);
         let run = template.run.replace("NAME", name);
-        output.note(&format!("Next: saggar serve, and in another terminal: {run}"));
+        output.note(&format!("Next: cd {name} && saggar dev"));
+        output.note(&format!("  or: saggar serve, and in another terminal: {run}"));
     }
     Ok(())
 }
@@ -56,7 +58,8 @@ fn write_all(root: &Path, name: &str, template: &Template) -> std::io::Result<()
     }
     std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
     std::fs::write(root.join("Cargo.toml"), manifest(name))?;
-    std::fs::write(root.join(".gitignore"), "/target\n")?;
+    std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n")?;
+    std::fs::write(root.join(PROJECT_FILE), project_file(name, template))?;
     std::fs::write(root.join("README.md"), readme(name, template))
 }
 
@@ -86,11 +89,24 @@ fn manifest(name: &str) -> String {
     )
 }
 
+fn project_file(name: &str, template: &Template) -> String {
+    let text = format!(
+        "# `saggar check` looks this file over; `saggar check --schema` describes every key.\n\
+         manifest = 1\n\n[project]\nname = \"NAME\"\n\n\
+         [plugin.NAME]\nsource = \"target/saggar/NAME.wasm\"\n\
+         [plugin.NAME.build]\ncommand = \"saggar build\"\nwatch = [\"src/**/*.rs\", \"Cargo.toml\"]\n\n\
+         # saggar run --task train -f\n[task.train]\nplugin = \"NAME\"\n{}",
+        template.task
+    );
+    text.replace("NAME", name)
+}
+
 fn readme(name: &str, template: &Template) -> String {
     let text = format!(
         "# NAME\n\n{}\n\n`vendor/` holds the guest library and the interface files of the host that made this.\n\n\
-         ```\nsaggar serve                            # in another terminal\n\
-         {}   # from the folder above: builds it and runs it\n```\n",
+         ```\nsaggar dev                              # builds, trains and serves it, and builds again on every save\n\
+         saggar run --task train -f              # what saggar.toml says, where a server runs\n\
+         {}   # the same, spelled out, from the folder above\n```\n",
         template.readme, template.run
     );
     text.replace("NAME", name)
@@ -118,8 +134,19 @@ mod tests {
             "vendor/plugins/sdk/src/lib.rs",
             "vendor/plugins/sdk/Cargo.toml",
             "vendor/wit/graphs.wit",
+            "saggar.toml",
         ] {
             assert!(dir.path().join(file).is_file(), "{file}");
+        }
+    }
+
+    #[test]
+    fn every_template_has_a_valid_project_file() {
+        for template in &templates::TEMPLATES {
+            let text = project_file("mine", template);
+            let manifest = saggar_project::Manifest::parse(&text).map_err(|found| found.render("saggar.toml"));
+            let manifest = manifest.unwrap_or_else(|found| panic!("{}: {found}", template.name));
+            assert_eq!(manifest.tasks["train"].plugin, "mine");
         }
     }
 }

@@ -1,25 +1,44 @@
 //! `saggar ps`, `status`, `logs` and `stop`.
 
+mod accounts;
+mod changes;
+mod compare;
+mod idle;
+mod removal;
+mod standing;
+
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::args::{JobName, Logs, Ps};
+use crate::args::{JobName, Logs, Ps, Status};
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::project;
 use crate::units;
+
+pub(crate) use accounts::{cost, queues, quota};
+pub(crate) use changes::{preempt, restart, wait as wait_for};
+pub(crate) use compare::{compare, diff, metrics};
+pub(crate) use removal::{gc, rm};
+pub(crate) use standing::{schedules, secret};
 
 /// How often a waiting command looks at its job.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
+    if args.idle {
+        return idle::list(client, output);
+    }
     let state =
         args.state.as_deref().map_or_else(String::new, |state| format!("&state={}", segment(&state.to_uppercase())));
-    let answer = client.get(&format!("/api/v1/jobs?limit=500{state}"))?;
-    let everything = args.all || args.state.is_some();
+    let experiment =
+        args.experiment.as_deref().map_or_else(String::new, |name| format!("&experiment={}", segment(name)));
+    let answer = client.get(&format!("/api/v1/jobs?limit=500{state}{experiment}"))?;
+    let everything = args.all || args.state.is_some() || args.experiment.is_some();
     let over = |job: &Value| matches!(text(job, "state"), "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
     let jobs: Vec<&Value> =
         answer["jobs"].as_array().into_iter().flatten().filter(|job| everything || !over(job)).collect();
@@ -49,7 +68,7 @@ fn row(job: &Value, output: Output) -> Vec<String> {
     let wall = job["wall_seconds"].as_f64().unwrap_or(0.0);
     let rate = if wall > 0.0 && step > 0 { format!("{:.1}/s", step as f64 / wall) } else { dash() };
     let reason = match (text(job, "reason"), job["position"].as_u64()) {
-        (_, Some(position)) => format!("WAITING_FOR_SLOT (position {position})"),
+        (reason, Some(position)) => format!("{reason} (position {position})"),
         ("", None) => dash(),
         (reason, None) => reason.to_owned(),
     };
@@ -67,8 +86,11 @@ fn row(job: &Value, output: Output) -> Vec<String> {
     ]
 }
 
-pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn status(args: &Status, client: &Client, output: Output) -> Result<(), Failure> {
     let job = client.get(&job_path(&args.job))?;
+    if let Some(field) = &args.field {
+        return print_field(&job, field, output);
+    }
     if output.json {
         output.json(&job);
         return Ok(());
@@ -78,19 +100,24 @@ pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<
     output.line(&format!("{}  {state}{}{why}", text(&job, "name"), if why.is_empty() { "" } else { "  " }));
     let spec = &job["spec"];
     let mounts = spec["data"].as_array().into_iter().flatten();
-    let mounts: Vec<String> = mounts
-        .map(|mount| format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")))
-        .collect();
+    let mounts: Vec<String> = mounts.map(mounted).collect();
     let facts = [
         ("plugin", text(spec, "plugin").chars().take(12).collect()),
         ("parameters", spec["parameters"].to_string()),
         ("data", mounts.join(" ")),
         ("device", text(&job, "device").to_owned()),
+        ("from", text(spec, "init_from").to_owned()),
+        ("queue", place(&job)),
+        ("experiment", text(&job, "experiment").to_owned()),
+        ("time", split(&job)),
         ("seed", number(spec, "seed").to_string()),
         ("created", units::show_age(number(&job, "created_ms"), now_ms())),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         output.line(&format!("  {name:<11}{value}"));
+    }
+    for hint in job["hints"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        output.note(&format!("  hint: {hint}"));
     }
     for (name, value) in job["metrics"].as_object().into_iter().flatten() {
         output.line(&format!("  {name:<24}{value}"));
@@ -107,12 +134,68 @@ pub(crate) fn status(args: &JobName, client: &Client, output: Output) -> Result<
     Ok(())
 }
 
+/// What a job's time went into: `compute 81 %, data 12 %, other 7 %`.
+fn split(job: &Value) -> String {
+    let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
+    let seconds = |part: &str| job["time"][format!("{part}_seconds")].as_f64().unwrap_or(0.0);
+    let whole: f64 = parts.iter().map(|part| seconds(part)).sum();
+    let share = |part: &&str| (seconds(part) / whole.max(1e-9) * 100.0).round();
+    let words = parts
+        .iter()
+        .filter(|part| share(part) > 0.0)
+        .map(|part| format!("{} {} %", part.replace('_', "-"), share(part)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Where a job waits or has its slots, and how it stands to others.
+fn place(job: &Value) -> String {
+    let preemptible = if job["preemptible"] == Value::Bool(true) { ", preemptible" } else { "" };
+    let position = job["position"].as_u64().map_or_else(String::new, |position| format!(", position {position}"));
+    let pool = job["pool"].as_str().map_or_else(String::new, |pool| format!(", pool {pool}"));
+    format!("{} (priority {}{preemptible}{position}{pool})", text(job, "queue"), number(job, "priority"))
+}
+
+/// `mnist/1:/data`, `job:prepare-3/output:/init`.
+fn mounted(mount: &Value) -> String {
+    match mount["job"].as_str() {
+        None => format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")),
+        Some(job) => {
+            let path = mount["path"].as_str().map_or_else(String::new, |path| format!("/{path}"));
+            format!("job:{job}/output{path}:{}", text(mount, "mount"))
+        }
+    }
+}
+
+/// Prints one value: text as it is, anything else as JSON.
+fn print_field(job: &Value, field: &str, output: Output) -> Result<(), Failure> {
+    // A metric's name may have dots in it: the longest key that is there goes first.
+    let mut value = job;
+    let mut rest = field;
+    while !rest.is_empty() {
+        let mut ends = [rest.len()].into_iter().chain(rest.rmatch_indices('.').map(|(at, _)| at));
+        let Some(end) = ends.find(|end| value.get(&rest[..*end]).is_some()) else {
+            let known: Vec<&str> = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+            let message = format!("{} has no field {field:?}", text(job, "name"));
+            let hint = format!("there are: {}", known.join(", "));
+            return Err(Failure::new(exit::NOT_FOUND, "no_field", message).hint(hint));
+        };
+        value = &value[&rest[..end]];
+        rest = rest[end..].trim_start_matches('.');
+    }
+    match value {
+        Value::String(text) => output.line(text),
+        Value::Object(_) | Value::Array(_) => output.json(value),
+        other => output.json_line(other),
+    }
+    Ok(())
+}
+
 fn attempt_row(attempt: &Value, output: Output) -> Vec<String> {
     let why = text(attempt, "message");
     let seconds = |key: &str| attempt[key].as_f64().unwrap_or(0.0);
     vec![
         number(attempt, "number").to_string(),
-        output.state(if text(attempt, "state") == "QUEUED" { "INTERRUPTED" } else { text(attempt, "state") }),
+        output.state(text(attempt, "state")),
         format!("{} → {}", number(attempt, "first_step"), number(attempt, "last_step")),
         text(attempt, "device").to_owned(),
         units::show_age(number(attempt, "started_ms"), now_ms()),
@@ -126,12 +209,29 @@ pub(crate) fn logs(args: &Logs, client: &Client, output: Output) -> Result<(), F
     let mut query = Vec::new();
     query.extend(args.follow.then(|| "follow=1".to_owned()));
     query.extend(args.timestamps.then(|| "timestamps=1".to_owned()));
-    query.extend(args.attempt.map(|attempt| format!("attempt={attempt}")));
+    query.extend(args.prefix.then(|| "prefix=1".to_owned()));
+    let attempt = if args.previous { Some(previous(&args.job, client)?) } else { args.attempt.map(u64::from) };
+    query.extend(attempt.map(|attempt| format!("attempt={attempt}")));
+    query.extend(args.since.as_deref().map(|since| format!("since={}", segment(since))));
     query.extend(args.tail.map(|tail| format!("tail={tail}")));
     if args.follow {
         detach_on_interrupt(args.job.clone());
     }
     print_log(client, output, &format!("{}/logs?{}", job_path(&args.job), query.join("&")))
+}
+
+/// The attempt before the newest one.
+fn previous(name: &str, client: &Client) -> Result<u64, Failure> {
+    let job = client.get(&job_path(name))?;
+    match number(&job, "attempt") {
+        count @ ..2 => {
+            let had = if count == 0 { "no attempt" } else { "one attempt" };
+            let message = format!("{} has had {had}, and none before it", text(&job, "name"));
+            let hint = format!("`saggar logs {}` prints what there is", text(&job, "name"));
+            Err(Failure::new(exit::NOT_FOUND, "not_found", message).hint(hint))
+        }
+        newest => Ok(newest - 1),
+    }
 }
 
 /// Prints a log as it arrives.
@@ -203,8 +303,9 @@ pub(crate) fn detach_on_interrupt(job: String) {
     let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
 
+/// The job's address; in a project's directory its number says which.
 pub(super) fn job_path(name: &str) -> String {
-    format!("/api/v1/jobs/{}", segment(name))
+    format!("/api/v1/jobs/{}", segment(&project::job_name(name)))
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

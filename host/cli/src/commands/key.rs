@@ -46,8 +46,11 @@ fn create(args: &KeyCreate, output: Output) -> Result<(), Failure> {
     let new = NewKey {
         name: args.name.clone(),
         scopes: args.scope.clone(),
+        projects: (!args.project.is_empty()).then(|| args.project.clone()),
         rate: args.rate,
         quota: args.quota,
+        max_running_jobs: args.max_running_jobs,
+        gpu_seconds: args.gpu_seconds,
         expires_ms: args.expires.map(life),
     };
     let detail = new.summary();
@@ -58,8 +61,11 @@ fn create(args: &KeyCreate, output: Output) -> Result<(), Failure> {
             "name": record.name,
             "key": text,
             "scopes": record.scopes,
+            "projects": record.projects,
             "rate": record.rate,
             "quota": record.quota,
+            "max_running_jobs": record.max_running_jobs,
+            "gpu_seconds": record.gpu_seconds,
             "expires_ms": record.expires_ms,
         }));
         return Ok(());
@@ -98,10 +104,11 @@ fn list(args: &KeyHome, output: Output) -> Result<(), Failure> {
                 left => format!("in {}", show_duration(left as f64 / 1000.0)),
             });
             let rate = key.rate.map_or_else(none, |rate| rate.to_string());
-            vec![key.name.clone(), scopes.join(","), rate, quota, expires, show_age(key.created_ms, now_ms)]
+            let projects = key.projects.as_ref().map_or_else(|| "all".to_owned(), |projects| projects.join(","));
+            vec![key.name.clone(), scopes.join(","), projects, rate, quota, expires, show_age(key.created_ms, now_ms)]
         })
         .collect();
-    output.table(&["KEY", "SCOPES", "RATE", "QUOTA USED", "EXPIRES", "CREATED"], &rows);
+    output.table(&["KEY", "SCOPES", "PROJECTS", "RATE", "QUOTA USED", "EXPIRES", "CREATED"], &rows);
     if rows.is_empty() {
         output.note("No keys yet: `saggar key create NAME --scope predict` makes one.");
     }

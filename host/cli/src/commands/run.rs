@@ -1,81 +1,147 @@
 //! `saggar run`: submit a job, and with `-f` or `--wait` stay with it.
 
+mod component;
+pub(crate) mod layers;
 mod serve;
+mod spec;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use saggar_jobs::{JobSpec, Mount};
+use saggar_jobs::JobSpec;
 use serde_json::{Map, Value, json};
+
+pub(crate) use component::{build_plugin, upload};
+pub(crate) use serve::wait_until_served;
 
 use super::jobs;
 use crate::args::{Mode, Run};
 use crate::client::{Client, Payload};
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::project::{self, Project};
 use crate::units;
+use spec::Given;
 
 pub(crate) fn run(args: &Run, client: &Client, output: Output) -> Result<i32, Failure> {
-    let component = component(&args.plugin, output)?;
-    let wasm = std::fs::read(&component)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
-    let plugin = client.post("/api/v1/plugins", Payload::Bytes { content_type: "application/wasm", bytes: &wasm })?;
-    let stem = component.file_stem().map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let spec = JobSpec {
-        project: args.project.clone().unwrap_or_else(|| stem.replace('_', "-").to_lowercase()),
-        task: "train".to_owned(),
-        plugin: plugin["digest"].as_str().unwrap_or_default().to_owned(),
-        parameters: parameters(&args.parameters)?,
-        data: args.data.iter().map(|text| mount(text)).collect::<Result<_, _>>()?,
-        device: if args.gpu { "gpu".to_owned() } else { args.device.clone() },
-        seed: args.seed,
-        checkpoint_every: args.checkpoint_every,
-        retry: args.retry,
-        max_runtime_seconds: args.max_runtime.map(|time| time.as_secs_f64()),
-        memory_bytes: args.memory,
-        gpu_memory_bytes: args.gpu_memory,
-        message: args.message.clone(),
+    let (spec, mode) = asked(args, client, output)?;
+    submit(args, mode, &spec, client, output)
+}
+
+/// The specification that `saggar run` would submit, of a plugin that the server has.
+///
+/// # Errors
+/// As there.
+pub(crate) fn specification(args: &Run, client: &Client, output: Output) -> Result<JobSpec, Failure> {
+    asked(args, client, output).map(|(spec, _)| spec)
+}
+
+/// What is asked for, and what for. Builds and uploads the plugin.
+fn asked(args: &Run, client: &Client, output: Output) -> Result<(JobSpec, Mode), Failure> {
+    let project = Project::for_task(args.task.as_deref())?;
+    let user = project::user_config()?;
+    let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
+    let given = Given { args, project: project.as_ref(), task, user: &user };
+    let spec = match &args.from_file {
+        Some(file) => {
+            let digest = args.plugin.as_deref().map(|path| component::component(path, output));
+            let digest = digest.transpose()?.map(|path| upload(client, &path)).transpose()?;
+            given.spec_of_file(file, digest.as_deref())?
+        }
+        None => {
+            // What is wrong with the rest is told before anything is built.
+            given.spec(&"0".repeat(64), "job")?;
+            let component = plugin(&given, output)?;
+            let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
+            given.spec(&upload(client, &component)?, &stem)?
+        }
     };
-    spec.validate().map_err(|error| Failure::invalid(error.to_string()))?;
+    let mode = args.mode.unwrap_or_else(|| match task.map(|(_, task)| task.mode) {
+        Some(saggar_project::Mode::Serve) => Mode::Serve,
+        Some(saggar_project::Mode::Job) | None => Mode::Job,
+    });
+    Ok((spec, mode))
+}
+
+/// What `saggar run --task NAME` would submit, for a component that the server has.
+///
+/// # Errors
+/// As there.
+pub(crate) fn task_spec(project: &Project, name: &str, digest: &str, component: &Path) -> Result<JobSpec, Failure> {
+    let user = project::user_config()?;
+    let given = Given { args: &Run::default(), project: Some(project), task: Some(project.task(name)?), user: &user };
+    let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
+    given.spec(digest, &stem)
+}
+
+/// The component of the plugin that is meant: the one that is named, the task's, or that of this directory.
+fn plugin(given: &Given<'_>, output: Output) -> Result<PathBuf, Failure> {
+    match (&given.args.plugin, given.project, given.task) {
+        (Some(path), _, _) => component::component(path, output),
+        (None, Some(project), Some((_, task))) => build_plugin(project, &task.plugin, output, None),
+        (None, _, _) => component::component(".".as_ref(), output),
+    }
+}
+
+fn submit(args: &Run, mode: Mode, spec: &JobSpec, client: &Client, output: Output) -> Result<i32, Failure> {
     let job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
-    if args.mode == Mode::Serve {
+    if mode == Mode::Serve {
         return serve::until_served(args, client, output, &name);
     }
     if args.follow || args.wait {
-        let job = stay(args, client, output, &name)?;
-        if output.json {
-            output.json_line(&job);
-        } else {
-            output.line(&ended(&job, &name, output));
-        }
-        return Ok(exit_code(&job));
+        return stay_until_over(client, output, &name, args.follow);
     }
     if output.json {
         output.json(&job);
     } else {
         output.line(&name);
         output.note(&format!("  state    {}{}", job["state"].as_str().unwrap_or("?"), position(&job)));
+        if spec.preemptible && !resumes(client, &spec.plugin)? {
+            output.note(
+                "  hint: this plugin is not known to go on where it was interrupted; `saggar plugins test` shows it",
+            );
+        }
         output.note(&format!("Next: saggar logs -f {name} | saggar status {name} | saggar stop {name}"));
     }
     Ok(0)
+}
+
+/// Whether a plugin was shown to go on where it was interrupted.
+fn resumes(client: &Client, plugin: &str) -> Result<bool, Failure> {
+    let answer = client.get("/api/v1/plugins")?;
+    let mut plugins = answer["plugins"].as_array().into_iter().flatten();
+    Ok(plugins.any(|it| it["digest"] == plugin && it["resume_test"].is_object()))
 }
 
 fn position(job: &Value) -> String {
     job["position"].as_u64().map_or_else(String::new, |position| format!("   position {position} in the queue"))
 }
 
+/// Follows or waits until the job is over, and returns the exit code that says how it ended.
+pub(crate) fn stay_until_over(client: &Client, output: Output, name: &str, follow: bool) -> Result<i32, Failure> {
+    let job = stay(client, output, name, follow)?;
+    if output.json {
+        output.json_line(&job);
+    } else {
+        output.line(&ended(&job, name, output));
+    }
+    Ok(exit_code(&job))
+}
+
 /// Follows or waits until the job is over. Ctrl-C leaves it running.
-fn stay(args: &Run, client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
-    output.note(&format!("Submitted job {name}"));
+fn stay(client: &Client, output: Output, name: &str, follow: bool) -> Result<Value, Failure> {
+    let job = client.get(&format!("/api/v1/jobs/{name}"))?;
+    let (id, queue) = (job["id"].as_str().unwrap_or("?"), job["queue"].as_str().unwrap_or("?"));
+    output.note(&format!("Submitted job {name} ({id}) to queue {queue}"));
     jobs::detach_on_interrupt(name.to_owned());
-    if args.follow {
+    if follow {
         jobs::print_log(client, output, &format!("/api/v1/jobs/{name}/logs?follow=1"))?;
     }
     jobs::wait(client, output, name)
 }
 
 /// How a job ended, in a sentence.
-fn ended(job: &Value, name: &str, output: Output) -> String {
+pub(crate) fn ended(job: &Value, name: &str, output: Output) -> String {
     let state = output.state(job["state"].as_str().unwrap_or("?"));
     let duration = units::show_duration(job["wall_seconds"].as_f64().unwrap_or(0.0));
     let attempts = job["attempt"].as_u64().unwrap_or(1);
@@ -84,41 +150,12 @@ fn ended(job: &Value, name: &str, output: Output) -> String {
     format!("Job {name} {state} after {duration}, attempts: {attempts}{because}")
 }
 
-fn exit_code(job: &Value) -> i32 {
+pub(crate) fn exit_code(job: &Value) -> i32 {
     exit::of_job(job["state"].as_str().unwrap_or("?"), job["reason"].as_str().unwrap_or(""))
 }
 
-/// The component to run: the file itself, or what the plugin's directory builds into.
-fn component(path: &Path, output: Output) -> Result<std::path::PathBuf, Failure> {
-    if path.is_dir() {
-        return super::build::component(path, output);
-    }
-    if !path.exists() {
-        let message = format!("there is no plugin {}", path.display());
-        let hint = "name a .wasm component, or the directory of a plugin";
-        return Err(Failure::new(exit::NOT_FOUND, "no_plugin", message).hint(hint));
-    }
-    Ok(path.to_owned())
-}
-
-/// Reads `mnist`, `mnist/1`, `mnist:/data`, `mnist/1:/data`.
-fn mount(text: &str) -> Result<Mount, Failure> {
-    let (source, mount) = text.split_once(':').unwrap_or((text, "/data"));
-    let (dataset, version) = match source.split_once('/') {
-        None => (source, None),
-        Some((dataset, version)) => {
-            let version = version.parse().map_err(|_| {
-                Failure::invalid(format!("--data {text}: {version:?} is no version"))
-                    .hint("expected such as mnist/1:/data")
-            })?;
-            (dataset, Some(version))
-        }
-    };
-    Ok(Mount { dataset: dataset.to_owned(), version, mount: mount.to_owned() })
-}
-
 /// Reads `epochs=3`, `--epochs 3` and `--epochs=3`. Values that are JSON are taken as such, others as text.
-fn parameters(words: &[String]) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn parameters(words: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut parameters = Map::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -154,17 +191,5 @@ mod tests {
         assert!(parameters(&["epochs".to_owned()]).is_err());
         assert!(parameters(&["--epochs".to_owned()]).is_err());
         assert!(parameters(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
-    }
-
-    #[test]
-    fn mounts_are_read_in_every_form() {
-        let is = |text: &str, dataset: &str, version: Option<u64>, at: &str| {
-            let expected = Mount { dataset: dataset.to_owned(), version, mount: at.to_owned() };
-            assert_eq!(mount(text).unwrap(), expected);
-        };
-        is("mnist", "mnist", None, "/data");
-        is("mnist/1", "mnist", Some(1), "/data");
-        is("mnist/12:/train", "mnist", Some(12), "/train");
-        assert!(mount("mnist/latest").is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! `saggar serve`, where the floors are put together, and `saggar worker`.
 
+mod configuration;
+mod models;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,9 +12,11 @@ use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
 use saggar_serve::models::{DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
 use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, Parts};
+use saggar_store::usage::StorageQuota;
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::sync::watch;
 
+use self::configuration::Configuration;
 use super::listen;
 use crate::args::{Serve, Worker};
 use crate::commands;
@@ -38,6 +43,12 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     runtime.block_on(floors.run(args, certificates, output))
 }
 
+/// A directory, made where it was not, by its whole path.
+fn made(directory: PathBuf) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(&directory)?;
+    directory.canonicalize()
+}
+
 /// Everything a server is made of, before it runs.
 struct Floors {
     parts: Parts,
@@ -50,9 +61,8 @@ impl Floors {
     fn build(args: &Serve, home: &Home, device: &Arc<dyn Backend>) -> Result<Floors, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
-        let models_dir = args.models.clone().unwrap_or_else(|| home.models());
-        std::fs::create_dir_all(&models_dir).map_err(broken)?;
-        let models_dir = models_dir.canonicalize().map_err(broken)?;
+        let Configuration { layout, settings, models_dir, storage_quota } = Configuration::read(args)?;
+        let models_dir = made(models_dir.unwrap_or_else(|| home.models())).map_err(broken)?;
         let objects = Objects::local(&home.objects()).map_err(broken)?;
         let datasets = Datasets::new(home.datasets());
         let records = Arc::new(SqliteRecords::open(&home.database()).map_err(broken)?);
@@ -62,8 +72,10 @@ impl Floors {
             program: program.clone(),
             home: home.root().to_owned(),
             models: models_dir.clone(),
+            storage_quota,
         });
-        let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs());
+        let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs(), layout)
+            .with_keys(home.keys());
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
@@ -83,20 +95,24 @@ impl Floors {
             clock: Arc::clone(&clock),
             time: args.import_timeout,
         });
-        let lifecycle = Arc::new(Lifecycle::new(
+        let lifecycle = Lifecycle::new(
             Models::new(&models_dir),
             plugin_host,
             Arc::clone(&router),
             Arc::clone(&metrics),
             Arc::clone(&clock),
             args.models_memory.unwrap_or(u64::MAX),
-        ));
+        );
+        let lifecycle = Arc::new(lifecycle.with_settings(settings));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = Loader::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = Parts {
             models: router,
             lifecycle,
             jobs,
+            home: home.clone(),
+            models_dir: models_dir.clone(),
+            storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
             objects,
             uploads: Uploads::new(home.uploads(), datasets.clone()),
             datasets,
@@ -117,7 +133,6 @@ impl Floors {
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
     async fn run(self, args: &Serve, certificates: Option<Certificates>, output: Output) -> Result<(), Failure> {
         let listeners = listen::open(args, certificates).await?;
-        let job_slots = args.jobs;
         let (shutdown, down) = watch::channel(false);
         let jobs = self.parts.jobs.clone();
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
@@ -125,7 +140,7 @@ impl Floors {
         let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
         let running = tokio::spawn({
             let down = down.clone();
-            async move { jobs.run(job_slots, down).await }
+            async move { jobs.run(down).await }
         });
         let urls: Vec<String> = listeners.iter().map(Listener::url).collect();
         urls.iter().for_each(|url| tracing::info!("serving on {url}"));
@@ -133,8 +148,12 @@ impl Floors {
         // the first and closes the pipe ends the command with its next write.
         output.line(&urls.join("\n"));
         let signalled = shutdown.clone();
+        let input_ends = args.end_with_input;
         tokio::spawn(async move {
-            wait_for_signal().await;
+            tokio::select! {
+                () = wait_for_signal() => {}
+                () = wait_for_input_to_end(), if input_ends => {}
+            }
             tracing::info!("shutting down: requests finish, jobs save their state");
             signalled.send_replace(true);
         });
@@ -177,6 +196,20 @@ fn devices(args: &Serve, program: PathBuf, serving: &Arc<dyn Backend>, metrics: 
     devices
 }
 
+/// Until standard input ends. A thread of its own reads it: one of the runtime's would keep that from ending.
+async fn wait_for_input_to_end() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let read = move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    };
+    if let Err(error) = std::thread::Builder::new().name("input".to_owned()).spawn(read) {
+        tracing::warn!(%error, "standard input is not read; only a signal ends the server");
+        std::future::pending::<()>().await;
+    }
+    let _ = end.await;
+}
+
 async fn wait_for_signal() {
     let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
         Ok(terminate) => terminate,
@@ -196,5 +229,5 @@ fn broken(error: impl std::fmt::Display) -> Failure {
 /// Runs one attempt and returns the worker's exit code. The runtime drives the object store beside this thread.
 pub(crate) fn worker(args: &Worker) -> Result<i32, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(broken)?;
-    Ok(saggar_jobs::worker::run(&args.home, &args.models, runtime.handle()))
+    Ok(saggar_jobs::worker::run(&args.home, &args.models, args.storage_quota, runtime.handle()))
 }

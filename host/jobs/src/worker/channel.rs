@@ -1,19 +1,54 @@
 //! The worker's end of its pipes.
 
 use std::io::{self, BufRead, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use saggar_device::Meter;
 
+use super::ranks::link::Link;
+use super::ranks::{self, Group};
+use super::spending::Spending;
 use crate::limits::USAGE_INTERVAL;
 use crate::protocol::{Command, EXIT_TRY_AGAIN, Event, Start, Usage};
 
 /// Sends events; clones share the pipe, and each event is one whole line.
 #[derive(Clone, Debug)]
-pub(crate) struct Channel(Arc<Mutex<io::Stdout>>);
+pub(crate) struct Channel(Output);
+
+#[derive(Clone, Debug)]
+enum Output {
+    /// To the supervisor.
+    Supervisor(Arc<Mutex<Pipe>>),
+    /// To the attempt's first worker process, which passes on what matters.
+    Leader(Arc<Link>),
+}
+
+#[derive(Debug)]
+struct Pipe {
+    out: io::Stdout,
+    /// Secrets, as they would stand in a line of JSON.
+    secrets: Vec<String>,
+}
+
+impl Pipe {
+    fn send(&mut self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_string(event).expect("events are plain data");
+        line.push('\n');
+        for secret in &self.secrets {
+            if line.contains(secret) {
+                line = line.replace(secret, BLACK);
+            }
+        }
+        self.out.write_all(line.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// What stands in the place of a secret.
+const BLACK: &str = "[secret]";
 
 /// What the supervisor asked for since the attempt began.
 #[derive(Debug, Default)]
@@ -26,16 +61,44 @@ pub(crate) struct Control {
 
 impl Channel {
     pub(crate) fn new() -> Channel {
-        Channel(Arc::new(Mutex::new(io::stdout())))
+        Channel(Output::Supervisor(Arc::new(Mutex::new(Pipe { out: io::stdout(), secrets: Vec::new() }))))
+    }
+
+    /// Speaks to the attempt's first worker process, which started this one.
+    pub(crate) fn to_leader() -> Channel {
+        match ranks::link_to_leader() {
+            Ok(link) => Channel(Output::Leader(Arc::new(link))),
+            Err(_) => std::process::exit(EXIT_TRY_AGAIN),
+        }
+    }
+
+    /// The way to the attempt's first worker process; none in that process.
+    pub(crate) fn leader(&self) -> Option<Arc<Link>> {
+        match &self.0 {
+            Output::Supervisor(_) => None,
+            Output::Leader(link) => Some(Arc::clone(link)),
+        }
+    }
+
+    /// From now on, these values are in no event. The first worker process does it for the others.
+    pub(crate) fn blacken(&self, secrets: Vec<String>) {
+        let inside = |secret: &String| {
+            let quoted = serde_json::to_string(secret).expect("text is JSON");
+            quoted[1..quoted.len() - 1].to_owned()
+        };
+        if let Output::Supervisor(pipe) = &self.0 {
+            pipe.lock().unwrap_or_else(PoisonError::into_inner).secrets = secrets.iter().map(inside).collect();
+        }
     }
 
     /// Sends one event. A supervisor that is gone ends the process: nobody would hear of the work, and another attempt
     /// may already be running.
     pub(crate) fn send(&self, event: &Event) {
-        let mut line = serde_json::to_vec(event).expect("events are plain data");
-        line.push(b'\n');
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+        let sent = match &self.0 {
+            Output::Supervisor(pipe) => pipe.lock().unwrap_or_else(PoisonError::into_inner).send(event),
+            Output::Leader(link) => link.event(event),
+        };
+        if sent.is_err() {
             std::process::exit(EXIT_TRY_AGAIN);
         }
     }
@@ -53,27 +116,48 @@ impl Channel {
         Ok((*start, control))
     }
 
-    /// Reports usage every [`USAGE_INTERVAL`] until the result is told to finish, and then once more.
-    pub(crate) fn report_usage(&self, meter: Meter, samples: Arc<AtomicU64>, began: Instant) -> Reporter {
+    /// Reports usage, that of `group` included, every [`USAGE_INTERVAL`] until the result is told to finish, and then once
+    /// more.
+    pub(crate) fn report_usage(
+        &self,
+        meter: Meter,
+        spending: Arc<Spending>,
+        began: Instant,
+        group: Option<Arc<Group>>,
+    ) -> Reporter {
         let channel = self.clone();
         let (stop, stopped) = mpsc::channel::<()>();
         let report = move || loop {
             let ended = stopped.recv_timeout(USAGE_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout);
-            channel.send(&Event::Usage(Usage {
+            let own = Usage {
                 gpu_seconds: meter.busy().as_secs_f64(),
                 wall_seconds: began.elapsed().as_secs_f64(),
                 gpu_bytes: if ended { 0 } else { meter.bytes() },
                 gpu_bytes_peak: meter.peak_bytes(),
-                samples: samples.load(Ordering::Acquire),
                 dispatches: meter.dispatches(),
                 submissions: meter.submissions(),
-            }));
+                ..Usage::default()
+            };
+            let others = group.as_ref().map(|group| group.usage()).unwrap_or_default();
+            channel.send(&Event::Usage(others.into_iter().fold(spending.with(own), with)));
             if ended {
                 return;
             }
         };
         let thread = std::thread::Builder::new().name("usage".to_owned()).spawn(report);
         Reporter { stop, thread: thread.ok() }
+    }
+}
+
+/// What two processes used at the same time, for the same samples.
+fn with(one: Usage, other: Usage) -> Usage {
+    Usage {
+        gpu_seconds: one.gpu_seconds + other.gpu_seconds,
+        gpu_bytes: one.gpu_bytes + other.gpu_bytes,
+        gpu_bytes_peak: one.gpu_bytes_peak + other.gpu_bytes_peak,
+        dispatches: one.dispatches + other.dispatches,
+        submissions: one.submissions + other.submissions,
+        ..one
     }
 }
 

@@ -1,18 +1,25 @@
 //! What the plugin's training may ask of its job, answered in the worker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use saggar_plugin::{JobContext, LogLevel, OpenedModel, PluginError};
+use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
+use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
-    Checkpoint, CheckpointError, Checkpoints, Clock, Home, ModelError, Models, Publication, SavedVariable, SystemClock,
-    digest_of_variables,
+    Checkpoint, CheckpointError, Checkpoints, Clock, Home, ModelError, Models, Publication, Retention, SavedVariable,
+    SystemClock, digest_of_variables,
 };
 
+use super::beginning;
 use super::channel::{Channel, Control};
-use crate::limits::CHECKPOINTS_KEPT;
+use super::finite::Finite;
+use super::ranks;
+use super::room::Room;
+use super::spending::Spending;
+use super::words::Words;
 use crate::protocol::{Event, Start};
 use crate::spec::CheckpointEvery;
 
@@ -23,29 +30,38 @@ pub(super) struct Parts {
     pub(super) control: Arc<Control>,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) checkpoints: Checkpoints,
+    pub(super) room: Room,
     pub(super) models: Models,
     pub(super) home: Home,
     pub(super) plugin_wasm: Bytes,
     pub(super) plugin_digest: String,
     pub(super) device: String,
+    /// The secrets that the job was granted, by name.
+    pub(super) secrets: BTreeMap<String, String>,
 }
 
 /// The job as its plugin sees it.
 pub(super) struct Context {
     parts: Parts,
-    samples: Arc<AtomicU64>,
+    spending: Arc<Spending>,
+    words: Words,
     last_checkpoint: Instant,
     last_checkpoint_step: u64,
+    /// The latest value of each series.
+    metrics: BTreeMap<String, f64>,
+    finite: Finite,
 }
 
 impl Context {
     pub(super) fn new(parts: Parts) -> Context {
-        Context { parts, samples: Arc::default(), last_checkpoint: Instant::now(), last_checkpoint_step: 0 }
+        let (spending, words, metrics) = (Arc::default(), Words::new(), BTreeMap::new());
+        let finite = Finite::new(parts.start.spec.non_finite);
+        Context { parts, spending, words, last_checkpoint: Instant::now(), last_checkpoint_step: 0, metrics, finite }
     }
 
-    /// The counter of samples, for the usage report.
-    pub(super) fn samples(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.samples)
+    /// What it counts, for the usage report.
+    pub(super) fn spending(&self) -> Arc<Spending> {
+        Arc::clone(&self.spending)
     }
 }
 
@@ -62,11 +78,22 @@ impl JobContext for Context {
         self.parts.start.attempt
     }
 
+    fn shards(&self) -> Shards {
+        Shards::of_rank(ranks::shards(&self.parts.start), 0, 1)
+    }
+
     fn log(&mut self, level: LogLevel, line: &str) {
-        self.parts.channel.send(&Event::Log { level: level.name().to_owned(), line: line.to_owned() });
+        let samples = self.spending.samples();
+        let line = self.words.fill(line, samples, self.last_checkpoint_step).into_owned();
+        self.parts.channel.send(&Event::Log { level: level.name().to_owned(), line });
     }
 
     fn metric(&mut self, step: u64, name: &str, value: f64) {
+        // What a checkpoint does not take need not be kept.
+        if self.metrics.len() < CHECKPOINT_METRICS_MAX || self.metrics.contains_key(name) {
+            self.metrics.insert(name.to_owned(), value);
+        }
+        self.finite.metric(step, name, value);
         let value = value.is_finite().then_some(value);
         self.parts.channel.send(&Event::Metric { step, name: name.to_owned(), value });
     }
@@ -75,32 +102,38 @@ impl JobContext for Context {
         self.parts.channel.send(&Event::Progress { step, of });
     }
 
-    fn samples(&mut self, count: u64) {
-        self.samples.fetch_add(count, Ordering::AcqRel);
+    fn drawn(&mut self, items: u64, time: Duration) {
+        self.spending.drawn(items, time);
     }
 
-    fn restore(&mut self) -> Result<Option<Checkpoint>, PluginError> {
-        let Start { job, epoch, .. } = &self.parts.start;
-        let claimed = async {
-            self.parts.checkpoints.claim(job, *epoch).await?;
-            self.parts.checkpoints.latest(job, &self.parts.plugin_digest).await
-        };
-        let latest = self.parts.runtime.block_on(claimed).map_err(|error| PluginError::job(error.to_string()))?;
-        for skipped in latest.skipped {
+    fn secret(&self, name: &str) -> Result<String, PluginError> {
+        let granted = self.parts.start.spec.secrets.iter().any(|granted| granted == name);
+        let value = self.parts.secrets.get(name).filter(|_| granted);
+        value.cloned().ok_or_else(|| PluginError::job(format!("secret `{name}` was not granted to this job")))
+    }
+
+    fn restore(&mut self) -> Result<Beginning, PluginError> {
+        let found = beginning::find(&self.parts)?;
+        for skipped in found.skipped {
             let reason = format!("{}: {}", skipped.file, skipped.reason);
             self.parts.channel.send(&Event::CheckpointFailed { op: "load".to_owned(), reason });
         }
-        let checkpoint = latest.found.map(|(_, checkpoint)| checkpoint);
-        if let Some(checkpoint) = &checkpoint {
+        if let Some(line) = found.note {
+            self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });
+        }
+        if let Beginning::Checkpoint(checkpoint) = &found.beginning {
             self.last_checkpoint_step = checkpoint.step;
+            self.metrics.clone_from(&checkpoint.metrics);
             self.parts.channel.send(&Event::Resumed { step: checkpoint.step });
         }
-        Ok(checkpoint)
+        Ok(found.beginning)
     }
 
     fn checkpoint_due(&mut self, step: u64) -> bool {
         let asked = self.parts.control.checkpoint.load(Ordering::Acquire);
+        // Saving is what tells the plugin that it must end.
         asked
+            || self.finite.is_broken()
             || match self.parts.start.spec.checkpoint_every {
                 CheckpointEvery::Milliseconds(ms) => self.last_checkpoint.elapsed() >= Duration::from_millis(ms),
                 CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_checkpoint_step) >= steps,
@@ -108,13 +141,21 @@ impl JobContext for Context {
     }
 
     fn save(&mut self, mut checkpoint: Checkpoint) -> Result<(), PluginError> {
+        self.finite.variables(Some(checkpoint.step), &checkpoint.variables)?;
         let began = Instant::now();
         let Start { job, epoch, .. } = &self.parts.start;
         checkpoint.plugin_digest.clone_from(&self.parts.plugin_digest);
         checkpoint.device.clone_from(&self.parts.device);
         env!("CARGO_PKG_VERSION").clone_into(&mut checkpoint.build);
+        checkpoint.metrics.clone_from(&self.metrics);
         let step = checkpoint.step;
-        let saved = self.parts.runtime.block_on(self.parts.checkpoints.save(job, *epoch, &checkpoint));
+        let bytes: usize = checkpoint.variables.iter().map(|variable| variable.bytes.len()).sum();
+        let save = self.parts.checkpoints.save(job, *epoch, &checkpoint);
+        let saved = match self.parts.room.take(bytes as u64) {
+            Ok(()) => self.parts.runtime.block_on(save),
+            Err(full) => Err(full.into()),
+        };
+        self.spending.saved(began.elapsed());
         let info = match saved {
             Ok(info) => info,
             Err(error) => {
@@ -134,7 +175,10 @@ impl JobContext for Context {
         let seconds = began.elapsed().as_secs_f64();
         let digest = digest_of_variables(&checkpoint.variables).hex();
         self.parts.channel.send(&Event::Checkpoint { step, bytes: info.bytes, seconds, digest });
-        if let Err(error) = self.parts.runtime.block_on(self.parts.checkpoints.prune(job, CHECKPOINTS_KEPT)) {
+        let spec = &self.parts.start.spec;
+        let retention =
+            Retention { keep_last: spec.checkpoint_keep_last as usize, keep_best: spec.checkpoint_keep_best.clone() };
+        if let Err(error) = self.parts.runtime.block_on(self.parts.checkpoints.prune(job, &retention)) {
             self.parts
                 .channel
                 .send(&Event::Log { level: "warn".to_owned(), line: format!("old checkpoints stay: {error}") });
@@ -151,6 +195,7 @@ impl JobContext for Context {
     }
 
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+        self.finite.variables(None, &variables)?;
         let publication = Publication {
             model,
             plugin: &self.parts.plugin_wasm,
@@ -178,7 +223,8 @@ impl JobContext for Context {
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
-        let written = self.parts.home.write_output(&self.parts.start.job, path, data);
+        let room = self.parts.room.take(data.len() as u64);
+        let written = room.and_then(|()| self.parts.home.write_output(&self.parts.start.job, path, data));
         written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;
         let line = format!("wrote output/{path} ({} bytes)", data.len());
         self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });

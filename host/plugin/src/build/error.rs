@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use crate::error::PluginError;
+
 use super::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
 
 /// Why a plugin could not be built.
@@ -68,6 +70,9 @@ pub enum BuildError {
         /// What is missing or too much.
         reason: String,
     },
+    /// The component is none that this host takes.
+    #[error("the plugin was built, and this saggar would refuse it: {0}")]
+    Refused(#[from] PluginError),
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {

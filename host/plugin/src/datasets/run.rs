@@ -3,8 +3,9 @@
 //! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_KEPT`] steps and at the end, so that no step
 //! waits for the one before.
 
+use std::time::Instant;
+
 use saggar_device::Buffer;
-use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Port};
 
 use super::Batches;
@@ -12,6 +13,7 @@ use crate::bindings::datasets::RunResult;
 use crate::fault::Fault;
 use crate::graphs::CompiledGraph;
 use crate::limits::RUN_OUTPUTS_KEPT;
+use crate::shards::numbers;
 use crate::state::State;
 
 /// Bytes of outputs that may wait on the device: large ones are read sooner.
@@ -25,26 +27,14 @@ impl State {
         graph: &CompiledGraph,
         steps: u32,
     ) -> Result<RunResult, Fault> {
-        let places = places(batches, graph.inputs())?;
+        let size = self.items_at_once(batches, graph)?;
+        let places = places(batches, graph.inputs(), size)?;
         let steps = steps.min(batches.full_left());
         let mut means = Means::new(graph.outputs());
-        // A write takes effect after the dispatches before it, so every step uses the same input tensors.
-        let mut inputs: Option<Vec<Buffer>> = None;
-        for _ in 0..steps {
-            let before = (batches.epoch, batches.item);
-            let Some(items) = batches.take() else { break };
-            let step = self.step(batches, graph, &items, &places, &mut inputs);
-            match step {
-                Ok(outputs) => means.add(outputs),
-                Err(fault) => {
-                    (batches.epoch, batches.item) = before;
-                    return Err(fault);
-                }
-            }
-            self.count_samples(items.len() as u64);
-            if means.full() {
-                means.read(self)?;
-            }
+        if let Some(update) = graph.update() {
+            self.run_in_shards(batches, graph, update, &places, steps, &mut means)?;
+        } else {
+            self.run_whole(batches, graph, &places, steps, &mut means)?;
         }
         let steps = means.steps + means.waiting.len() as u32;
         let outputs = means.finish(self)?;
@@ -53,33 +43,78 @@ impl State {
         Ok(RunResult { steps, outputs: self.named(names.into_iter(), buffers)? })
     }
 
-    fn step(
+    /// Items that the graph takes at a time: a batch's, or those of a shard.
+    fn items_at_once(&self, batches: &Batches, graph: &CompiledGraph) -> Result<u32, Fault> {
+        let shards = self.shards().count;
+        let size = batches.size;
+        match graph.update() {
+            Some(_) if !size.is_multiple_of(shards) => {
+                Err(Fault::invalid(format!("a batch of {size} items has no {shards} equal shards")))
+            }
+            Some(_) => Ok(size / shards),
+            None => Ok(size),
+        }
+    }
+
+    fn run_whole(
+        &mut self,
+        batches: &mut Batches,
+        graph: &CompiledGraph,
+        places: &[usize],
+        steps: u32,
+        means: &mut Means,
+    ) -> Result<(), Fault> {
+        // A write takes effect after the dispatches before it, so every step uses the same input tensors.
+        let mut inputs: Option<Vec<Buffer>> = None;
+        for _ in 0..steps {
+            let before = (batches.epoch, batches.item);
+            let began = Instant::now();
+            let Some(items) = batches.take() else { break };
+            let ready = self.fill(batches, &items, &mut inputs);
+            let drawn = began.elapsed();
+            let step = ready.and_then(|inputs| {
+                let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
+                graph.dispatch(&ordered, self.weights.as_deref())
+            });
+            match step {
+                Ok(outputs) => means.add(outputs),
+                Err(fault) => {
+                    (batches.epoch, batches.item) = before;
+                    return Err(fault);
+                }
+            }
+            self.count_drawn(&items, drawn);
+            if means.full() {
+                means.read(self)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The batches' fields, with these items in them.
+    fn fill<'i>(
         &self,
         batches: &Batches,
-        graph: &CompiledGraph,
         items: &[u64],
-        places: &[usize],
-        inputs: &mut Option<Vec<Buffer>>,
-    ) -> Result<Vec<Buffer>, Fault> {
-        let inputs = match inputs {
+        inputs: &'i mut Option<Vec<Buffer>>,
+    ) -> Result<&'i [Buffer], Fault> {
+        match inputs {
             Some(inputs) => {
                 for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
-                    self.backend.write(buffer, &batches.dataset.read(&field.name, items)?)?;
+                    self.backend.write(buffer, &batches.dataset.view(&field.name, items)?)?;
                 }
-                inputs
+                Ok(inputs)
             }
-            None => inputs.insert(self.upload_batch(batches, items)?),
-        };
-        let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
-        graph.dispatch(&ordered, self.weights.as_deref())
+            None => Ok(inputs.insert(self.upload_batch(batches, items)?)),
+        }
     }
 }
 
-/// For each of the graph's inputs, the field that feeds it.
+/// For each of the graph's inputs, the field that feeds it with `size` items.
 ///
 /// # Errors
 /// Invalid argument where an input and the fields do not match one to one, or one is not as the graph takes it.
-fn places(batches: &Batches, ports: &[Port]) -> Result<Vec<usize>, Fault> {
+fn places(batches: &Batches, ports: &[Port], size: u32) -> Result<Vec<usize>, Fault> {
     if let Some(field) = batches.fields.iter().find(|field| !ports.iter().any(|port| port.name == field.name)) {
         return Err(Fault::invalid_at(&field.name, "the graph has no input of this field's name"));
     }
@@ -87,9 +122,12 @@ fn places(batches: &Batches, ports: &[Port]) -> Result<Vec<usize>, Fault> {
         let place = batches.fields.iter().position(|field| field.name == port.name);
         let place =
             place.ok_or_else(|| Fault::invalid_at(&port.name, "the batches have no field of this input's name"))?;
-        let given = Batches::descriptor(&batches.fields[place], batches.size as usize)?;
+        let given = Batches::descriptor(&batches.fields[place], size as usize)?;
         if given != port.descriptor {
-            return Err(Fault::invalid_at(&port.name, format!("the graph takes {}, not {given}", port.descriptor)));
+            let whole = batches.size;
+            let because = if size == whole { String::new() } else { format!(", a shard of a batch of {whole}") };
+            let message = format!("the graph takes {}, not {given}{because}", port.descriptor);
+            return Err(Fault::invalid_at(&port.name, message));
         }
         Ok(place)
     };
@@ -97,7 +135,7 @@ fn places(batches: &Batches, ports: &[Port]) -> Result<Vec<usize>, Fault> {
 }
 
 /// Sums of outputs, and outputs still to be added.
-struct Means {
+pub(super) struct Means {
     ports: Vec<Port>,
     sums: Vec<Vec<f64>>,
     /// Steps whose outputs are in the sums.
@@ -115,6 +153,14 @@ impl Means {
 
     fn add(&mut self, outputs: Vec<Buffer>) {
         self.waiting.push(outputs);
+    }
+
+    /// Adds the outputs of a step that are read already.
+    pub(super) fn add_numbers(&mut self, outputs: &[Vec<f64>]) {
+        for (sums, numbers) in self.sums.iter_mut().zip(outputs) {
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+        }
+        self.steps += 1;
     }
 
     fn full(&self) -> bool {
@@ -148,23 +194,5 @@ impl Means {
             Ok((port.name, state.upload(&descriptor, &bytes)?))
         };
         self.ports.into_iter().zip(self.sums).map(mean).collect()
-    }
-}
-
-/// Little-endian elements as numbers; 64-bit integers are rounded.
-fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-        let (elements, _) = bytes.as_chunks::<N>();
-        elements.iter().map(|element| value(*element)).collect()
-    }
-    match dtype {
-        DType::F32 => each(bytes, |b| f64::from(f32::from_le_bytes(b))),
-        DType::F16 => each(bytes, |b| float16::from_bits(u16::from_le_bytes(b))),
-        DType::I64 => each(bytes, |b| i64::from_le_bytes(b) as f64),
-        DType::U64 => each(bytes, |b| u64::from_le_bytes(b) as f64),
-        DType::I32 => each(bytes, |b| f64::from(i32::from_le_bytes(b))),
-        DType::U32 => each(bytes, |b| f64::from(u32::from_le_bytes(b))),
-        DType::I8 => each(bytes, |b| f64::from(i8::from_le_bytes(b))),
-        DType::U8 => each(bytes, |b| f64::from(u8::from_le_bytes(b))),
     }
 }

@@ -453,6 +453,7 @@ impl HostGraphBuilder for State {
     fn gradients(&mut self, graph: Graph, loss: In, wrt: Vec<In>) -> Result<Vec<In>, Fault> {
         let (loss, wrt) = (self.node(&graph, &loss)?, self.nodes(&graph, &wrt)?);
         let gradients = self.edit(&graph, |builder| Ok(grad::gradients(&mut builder.graph, loss, &wrt)?))?;
+        let gradients = self.averaged(&graph, loss, &wrt, gradients)?;
         gradients.into_iter().map(|node| self.operand(&graph, node)).collect()
     }
 

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use saggar_compile::Program;
 use saggar_device::meter::Charge;
-use saggar_device::{Buffer, Executable};
+use saggar_device::{Buffer, DeviceError, Executable};
 use saggar_tensor::{Graph, NodeId, Port, verify};
 use wasmtime::component::Resource;
 
+use super::shards::Update;
 use super::{Builder, BuilderHandle, lost};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
@@ -23,11 +25,21 @@ pub(crate) struct Executables(Mutex<Vec<Arc<Compiled>>>);
 const EXECUTABLES_MAX: usize = 64;
 
 #[derive(Debug)]
-struct Compiled {
+pub(super) struct Compiled {
     graph: Graph,
     executable: Arc<dyn Executable>,
     /// Host memory: the program shares the graph's constants.
     _charges: Vec<Charge>,
+}
+
+impl Compiled {
+    pub(super) fn program(&self) -> &Program {
+        self.executable.program()
+    }
+
+    pub(super) fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        self.executable.dispatch(inputs, variables)
+    }
 }
 
 impl Executables {
@@ -48,20 +60,42 @@ impl Executables {
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct CompiledGraph {
-    compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<Compiled>,
     /// Kept although a plugin may drop its handles.
-    variables: Arc<[Variable]>,
+    pub(super) variables: Arc<[Variable]>,
+    /// What comes after all shards, of a step in shards; `compiled` is then what is run for each.
+    pub(super) update: Option<Arc<Update>>,
 }
 
 impl CompiledGraph {
-    /// What a dispatch is given.
+    /// What a dispatch is given; a step in shards, for each of them.
     pub(crate) fn inputs(&self) -> &[Port] {
-        &self.compiled.executable.program().inputs
+        let inputs = self.program_inputs();
+        let numbered = self.update.as_ref().is_some_and(|update| update.numbered);
+        &inputs[..inputs.len() - usize::from(numbered)]
+    }
+
+    /// What its program is given.
+    pub(crate) fn program_inputs(&self) -> &[Port] {
+        &self.compiled.program().inputs
     }
 
     /// What a dispatch returns.
     pub(crate) fn outputs(&self) -> &[Port] {
-        &self.compiled.executable.program().outputs
+        match &self.update {
+            Some(update) => &update.ports,
+            None => self.program_outputs(),
+        }
+    }
+
+    /// What its program returns: of a step in shards, that of one shard.
+    pub(crate) fn program_outputs(&self) -> &[Port] {
+        &self.compiled.program().outputs
+    }
+
+    /// What comes after all shards; none where batches are computed whole.
+    pub(crate) fn update(&self) -> Option<&Arc<Update>> {
+        self.update.as_ref()
     }
 
     /// Runs it once, with those of its variables that are weights taken from `weights`.
@@ -69,9 +103,20 @@ impl CompiledGraph {
     /// # Errors
     /// Whatever the device says.
     pub(crate) fn dispatch(&self, inputs: &[Buffer], weights: Option<&Weights>) -> Result<Vec<Buffer>, Fault> {
-        let buffer = |variable: &Variable| variable.buffer(weights).cloned();
-        let variables: Vec<Buffer> = self.variables.iter().map(buffer).collect::<Result<_, Fault>>()?;
-        Ok(self.compiled.executable.dispatch(inputs, &variables)?)
+        self.dispatch_with(inputs, &self.variables(weights)?)
+    }
+
+    /// Runs its program once; of a step in shards, for one of them.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn dispatch_with(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, Fault> {
+        Ok(self.compiled.dispatch(inputs, variables)?)
+    }
+
+    /// Where its variables are.
+    pub(crate) fn variables(&self, weights: Option<&Weights>) -> Result<Vec<Buffer>, Fault> {
+        self.variables.iter().map(|variable| variable.buffer(weights).cloned()).collect()
     }
 
     fn has_weights(&self) -> bool {
@@ -87,20 +132,24 @@ impl State {
         outputs: Vec<(String, NodeId)>,
     ) -> Result<Resource<CompiledGraph>, Fault> {
         let BuilderHandle(number) = self.table.delete(handle)?;
-        let Builder { mut graph, variables, charges, .. } = self.builders.remove(&number).ok_or_else(lost)?;
+        let Builder { mut graph, variables, charges, means, .. } = self.builders.remove(&number).ok_or_else(lost)?;
         for (name, node) in outputs {
             graph.output(&name, node)?;
         }
         let graph = graph.finish();
+        if !means.is_empty() {
+            let compiled = self.compile_in_shards(graph, &means, variables, charges)?;
+            return self.push(compiled);
+        }
         let known = self.executables.as_ref().and_then(|known| known.find(&graph));
         let compiled = match known {
             Some(compiled) => compiled,
             None => self.load(graph, charges)?,
         };
-        self.push(CompiledGraph { compiled, variables: variables.into() })
+        self.push(CompiledGraph { compiled, variables: variables.into(), update: None })
     }
 
-    fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
+    pub(super) fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
         let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
         let _entered = span.enter();
         // Plugins are not trusted to have built it through the builder's checks alone.
@@ -154,6 +203,11 @@ impl HostGraph for State {
         inputs: Vec<(String, Resource<Tensor>)>,
     ) -> Result<Vec<NamedTensor>, Fault> {
         let graph = self.table.get(&graph)?.clone();
+        if graph.update.is_some() {
+            return Err(Fault::unsupported(
+                "a graph with gradients is run by `batches.run` in a job whose batches are in shards",
+            ));
+        }
         let inputs = self.matched(&graph, &inputs)?;
         if self.guard.is_cancelled() {
             return Err(Fault::cancelled());

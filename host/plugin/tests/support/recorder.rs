@@ -1,9 +1,10 @@
 //! A job for tests: it keeps what a training reports, and checkpoints in memory.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use saggar_device::Backend;
-use saggar_plugin::{JobContext, LogLevel, OpenedModel, PluginError};
+use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
 /// The CPU device.
@@ -77,12 +78,17 @@ impl JobContext for Recorder {
         self.step = step;
     }
 
-    fn samples(&mut self, count: u64) {
-        self.record.with(|kept| kept.samples += count);
+    fn drawn(&mut self, items: u64, _: Duration) {
+        self.record.with(|kept| kept.samples += items);
     }
 
-    fn restore(&mut self) -> Result<Option<Checkpoint>, PluginError> {
-        Ok(self.record.with(|kept| kept.checkpoints.last().cloned()))
+    fn secret(&self, name: &str) -> Result<String, PluginError> {
+        Err(PluginError::job(format!("secret `{name}` was not granted")))
+    }
+
+    fn restore(&mut self) -> Result<Beginning, PluginError> {
+        let last = self.record.with(|kept| kept.checkpoints.last().cloned());
+        Ok(last.map_or(Beginning::Nothing, Beginning::Checkpoint))
     }
 
     fn checkpoint_due(&mut self, step: u64) -> bool {

@@ -8,6 +8,7 @@ use saggar_store::clock::Clock;
 use saggar_store::keys::{KeyFile, KeyRecord, Stamp, UsageFile, Used, id_of};
 
 use super::AccessError;
+use super::sight::Sight;
 use super::spent::Spent;
 
 /// A key, and what was used of it.
@@ -15,6 +16,7 @@ use super::spent::Spent;
 pub(super) struct Holder {
     pub(super) record: KeyRecord,
     pub(super) name: Arc<str>,
+    pub(super) sight: Sight,
     spent: Arc<Spent>,
 }
 
@@ -81,8 +83,8 @@ impl Keyring {
                 Some(holder) => Arc::clone(&holder.spent),
                 None => Arc::new(Spent::new(saved.get(&record.id).copied().unwrap_or_default())),
             };
-            let name = Arc::from(record.name.as_str());
-            (record.id.clone(), Arc::new(Holder { record, name, spent }))
+            let (name, sight) = (Arc::from(record.name.as_str()), Sight::of_key(&record));
+            (record.id.clone(), Arc::new(Holder { record, name, sight, spent }))
         };
         records.into_iter().map(holder).collect()
     }

@@ -3,6 +3,8 @@
 use saggar_store::keys::Scope;
 use thiserror::Error;
 
+use crate::version::Version;
+
 /// Why a request is not let in.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -27,6 +29,16 @@ pub enum AccessError {
         /// The key's name.
         name: String,
     },
+    /// A key that is limited to other projects.
+    #[error("the key {name} is for jobs of {}, not of {project}", if projects.is_empty() { "no project" } else { projects })]
+    Project {
+        /// The key's name.
+        name: String,
+        /// The project that was asked for.
+        project: String,
+        /// Those that it may name.
+        projects: String,
+    },
     /// Too many requests in a short time.
     #[error("the key {name} may make {rate} requests")]
     Rate {
@@ -46,6 +58,14 @@ pub enum AccessError {
         quota: String,
         /// When the next day or month begins.
         retry_seconds: u64,
+    },
+    /// A command that may mean other things than this server by what it sends.
+    #[error("the command is saggar {client}, and this server is saggar {server}: nothing was changed")]
+    VersionSkew {
+        /// The command's version.
+        client: Version,
+        /// This server's.
+        server: Version,
     },
     /// A name that stands for another machine: a web page may have had it point here.
     #[error("this server answers to localhost, not to {host:?}")]
@@ -86,6 +106,7 @@ impl AccessError {
             AccessError::Quota { .. } => Some("quota"),
             AccessError::ForeignHost { .. } | AccessError::CrossSite { .. } => Some("cross_site"),
             AccessError::BadHost | AccessError::TransferEncoding => Some("bad_head"),
+            AccessError::VersionSkew { .. } => Some("version_skew"),
             _ => None,
         }
     }

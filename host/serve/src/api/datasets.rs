@@ -1,17 +1,24 @@
 //! `/api/v1/datasets`: versions, and uploads in chunks that can be cut off and gone on with.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
+use saggar_store::DatasetError;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
 use saggar_store::digest::Digest;
 use saggar_store::limits::CHUNK_BYTES_MAX;
+use saggar_store::records::{JobFilter, JobState};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::access::{Actor, Sight};
 use crate::app::App;
-use crate::error::{ApiError, no_content};
+use crate::audit::Action;
+use crate::error::{ApiError, created, no_content};
+use crate::limits::ANNOUNCEMENT_BYTES_MAX;
 
 /// The body of `POST /api/v1/datasets`.
 #[derive(Deserialize)]
@@ -21,16 +28,137 @@ struct Announcement {
     files: Vec<UploadFile>,
 }
 
+/// The body of `POST /api/v1/datasets/{name}/from-job`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfJob {
+    job: String,
+    path: Option<String>,
+}
+
 /// `GET /api/v1/datasets`.
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
     let infos = app.blocking(|parts| parts.datasets.list()).await?;
-    Ok(Json(json!({ "datasets": infos.iter().map(dataset).collect::<Vec<Value>>() })))
+    let users = Users::of(&app).await?;
+    let all = infos.iter().map(|info| dataset(info, &users, &sight)).collect::<Vec<Value>>();
+    Ok(Json(json!({ "datasets": all })))
+}
+
+/// `DELETE /api/v1/datasets/{name}/{version}`: refused while a job that is not over mounts it.
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Path((name, version)): Path<(String, String)>,
+    actor: Actor,
+    sight: Sight,
+) -> Result<Json<Value>, ApiError> {
+    let reference = format!("{name}/{version}");
+    let removed = removed(&app, &sight, reference.clone()).await;
+    app.audit().record(&actor, Action::DatasetRemove, &reference, "", &removed);
+    Ok(Json(json!({ "freed_bytes": removed? })))
+}
+
+/// Removes a version that nobody needs; how many bytes it had.
+async fn removed(app: &App, sight: &Sight, reference: String) -> Result<u64, ApiError> {
+    let resolved = reference.clone();
+    let info = app.blocking(move |parts| parts.datasets.resolve(&resolved)).await?;
+    let users = Users::of(app).await?;
+    let mounting = users.jobs(&info);
+    if !mounting.is_empty() {
+        let mounting = sight.names(mounting.iter().map(User::parts));
+        let reason = format!("jobs that are not over mount it: {mounting}");
+        return Err(ApiError::Conflict { what: format!("dataset {reference}"), reason });
+    }
+    let bytes = info.bytes;
+    let remove = move |parts: &crate::Parts| {
+        parts.datasets.remove(&info.name, info.version)?;
+        count_bytes(parts)
+    };
+    app.blocking(remove).await?;
+    tracing::info!(dataset = reference, "dataset version removed");
+    Ok(bytes)
+}
+
+/// `POST /api/v1/datasets/{name}/from-job`: what a job wrote, as a version.
+pub(crate) async fn of_job(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    sight: Sight,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let OfJob { job, path } = app.bodies().json(request).await?;
+    let job = sight.job(app.jobs(), &job).await?;
+    let now_ms = app.now_ms();
+    let take = move |parts: &crate::Parts| {
+        parts.room(parts.home.job_bytes(&job.id)?)?;
+        let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms)?;
+        count_bytes(parts)?;
+        Ok::<_, DatasetError>(info)
+    };
+    let info = app.blocking(take).await?;
+    tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken from a job");
+    Ok(created(dataset(&info, &Users::of(&app).await?, &sight)))
+}
+
+/// One number over all of them: it is only read where datasets came or went.
+fn count_bytes(parts: &crate::Parts) -> Result<(), DatasetError> {
+    let bytes: u64 = parts.datasets.list()?.iter().map(|info| info.bytes).sum();
+    parts.metrics.families.dataset_bytes.with_label_values::<&str>(&[]).set(bytes as f64);
+    Ok(())
+}
+
+/// The jobs that are not over, by the versions of datasets that they mount.
+struct Users(BTreeMap<(String, u64), Vec<User>>);
+
+/// A job that mounts a dataset.
+#[derive(PartialEq)]
+struct User {
+    project: String,
+    job: String,
+}
+
+impl User {
+    fn parts(&self) -> (&str, &str) {
+        (&self.project, &self.job)
+    }
+}
+
+impl Users {
+    async fn of(app: &App) -> Result<Users, ApiError> {
+        let mut users = BTreeMap::<_, Vec<User>>::new();
+        let states: Vec<JobState> = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
+        let mut before = None;
+        loop {
+            let filter = JobFilter { states: states.clone(), before, ..JobFilter::default() };
+            let jobs = app.jobs().list(filter).await?;
+            let Some(last) = jobs.last() else { return Ok(Users(users)) };
+            before = Some(last.cursor);
+            for job in &jobs {
+                let spec: Value = serde_json::from_str(&job.spec).unwrap_or_default();
+                for mount in spec["data"].as_array().into_iter().flatten() {
+                    let mounted = mount["dataset"].as_str().zip(mount["version"].as_u64());
+                    let Some((name, version)) = mounted else { continue };
+                    let users = users.entry((name.to_owned(), version)).or_default();
+                    let user = User { project: job.project.clone(), job: job.name.clone() };
+                    if users.last() != Some(&user) {
+                        users.push(user);
+                    }
+                }
+            }
+        }
+    }
+
+    fn jobs(&self, info: &DatasetInfo) -> &[User] {
+        self.0.get(&(info.name.clone(), info.version)).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
 pub(crate) async fn begin(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
-    let Announcement { name, files } = app.bodies().json(request).await?;
-    let begun = app.blocking(move |parts| parts.uploads.begin(&name, files)).await?;
+    let (parts, body) = request.into_parts();
+    let body = app.bodies().read(&parts.headers, body, ANNOUNCEMENT_BYTES_MAX).await?;
+    let Announcement { name, files } =
+        serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+    let begun = app.blocking(move |parts| parts.uploads.begin(&name, files, |bytes| parts.room(bytes))).await?;
     let mut answer = json!({ "upload": begun.id, "missing": begun.missing });
     if let Some(version) = begun.version {
         answer["version"] = json!(version);
@@ -55,19 +183,18 @@ pub(crate) async fn chunk(
 pub(crate) async fn commit(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
+    sight: Sight,
 ) -> Result<Response, ApiError> {
     let id = digest("id", &id)?;
     let now_ms = app.now_ms();
     let commit = move |parts: &crate::Parts| {
         let info = parts.uploads.commit(&name, &id, now_ms)?;
-        // One number over all of them: it is only read where a dataset was added.
-        let bytes: u64 = parts.datasets.list()?.iter().map(|info| info.bytes).sum();
-        parts.metrics.families.dataset_bytes.with_label_values::<&str>(&[]).set(bytes as f64);
-        Ok::<_, saggar_store::DatasetError>(info)
+        count_bytes(parts)?;
+        Ok::<_, DatasetError>(info)
     };
     let info = app.blocking(commit).await?;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken in");
-    Ok(Json(dataset(&info)).into_response())
+    Ok(Json(dataset(&info, &Users::of(&app).await?, &sight)).into_response())
 }
 
 fn digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
@@ -75,7 +202,7 @@ fn digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
     text.parse().map_err(|_| ApiError::Parameter { name, expected, got: text.chars().take(80).collect() })
 }
 
-fn dataset(info: &DatasetInfo) -> Value {
+fn dataset(info: &DatasetInfo, users: &Users, sight: &Sight) -> Value {
     let field = |field: &saggar_store::Field| {
         json!({
             "name": field.name,
@@ -85,6 +212,7 @@ fn dataset(info: &DatasetInfo) -> Value {
         })
     };
     let split = |split: &saggar_store::Split| (split.name.clone(), json!(split.items.end - split.items.start));
+    let seen = users.jobs(info).iter().filter(|user| sight.sees(&user.project));
     json!({
         "name": info.name,
         "version": info.version,
@@ -94,5 +222,6 @@ fn dataset(info: &DatasetInfo) -> Value {
         "fields": info.fields.iter().map(field).collect::<Vec<Value>>(),
         "splits": info.splits.iter().map(split).collect::<Map<String, Value>>(),
         "created_ms": info.created_ms,
+        "used_by": seen.map(|user| user.job.as_str()).collect::<Vec<&str>>(),
     })
 }

@@ -1,5 +1,7 @@
 //! `GET /api/v1/devices`: what this machine computes with.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use saggar_device::DeviceInfo;
@@ -75,6 +77,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
             "exact_seconds": info.exact_seconds,
             "serves": device.serves,
             "job_slots": device.job_slots,
+            "limits": info.limits.iter().cloned().collect::<BTreeMap<String, u64>>(),
         })
     };
     let devices: Vec<Value> = app.parts().devices.list().await.iter().map(device).collect();

@@ -58,7 +58,12 @@ pub(crate) async fn version() -> Json<Value> {
 
 /// `GET /metrics`: Prometheus text format 0.0.4.
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
-    let text = app.blocking(|parts| Ok::<_, ApiError>(parts.metrics.render())).await?;
+    let shared = app.clone();
+    let render = move |parts: &crate::Parts| {
+        shared.counted().refresh(parts);
+        Ok::<_, ApiError>(parts.metrics.render())
+    };
+    let text = app.blocking(render).await?;
     let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((content_type, text).into_response())
 }

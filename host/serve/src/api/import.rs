@@ -28,7 +28,11 @@ pub(crate) async fn import(
     let (parts, body) = request.into_parts();
     let body = app.bodies().read(&parts.headers, body, IMPORT_BYTES_MAX).await?;
     let name = model.clone();
-    let published = app.blocking(move |parts| parts.importer.import(&name, &body.bytes, &options)).await;
+    let import = move |parts: &crate::Parts| {
+        parts.room(body.bytes.len() as u64)?;
+        Ok::<_, ApiError>(parts.importer.import(&name, &body.bytes, &options)?)
+    };
+    let published = app.blocking(import).await;
     let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
     app.audit().record(&actor, Action::ModelImport, &model, &detail, &published);
     let published = published?;

@@ -1,49 +1,69 @@
 //! `GET /api/v1/jobs/{job}/logs`: an attempt's lines, or all attempts' one after the other, as they come.
+//!
+//! As server-sent events, where the client accepts those, each line is numbered by its attempt and the offset after it, so
+//! that a client that was cut off goes on where it was. Then `end` says that there is no more.
 
 use std::collections::VecDeque;
+use std::str::FromStr;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::http::header;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use saggar_jobs::logs::TIMESTAMP_BYTES;
+use saggar_jobs::logs::{Since, TIMESTAMP_BYTES};
 use saggar_jobs::{JobError, Jobs};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::sleep;
 
+use super::events::{self, LAST_EVENT_ID, STILL_HERE};
 use super::query::Parameters;
+use crate::access::SeenJob;
 use crate::app::App;
 use crate::connection::told;
 use crate::error::ApiError;
-use crate::limits::{LOG_PIECE_BYTES, LOG_TAIL_MAX};
+use crate::limits::{EVENTS_PACE, EVENTS_QUIET_MAX, LOG_PIECE_BYTES, LOG_TAIL_MAX};
+use crate::predict;
 
-/// `GET /api/v1/jobs/{job}/logs?attempt=N&follow=1&tail=N&timestamps=1`. With `follow` it ends when the job does, or the
-/// server.
+/// What `since` takes.
+const SINCE: &str = "how long ago such as 10m, a time such as 2026-11-21T12:03:13Z, or milliseconds since 1970";
+
+/// `GET /api/v1/jobs/{job}/logs?attempt=N&follow=1&since=TIME&tail=N&timestamps=1&prefix=1`. With `follow` it ends when the job
+/// does, or the server.
 pub(crate) async fn logs(
     State(app): State<App>,
-    Path(name): Path<String>,
+    SeenJob(job): SeenJob,
+    headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, ApiError> {
-    let job = app.jobs().get(&name).await?;
     let attempt = parameters.parse::<u32>("attempt", "the number of an attempt, from 1")?;
     if let Some(attempt) = attempt.filter(|&attempt| attempt == 0 || (attempt > job.attempts && job.state.is_final())) {
         let hint = format!("job {} has {} attempts", job.name, job.attempts);
         return Err(ApiError::NotFound { kind: "attempt", name: attempt.to_string(), hint });
     }
     let tail = parameters.parse::<usize>("tail", "a number of lines")?.map(|lines| lines.min(LOG_TAIL_MAX));
+    let since = parameters.parse::<Since>("since", SINCE)?.map(|since| since.stamp(app.now_ms()));
+    let as_events = predict::wants_events(&headers);
     let mut reader = Reader {
         jobs: app.jobs().clone(),
         job: job.id,
-        attempt: attempt.unwrap_or(1),
+        at: Place { attempt: attempt.unwrap_or(1), offset: 0 },
         only: attempt.is_some(),
-        offset: 0,
         follow: parameters.flag("follow"),
+        since,
         timestamps: parameters.flag("timestamps"),
+        prefix: parameters.flag("prefix").then_some(job.name),
         changes: app.jobs().changes(),
         shutdown: app.shutdown(),
         first: None,
+        over: false,
+        stream: if as_events { Some(app.stream_permit()?) } else { None },
     };
-    if let Some(lines) = tail {
+    let last = headers.get(LAST_EVENT_ID).filter(|_| as_events);
+    if let Some(last) = last {
+        let text = last.to_str().unwrap_or_default();
+        reader.resume(text, attempt).await?;
+    } else if let Some(lines) = tail {
         reader.first = Some(reader.tail(lines).await?);
     }
     let lines = stream::unfold(reader, |mut reader| async move {
@@ -52,32 +72,59 @@ pub(crate) async fn logs(
             Err(error) => {
                 // The head is out already: the answer ends here, and visibly unfinished.
                 tracing::error!(job = reader.job, %error, "reading a log failed");
+                reader.over = true;
                 Some((Err(error), reader))
             }
         }
     });
-    let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    Ok((content_type, Body::from_stream(lines)).into_response())
+    let body = Body::from_stream(lines);
+    if as_events {
+        return Ok(events::answer(body));
+    }
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// A place between two lines of a job's logs, written `ATTEMPT:OFFSET`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    attempt: u32,
+    offset: u64,
+}
+
+impl FromStr for Place {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Place, Self::Err> {
+        let (attempt, offset) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Place { attempt: attempt.parse()?, offset: offset.parse()? })
+    }
 }
 
 struct Reader {
     jobs: Jobs,
     job: String,
-    attempt: u32,
+    at: Place,
     /// Whether that attempt alone is wanted.
     only: bool,
-    offset: u64,
     follow: bool,
+    /// The stamp of the first line that is wanted, where older ones are not.
+    since: Option<String>,
     timestamps: bool,
+    /// The job's name, where each line is to say where it comes from.
+    prefix: Option<String>,
     changes: watch::Receiver<u64>,
     shutdown: watch::Receiver<bool>,
-    /// Text read ahead.
+    /// Text read ahead, as it goes out.
     first: Option<String>,
+    over: bool,
+    /// The place among the streams of events, where this is one.
+    stream: Option<OwnedSemaphorePermit>,
 }
 
 /// What reading on gives.
 enum Step {
-    Text(String),
+    /// Whole lines, from this place on.
+    Text(String, Place),
     /// Nothing new, but there may be.
     Wait,
     End,
@@ -89,27 +136,59 @@ impl Reader {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Ok(Some(first));
         }
-        loop {
+        while !self.over {
             // Before reading: a change that comes in between is then noticed after it.
             self.changes.mark_unchanged();
             match self.step().await? {
-                Step::Text(text) => return Ok(Some(self.shown(&text))),
-                Step::End => return Ok(None),
-                Step::Wait if !self.follow => return Ok(None),
-                Step::Wait => tokio::select! {
-                    changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
-                    () = told(&mut self.shutdown) => return Ok(None),
+                Step::Text(text, from) => {
+                    let shown = self.shown(&text, from);
+                    if !shown.is_empty() {
+                        return Ok(Some(shown));
+                    }
+                }
+                Step::End => return Ok(self.end()),
+                Step::Wait if !self.follow => return Ok(self.end()),
+                Step::Wait => match self.wait().await {
+                    Heard::Change => {}
+                    Heard::Nothing => return Ok(Some(STILL_HERE.to_owned())),
+                    Heard::End => return Ok(None),
                 },
             }
+        }
+        Ok(None)
+    }
+
+    /// The last event of a stream of them; a text just ends.
+    fn end(&mut self) -> Option<String> {
+        self.over = true;
+        self.stream.is_some().then(|| events::event(None, "end", "{}"))
+    }
+
+    /// Waits until there may be more. Events leave some time between them, since every change of any job is heard here.
+    async fn wait(&mut self) -> Heard {
+        let is_stream = self.stream.is_some();
+        let quiet = async { if is_stream { sleep(EVENTS_QUIET_MAX).await } else { std::future::pending().await } };
+        let heard = tokio::select! {
+            changed = self.changes.changed() => if changed.is_ok() { Heard::Change } else { Heard::End },
+            () = quiet => Heard::Nothing,
+            () = told(&mut self.shutdown) => Heard::End,
+        };
+        if !is_stream || !matches!(heard, Heard::Change) {
+            return heard;
+        }
+        tokio::select! {
+            () = sleep(EVENTS_PACE) => heard,
+            () = told(&mut self.shutdown) => Heard::End,
         }
     }
 
     async fn step(&mut self) -> Result<Step, JobError> {
         loop {
-            let piece = self.jobs.log(&self.job, self.attempt, self.offset, LOG_PIECE_BYTES).await?;
-            self.offset = piece.offset;
+            let from = self.at;
+            let piece = self.jobs.log(&self.job, from.attempt, from.offset, LOG_PIECE_BYTES).await?;
+            self.at.offset = piece.offset;
             if !piece.text.is_empty() {
-                return Ok(Step::Text(piece.text));
+                return Ok(Step::Text(piece.text, from));
             }
             if piece.open {
                 return Ok(Step::Wait);
@@ -118,36 +197,91 @@ impl Reader {
                 return Ok(Step::End);
             }
             let job = self.jobs.get(&self.job).await?;
-            if self.attempt >= job.attempts {
+            if self.at.attempt >= job.attempts {
                 // Between two attempts there is nothing to read, and more to come.
                 return Ok(if job.state.is_final() { Step::End } else { Step::Wait });
             }
-            self.attempt += 1;
-            self.offset = 0;
+            self.at = Place { attempt: self.at.attempt + 1, offset: 0 };
         }
     }
 
-    /// The last lines there are now; reading goes on after them.
+    /// Goes on after the line of which a client says that it read it last.
+    async fn resume(&mut self, last: &str, attempt: Option<u32>) -> Result<(), ApiError> {
+        let expected = "the number of an event of this log";
+        let got = || last.chars().take(80).collect();
+        let refused = || ApiError::Parameter { name: "Last-Event-ID", expected, got: got() };
+        let place: Place = last.trim().parse().map_err(|_| refused())?;
+        if place.attempt == 0 || attempt.is_some_and(|attempt| attempt != place.attempt) {
+            return Err(refused());
+        }
+        if let Some(before) = place.offset.checked_sub(1) {
+            // The number came from outside: where no line ends there, the text may not even be one.
+            let ends = self.jobs.log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
+            if !ends.is_ok_and(|piece| piece.text.starts_with('\n')) {
+                return Err(refused());
+            }
+        }
+        self.at = place;
+        Ok(())
+    }
+
+    /// The last lines there are now, as they go out; reading goes on after them.
     async fn tail(&mut self, lines: usize) -> Result<String, JobError> {
-        let mut last: VecDeque<String> = VecDeque::new();
-        while let Step::Text(text) = self.step().await? {
-            for line in text.split_inclusive('\n') {
+        let mut last: VecDeque<(Place, String)> = VecDeque::new();
+        while let Step::Text(text, from) = self.step().await? {
+            for (place, line) in places(&text, from).filter(|(_, line)| self.wants(line)) {
                 if last.len() == lines {
                     last.pop_front();
                 }
                 if lines > 0 {
-                    last.push_back(line.to_owned());
+                    last.push_back((place, line.to_owned()));
                 }
             }
         }
-        let text: String = last.into_iter().collect();
-        Ok(self.shown(&text))
+        Ok(last.into_iter().map(|(place, line)| self.line(&line, place)).collect())
     }
 
-    fn shown(&self, text: &str) -> String {
-        if self.timestamps {
+    /// Lines from a place on, as they go out.
+    fn shown(&self, text: &str, from: Place) -> String {
+        if self.timestamps && self.prefix.is_none() && self.stream.is_none() && self.since.is_none() {
             return text.to_owned();
         }
-        text.split_inclusive('\n').map(|line| line.get(TIMESTAMP_BYTES..).unwrap_or(line)).collect()
+        let wanted = places(text, from).filter(|(_, line)| self.wants(line));
+        wanted.map(|(place, line)| self.line(line, place)).collect()
     }
+
+    /// Whether a stored line is young enough.
+    fn wants(&self, line: &str) -> bool {
+        self.since.as_deref().is_none_or(|since| line.get(..since.len()).is_none_or(|stamp| stamp >= since))
+    }
+
+    /// A line as it goes out; `place` is the one after it.
+    fn line(&self, line: &str, place: Place) -> String {
+        let shown = if self.timestamps { line } else { line.get(TIMESTAMP_BYTES..).unwrap_or(line) };
+        let shown = match &self.prefix {
+            Some(job) => format!("{job}/{} {shown}", place.attempt),
+            None => shown.to_owned(),
+        };
+        if self.stream.is_none() {
+            return shown;
+        }
+        let id = format!("{}:{}", place.attempt, place.offset);
+        events::event(Some(&id), "line", shown.trim_end_matches(['\r', '\n']))
+    }
+}
+
+/// Why waiting is over.
+enum Heard {
+    Change,
+    Nothing,
+    End,
+}
+
+/// Lines, each with the place after it.
+fn places(text: &str, from: Place) -> impl Iterator<Item = (Place, &str)> {
+    let mut at = from;
+    text.split_inclusive('\n').map(move |line| {
+        at.offset += line.len() as u64;
+        (at, line)
+    })
 }

@@ -12,13 +12,13 @@ use futures::stream;
 use saggar_store::OutputFile;
 use serde_json::{Value, json};
 
+use crate::access::SeenJob;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::{OUTPUT_PIECE_BYTES, OUTPUTS_NAMED_MAX};
 
 /// `GET /api/v1/jobs/{job}/output`.
-pub(crate) async fn list(State(app): State<App>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    let job = app.jobs().get(&name).await?;
+pub(crate) async fn list(State(app): State<App>, SeenJob(job): SeenJob) -> Result<Json<Value>, ApiError> {
     let files = app.jobs().outputs(&job.id).await?;
     let file = |file: &OutputFile| json!({ "path": file.path, "bytes": file.bytes });
     Ok(Json(json!({ "files": files.iter().map(file).collect::<Vec<Value>>() })))
@@ -27,9 +27,9 @@ pub(crate) async fn list(State(app): State<App>, Path(name): Path<String>) -> Re
 /// `GET /api/v1/jobs/{job}/output/{path}`: the file as it was when the answer began.
 pub(crate) async fn one(
     State(app): State<App>,
-    Path((name, path)): Path<(String, String)>,
+    SeenJob(job): SeenJob,
+    Path((_, path)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let job = app.jobs().get(&name).await?;
     let Some((file, bytes)) = app.jobs().output(&job.id, &path).await? else {
         let files = app.jobs().outputs(&job.id).await?;
         let name = path.chars().take(200).collect();

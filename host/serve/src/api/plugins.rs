@@ -1,5 +1,7 @@
 //! `/api/v1/plugins`: components, checked when they come and named by their content.
 
+pub(crate) mod resume;
+
 use std::fmt::Debug;
 
 use axum::Json;
@@ -12,6 +14,7 @@ use saggar_store::objects::Objects;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::access::Sight;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::PLUGIN_BYTES_MAX;
@@ -54,17 +57,34 @@ pub(crate) async fn upload(State(app): State<App>, request: Request) -> Result<J
 }
 
 /// `GET /api/v1/plugins`.
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
     let objects = &app.parts().objects;
     let mut plugins = Vec::new();
     for object in objects.list_flat(FOLDER).await? {
         match facts_in(objects, &object.name).await {
-            Ok(Some(facts)) => plugins.push(facts),
+            Ok(Some(facts)) => {
+                let test = resume::test_of(objects, &facts.digest).await?;
+                let mut shown = json!(facts);
+                let seen = test.as_ref().is_none_or(|test| sight.sees(&test.project));
+                shown["resume_test"] = json!(test);
+                if !seen {
+                    // That the plugin resumes is everybody's; whose jobs showed it is not.
+                    for hidden in ["whole", "interrupted", "project"] {
+                        shown["resume_test"][hidden] = Value::Null;
+                    }
+                }
+                plugins.push(shown);
+            }
             Ok(None) => {}
             Err(error) => tracing::warn!(object = object.name, %error, "plugin left out"),
         }
     }
     Ok(Json(json!({ "plugins": plugins })))
+}
+
+fn digest(text: &str) -> Result<Digest, ApiError> {
+    let expected = "64 lower-case hexadecimal digits";
+    text.parse().map_err(|_| ApiError::Parameter { name: "digest", expected, got: text.chars().take(80).collect() })
 }
 
 /// The facts of a plugin that was uploaded.
@@ -97,7 +117,11 @@ fn name(digest: &Digest) -> String {
 /// Checks a component and keeps it: the bytes first, so that what is listed is there.
 async fn keep(app: &App, wasm: Bytes) -> Result<PluginFacts, ApiError> {
     let bytes = wasm.clone();
-    let inspect = move |parts: &crate::Parts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
+    let inspect = move |parts: &crate::Parts| {
+        let facts = parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused)?;
+        parts.room(facts.bytes)?;
+        Ok::<_, ApiError>(facts)
+    };
     let facts = app.blocking(inspect).await?;
     let objects = &app.parts().objects;
     let digest = objects.put_blob(wasm).await?;

@@ -18,6 +18,10 @@ pub(super) fn meaning(error: &AccessError) -> Meaning {
             let hint = format!("make a key with `saggar key create NAME --scope {scope}`");
             of(StatusCode::FORBIDDEN, "missing_scope", &hint)
         }
+        AccessError::Project { project, .. } => {
+            let hint = format!("name one of those, or make a key with `saggar key create NAME --project {project}`");
+            of(StatusCode::FORBIDDEN, "foreign_project", &hint)
+        }
         AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
             let code = if matches!(error, AccessError::Rate { .. }) { "rate_limited" } else { "quota_exceeded" };
             of(StatusCode::TOO_MANY_REQUESTS, code, &format!("try again in {retry_seconds} s"))
@@ -27,6 +31,12 @@ pub(super) fn meaning(error: &AccessError) -> Meaning {
             of(StatusCode::FORBIDDEN, "foreign_host", &hint)
         }
         AccessError::CrossSite { .. } => of(StatusCode::FORBIDDEN, "cross_site", "programs send no Origin"),
+        AccessError::VersionSkew { client, server } => {
+            let older = if client < server { "the command" } else { "the server" };
+            let hint =
+                format!("minor versions may differ by one: {older} is the older one; build it anew with `make build`");
+            of(StatusCode::BAD_REQUEST, "version_skew", &hint)
+        }
         AccessError::BadHost => of(StatusCode::BAD_REQUEST, "bad_host", ""),
         AccessError::TransferEncoding => of(StatusCode::BAD_REQUEST, "bad_transfer_encoding", ""),
     }
@@ -51,7 +61,10 @@ pub(super) fn headers(error: &AccessError, headers: &mut HeaderMap) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             None
         }
-        AccessError::ForeignHost { .. } | AccessError::CrossSite { .. } => None,
+        AccessError::Project { .. }
+        | AccessError::ForeignHost { .. }
+        | AccessError::CrossSite { .. }
+        | AccessError::VersionSkew { .. } => None,
     };
     if let Some(challenge) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
@@ -62,7 +75,12 @@ pub(super) fn key(error: &KeyError) -> Meaning {
     let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
     match error {
         KeyError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name", ""),
-        KeyError::NoScope | KeyError::Expired => of(StatusCode::BAD_REQUEST, "bad_key", ""),
+        KeyError::NoScope
+        | KeyError::Expired
+        | KeyError::NoProject
+        | KeyError::TooManyProjects { .. }
+        | KeyError::BadProject { .. }
+        | KeyError::AdminOfProjects { .. } => of(StatusCode::BAD_REQUEST, "bad_key", ""),
         KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, "key_exists", ""),
         KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "GET /api/v1/keys lists them"),
         _ => internal(),

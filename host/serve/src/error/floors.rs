@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
-use saggar_store::error::{DatasetError, ModelError, RecordError};
+use saggar_store::SecretError;
+use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
 use super::{Meaning, internal, retry};
 use crate::models::ImportError;
@@ -49,9 +50,29 @@ pub(super) fn job(error: &JobError) -> Meaning {
     let of = |status, code| Meaning { status, code, hint: String::new() };
     match error {
         JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
+        JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
+            of(StatusCode::BAD_REQUEST, "bad_spec")
+        }
+        JobError::Records(RecordError::QueueFull { .. }) => of(StatusCode::TOO_MANY_REQUESTS, "queue_full"),
         JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
         JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
-        JobError::State { .. } => of(StatusCode::CONFLICT, "bad_state"),
+        JobError::State { .. } | JobError::Read { .. } => of(StatusCode::CONFLICT, "bad_state"),
+        _ => internal(),
+    }
+}
+
+/// More than may be stored.
+pub(super) fn quota_exceeded() -> Meaning {
+    Meaning { status: StatusCode::INSUFFICIENT_STORAGE, code: "quota_exceeded", hint: String::new() }
+}
+
+/// A secret that cannot be kept.
+pub(super) fn secret(error: &SecretError) -> Meaning {
+    let of = |status, code| Meaning { status, code, hint: String::new() };
+    match error {
+        SecretError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
+        SecretError::BadLength { .. } => of(StatusCode::BAD_REQUEST, "bad_secret"),
+        SecretError::TooMany => of(StatusCode::CONFLICT, "too_many"),
         _ => internal(),
     }
 }
@@ -60,6 +81,7 @@ pub(super) fn job(error: &JobError) -> Meaning {
 pub(super) fn dataset(error: &DatasetError) -> Meaning {
     let of = |status, code| Meaning { status, code, hint: String::new() };
     match error {
+        DatasetError::Store(StoreError::QuotaExceeded { .. }) => quota_exceeded(),
         DatasetError::Store(_) | DatasetError::Damaged { .. } => internal(),
         DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
         DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),

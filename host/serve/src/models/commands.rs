@@ -43,6 +43,27 @@ impl Lifecycle {
         self.router.status(name)
     }
 
+    /// Whether there is such a model, now.
+    ///
+    /// # Errors
+    /// `NoModel`.
+    pub(super) async fn known_model(self: &Arc<Lifecycle>, name: &str) -> Result<(), ApiError> {
+        self.begin(name).await.map(drop)
+    }
+
+    /// Looks at the model anew, brings up what should be, and shows how it stands then.
+    ///
+    /// # Errors
+    /// `NoModel`.
+    pub(super) async fn settled(
+        self: &Arc<Lifecycle>,
+        name: &str,
+        reason: &'static str,
+    ) -> Result<ModelStatus, ApiError> {
+        let mut memory = self.begin(name).await?;
+        self.done(name, &mut memory, Cause::new(reason)).await
+    }
+
     /// Loads a model, or one of its versions, which then stays loaded. Returns when it is ready.
     ///
     /// # Errors

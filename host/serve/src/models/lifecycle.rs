@@ -57,6 +57,8 @@ pub struct Lifecycle {
     pub(super) clock: Arc<dyn Clock>,
     /// Device bytes that all versions may hold together.
     pub(super) bytes_max: u64,
+    /// How models are served that have no settings of their own.
+    settings: BTreeMap<String, Settings>,
     entries: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Memory>>>>,
     found: Mutex<BTreeMap<String, BTreeMap<u64, OnDisk>>>,
     loads: Semaphore,
@@ -98,6 +100,7 @@ impl Lifecycle {
             metrics,
             clock,
             bytes_max,
+            settings: BTreeMap::new(),
             entries: Mutex::default(),
             found: Mutex::default(),
             loads: Semaphore::new(LOADS_MAX),
@@ -105,9 +108,21 @@ impl Lifecycle {
         }
     }
 
+    /// With settings for models, by name, that have no file of their own that says how to serve them.
+    #[must_use]
+    pub fn with_settings(self, settings: BTreeMap<String, Settings>) -> Lifecycle {
+        Lifecycle { settings, ..self }
+    }
+
+    /// How a model is served that does not say so itself.
+    fn told(&self, name: &str) -> Settings {
+        self.settings.get(name).cloned().unwrap_or_default()
+    }
+
     pub(super) fn entry(&self, name: &str) -> Arc<tokio::sync::Mutex<Memory>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(entries.entry(name.to_owned()).or_default())
+        let new = || Arc::new(tokio::sync::Mutex::new(Memory { settings: self.told(name), ..Memory::default() }));
+        Arc::clone(entries.entry(name.to_owned()).or_insert_with(new))
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<u64, OnDisk>>> {
@@ -432,7 +447,7 @@ impl Lifecycle {
         }
         match settings {
             Ok(text) if text != memory.settings_text => {
-                let parsed = text.as_deref().map_or_else(|| Ok(Settings::default()), Settings::parse);
+                let parsed = text.as_deref().map_or_else(|| Ok(self.told(name)), Settings::parse);
                 memory.settings_text = text;
                 match parsed {
                     Ok(settings) => self.apply(name, memory, settings),

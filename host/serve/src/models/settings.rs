@@ -134,7 +134,7 @@ pub struct Step {
     pub outputs: BTreeMap<String, String>,
 }
 
-/// Why a model's settings cannot be followed.
+/// Why a model's settings cannot be followed: the key, and what was expected of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("model.json: {0}")]
 pub struct BadSettings(pub String);
@@ -150,7 +150,11 @@ impl Settings {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), BadSettings> {
+    /// Checks what their types leave open.
+    ///
+    /// # Errors
+    /// `BadSettings` with the key and what was expected.
+    pub fn check(&self) -> Result<(), BadSettings> {
         let within = |key: &str, value: usize, most: usize| match value {
             value if (1..=most).contains(&value) => Ok(()),
             value => Err(BadSettings(format!("{key}: expected 1 to {most}, got {value}"))),

@@ -29,8 +29,11 @@ fn key(fixture: &Fixture, name: &str, scopes: &[Scope], limits: (Option<&str>, O
     let new = NewKey {
         name: name.to_owned(),
         scopes: scopes.to_vec(),
+        projects: None,
         rate: limits.0.map(|rate| rate.parse().unwrap()),
         quota: limits.1.map(|quota| quota.parse().unwrap()),
+        max_running_jobs: None,
+        gpu_seconds: None,
         expires_ms: None,
     };
     format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1)
@@ -165,8 +168,16 @@ async fn what_is_no_key_opens_nothing() {
     assert_eq!(ask(&router, "POST", "/predict", &elsewhere).await.error().0, 401, "one header, not two");
     let path = format!("/predict?key={}", good.trim_start_matches("Bearer "));
     assert_eq!(ask(&router, "POST", &path, &[]).await.error().0, 401);
-    let expired =
-        NewKey { name: "old".to_owned(), scopes: vec![Scope::Admin], rate: None, quota: None, expires_ms: Some(2_000) };
+    let expired = NewKey {
+        name: "old".to_owned(),
+        scopes: vec![Scope::Admin],
+        projects: None,
+        rate: None,
+        quota: None,
+        max_running_jobs: None,
+        gpu_seconds: None,
+        expires_ms: Some(2_000),
+    };
     let old = format!("Bearer {}", fixture.home.keys().create(expired, 1_000).unwrap().1);
     let answer = ask(&router, "POST", "/predict", &[("authorization", &old)]).await;
     assert_eq!(answer.error(), (401, "expired_key".to_owned(), "the key old has expired".to_owned()));

@@ -13,7 +13,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use saggar_device::meter::Charge;
 use saggar_device::{DeviceInfo, Meter};
-use saggar_jobs::{JobError, Jobs, Launcher};
+use saggar_jobs::{JobError, Jobs, Launcher, Layout};
 use saggar_metrics::Metrics;
 use saggar_plugin::{ModelPort, PluginError, Signature, Terms};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
@@ -24,8 +24,8 @@ use saggar_store::digest::Digest;
 use saggar_store::home::Home;
 use saggar_store::models::{Models, Publication, Published};
 use saggar_store::objects::Objects;
-use saggar_store::records::Records;
 use saggar_store::records::sqlite::SqliteRecords;
+use saggar_store::records::{Claim, Records};
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -97,7 +97,8 @@ impl Fixture {
         ));
         let loader = Loader::new(Arc::clone(&lifecycle));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
-        let jobs = Jobs::new(as_records, clock.clone(), Arc::clone(&metrics), Arc::new(NoWorkers), home.jobs());
+        let (workers, layout) = (Arc::new(NoWorkers), Layout::simple(1));
+        let jobs = Jobs::new(as_records, clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
         let datasets = Datasets::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = Parts {
@@ -105,6 +106,9 @@ impl Fixture {
             lifecycle,
             jobs,
             metrics: Arc::clone(&metrics),
+            home: home.clone(),
+            models_dir: home.models(),
+            storage_quota: None,
             objects: Objects::local(&home.objects()).unwrap(),
             uploads: Uploads::new(home.uploads(), datasets.clone()),
             datasets,
@@ -126,6 +130,12 @@ impl Fixture {
         fixture.publish("digits", "plugin", 1);
         fixture.loader.look().await;
         fixture
+    }
+
+    /// Claims the job whose turn it is.
+    pub(super) fn claim(&self, now_ms: u64) -> Claim {
+        let id = self.records.queued().unwrap().remove(0).id;
+        self.records.claim(&id, "any", now_ms).unwrap().unwrap()
     }
 
     /// Publishes a version whose outputs carry `mark`. The plugin's text says how it loads.
@@ -237,6 +247,7 @@ fn device() -> Device {
         backend: "cpu".to_owned(),
         software: false,
         exact_seconds: false,
+        limits: vec![("buffer_bytes_max".to_owned(), 1 << 20)],
     };
     Device { info, serves: true, job_slots: 2 }
 }
@@ -305,7 +316,9 @@ impl ModelHost for Double {
         let plugin = String::from_utf8(files.load_plugin()?).unwrap();
         phase(Phase::Compile, Duration::from_millis(1));
         match plugin.as_str() {
-            "refused" => return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into()),
+            "refused" | "plugin refused" => {
+                return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
+            }
             "panics" => panic!("as it was told"),
             _ => {}
         }

@@ -70,7 +70,7 @@ async fn plugins_are_checked_and_kept() {
     assert_eq!((refused.0, refused.1.as_str()), (422, "bad_plugin"));
     let digest = upload(&fixture, "plugin trains predicts").await;
     assert_eq!(upload(&fixture, "plugin trains predicts").await, digest);
-    let expected = json!({ "plugins": [{ "digest": digest, "trains": true, "predicts": true, "bytes": 22 }] });
+    let expected = json!({ "plugins": [{ "digest": digest, "trains": true, "predicts": true, "bytes": 22, "resume_test": null }] });
     assert_eq!(fixture.get("/api/v1/plugins").await.json(), expected);
 }
 
@@ -90,6 +90,65 @@ async fn datasets_come_in_chunks() {
     assert_eq!(fixture.post_json("/api/v1/datasets", &escaped).await.error().0, 400);
     let nameless = json!({ "name": "a/b", "files": [] }).to_string();
     assert_eq!(fixture.post_json("/api/v1/datasets", &nameless).await.error().0, 400);
+}
+
+async fn delete(fixture: &Fixture, path: &str) -> Answer {
+    Answer::of(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
+}
+
+#[tokio::test]
+async fn a_version_is_given_away_and_removed() {
+    let fixture = Fixture::new();
+    let info = dataset(&fixture).await;
+    assert_eq!(info["used_by"], json!([]));
+    let tar = fixture.get("/api/v1/datasets/points/1/export").await;
+    assert_eq!((tar.status.as_u16(), &tar.body[257..262]), (200, &b"ustar"[..]));
+    assert_eq!(tar.body.len() % 512, 0);
+    for path in ["none/1", "points/2", "points/x", "points/01"] {
+        assert_eq!(fixture.get(&format!("/api/v1/datasets/{path}/export")).await.error().0, 404, "{path}");
+        assert_eq!(delete(&fixture, &format!("/api/v1/datasets/{path}")).await.error().0, 404, "{path}");
+    }
+    let plugin = upload(&fixture, "plugin trains").await;
+    let mounts = json!([{ "dataset": "points", "mount": "/a" }, { "dataset": "points", "mount": "/b" }]);
+    let spec = json!({ "project": "digits", "plugin": plugin, "data": mounts });
+    for _ in 0..2 {
+        assert_eq!(submit(&fixture, &spec).await.status, 201);
+    }
+    let used = fixture.get("/api/v1/datasets").await.json();
+    assert_eq!(used["datasets"][0]["used_by"], json!(["digits-2", "digits-1"]));
+    let (status, code, message) = delete(&fixture, "/api/v1/datasets/points/1").await.error();
+    assert_eq!((status, code.as_str()), (409, "conflict"));
+    assert!(message.contains("digits-1") && message.contains("digits-2"), "{message}");
+    for job in ["digits-1", "digits-2"] {
+        assert_eq!(fixture.post_json(&format!("/api/v1/jobs/{job}/stop"), "").await.status, 200);
+    }
+    assert_eq!(delete(&fixture, "/api/v1/datasets/points/1").await.json(), json!({ "freed_bytes": 27 }));
+    assert_eq!(fixture.get("/api/v1/datasets").await.json(), json!({ "datasets": [] }));
+    assert_eq!(fixture.metric("saggar_dataset_bytes").await, Some(0.0));
+    let audit = std::fs::read_to_string(fixture.home.audit_log()).unwrap();
+    assert!(audit.lines().last().unwrap().contains(r#""action":"dataset.remove","dataset":"points/1""#), "{audit}");
+    assert_eq!(dataset(&fixture).await["version"], 2, "the number is not used again");
+}
+
+#[tokio::test]
+async fn what_a_job_wrote_becomes_a_version() {
+    let fixture = Fixture::new();
+    let job = queued(&fixture).await;
+    let take = async |body: Value| fixture.post_json("/api/v1/datasets/lines/from-job", &body.to_string()).await;
+    let refused = take(json!({ "job": "digits-1" })).await.error();
+    assert_eq!(refused.0, 404, "{refused:?}");
+    fixture.home.write_output(job["id"].as_str().unwrap(), "texts/a.txt", b"one\ntwo\n").unwrap();
+    let made = take(json!({ "job": "digits-1", "path": "texts" })).await;
+    assert_eq!((made.status.as_u16(), &made.json()["items"]), (201, &json!(2)));
+    for (body, status) in [
+        (json!({ "job": "digits-9" }), 404),
+        (json!({ "job": "digits-1", "path": "none" }), 404),
+        (json!({ "job": "digits-1", "path": "../x" }), 400),
+        (json!({ "job": "digits-1" }), 422),
+        (json!({ "path": "texts" }), 400),
+    ] {
+        assert_eq!(take(body.clone()).await.error().0, status, "{body}");
+    }
 }
 
 #[tokio::test]
@@ -181,7 +240,7 @@ async fn a_job_is_told_whole() {
     let fixture = Fixture::new();
     let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
-    let claim = fixture.records.claim_next(now).unwrap().unwrap();
+    let claim = fixture.claim(now);
     fixture.records.set_device(&claim.lease, "cpu").unwrap();
     fixture.records.set_state(&claim.lease, JobState::Running, &Reason::default(), now).unwrap();
     let usage = Usage { first_step: 1, last_step: 7, wall_seconds: 2.5, gpu_seconds: 1.5, ..Usage::default() };
@@ -217,7 +276,7 @@ async fn logs_of_every_attempt_stay() {
     let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     for attempt in 1..=2 {
-        let claim = fixture.records.claim_next(now).unwrap().unwrap();
+        let claim = fixture.claim(now);
         let mut log = LogWriter::open(&fixture.home.jobs(), &id, attempt).unwrap();
         for line in 1..=3 {
             log.line(1_795_262_593_076, &format!("attempt {attempt} line {line}")).unwrap();
@@ -253,7 +312,7 @@ async fn following_a_log_ends_with_the_job_or_the_server() {
     let fixture = Fixture::new();
     let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
-    let claim = fixture.records.claim_next(now).unwrap().unwrap();
+    let claim = fixture.claim(now);
     let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
     log.line(now as i64, "first").unwrap();
     let follow = || Request::get("/api/v1/jobs/digits-1/logs?follow=1").body(Body::empty()).unwrap();
@@ -271,7 +330,7 @@ async fn following_a_log_ends_with_the_job_or_the_server() {
     queued(&fixture).await;
     assert!(stream.next().await.is_none());
 
-    let second = fixture.records.claim_next(now).unwrap().unwrap();
+    let second = fixture.claim(now);
     let path = format!("/api/v1/jobs/{}/logs?follow=1", second.job.name);
     let waiting = fixture.send(Request::get(path).body(Body::empty()).unwrap()).await;
     let mut waiting = waiting.into_body().into_data_stream();
@@ -284,6 +343,7 @@ async fn devices_are_named() {
     let fixture = Fixture::new();
     let devices = fixture.get("/api/v1/devices").await.json();
     assert_eq!((&devices["devices"][0]["name"], &devices["devices"][0]["job_slots"]), (&json!("cpu"), &json!(2)));
+    assert_eq!(devices["devices"][0]["limits"], json!({ "buffer_bytes_max": 1 << 20 }));
 }
 
 #[tokio::test]

@@ -1,21 +1,29 @@
 //! The manifest: one JSON object that carries a digest of itself.
 //!
 //! ```json
-//! {"format":1,"sha256":"…","body":{"job":"…","step":100,…}}
+//! {"format":2,"sha256":"…","body":{"job":"…","step":100,…}}
 //! ```
+//! Format 1 is format 2 without metrics; it is read, and not written any more.
+//!
 //! The digest is over the format's number and the body's text as it stands, so a flipped bit in
 //! either is damage, and a true other number is another format.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
 use saggar_tensor::Descriptor;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::pack::Piece;
 use super::{CheckpointInfo, Position, VariableKind};
 use crate::digest::{Digest, Hasher};
 
-/// The version of the format that this build writes and reads.
-pub(super) const FORMAT: u64 = 1;
+/// The version of the format that this build writes.
+pub(super) const FORMAT: u64 = 2;
+/// The versions that it reads.
+const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +66,8 @@ pub(super) struct Manifest {
     pub(super) state: Vec<Piece>,
     pub(super) variables: Vec<Variable>,
     pub(super) parts: Vec<Part>,
+    #[serde(default, deserialize_with = "exact_numbers")]
+    pub(super) metrics: BTreeMap<String, f64>,
 }
 
 /// Why text is no manifest of ours.
@@ -86,19 +96,45 @@ impl Manifest {
             let reason = format!("SHA-256 is {found}, written as {}", envelope.sha256);
             return Err(NotAManifest::Damaged(reason));
         }
-        if envelope.format != FORMAT {
+        if !FORMATS_READ.contains(&envelope.format) {
             return Err(NotAManifest::OtherFormat(envelope.format));
         }
         let manifest = serde_json::from_str(envelope.body.get()).map_err(damaged)?;
         Ok((manifest, found))
     }
 
+    /// Whether what it says of variables and parts fits together; else why not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let lengths = |pieces: &[Piece]| {
+            pieces.iter().try_fold(0u64, |sum, &(part, offset, length)| {
+                let part_bytes = self.parts.get(part).map(|part| part.bytes);
+                let end = offset.checked_add(length).filter(|end| part_bytes.is_some_and(|bytes| *end <= bytes));
+                end.and_then(|_| sum.checked_add(length))
+            })
+        };
+        lengths(&self.state).ok_or("its state does not lie in its parts")?;
+        for variable in &self.variables {
+            if lengths(&variable.pieces) != Some(variable.tensor.bytes() as u64) {
+                return Err(format!("the pieces of variable {} are not those of {}", variable.name, variable.tensor));
+            }
+        }
+        Ok(())
+    }
+
     /// As a listing shows it.
     pub(super) fn info(&self, digest: Digest, file: String) -> CheckpointInfo {
         let pieces = self.variables.iter().flat_map(|it| &it.pieces).chain(&self.state);
         let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
-        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0 }
+        let metrics = self.metrics.clone();
+        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0, metrics }
     }
+}
+
+/// Numbers to their last bit: what `serde_json` makes of a fraction may be its neighbour.
+fn exact_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let texts = BTreeMap::<String, Box<RawValue>>::deserialize(deserializer)?;
+    let exact = texts.into_iter().map(|(name, text)| Ok((name, text.get().parse().map_err(D::Error::custom)?)));
+    exact.collect()
 }
 
 fn digest(format: u64, body: &str) -> Digest {
@@ -124,6 +160,7 @@ mod tests {
             state: vec![(0, 0, 3)],
             variables: Vec::new(),
             parts: vec![Part { sha256: Digest::of(b"x"), bytes: 3 }],
+            metrics: [("loss".to_owned(), 1.0 / 102.0)].into(),
         }
     }
 
@@ -147,8 +184,8 @@ mod tests {
     #[test]
     fn another_format_is_told_from_damage() {
         let body = RawValue::from_string(r#"{"whatever":true}"#.to_owned()).unwrap();
-        let envelope = Envelope { format: 2, sha256: digest(2, body.get()), body };
+        let envelope = Envelope { format: 3, sha256: digest(3, body.get()), body };
         let text = serde_json::to_vec(&envelope).unwrap();
-        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(2)));
+        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(3)));
     }
 }

@@ -1,10 +1,11 @@
-//! Writing: parts first, the manifest last; and taking away: the manifest first, parts last.
+//! Writing: parts first, the manifest last.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::PoisonError;
 
 use bytes::Bytes;
 use object_store::PutPayload;
+use saggar_tensor::limits::NAME_BYTES_MAX;
 
 use super::load::{self, Entry};
 use super::manifest::{Manifest, Part, Variable};
@@ -12,6 +13,7 @@ use super::pack::Packer;
 use super::{Checkpoint, CheckpointInfo, Checkpoints, SavedVariable};
 use crate::digest::{Digest, Hasher};
 use crate::error::{CheckpointError, StoreError};
+use crate::limits::CHECKPOINT_METRICS_MAX;
 use crate::objects::Put;
 
 /// The folder of a job's checkpoints.
@@ -86,12 +88,19 @@ pub(super) async fn save(
         state,
         variables,
         parts,
+        metrics: numbers(&checkpoint.metrics),
     };
     // Parts take long to write; somebody may have claimed the job meanwhile.
     fence(checkpoints, job, &folder, epoch).await?;
     let file = Entry::name(&folder, checkpoint.step, epoch);
     let digest = commit(checkpoints, &file, &manifest).await?;
     Ok(manifest.info(digest, file))
+}
+
+/// The metrics that are numbers, as many as a manifest takes.
+fn numbers(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let finite = metrics.iter().filter(|(name, value)| value.is_finite() && name.len() <= NAME_BYTES_MAX);
+    finite.take(CHECKPOINT_METRICS_MAX).map(|(name, value)| (name.clone(), *value)).collect()
 }
 
 /// The variables by name, if each has the bytes of its descriptor and a name of its own.
@@ -153,38 +162,4 @@ async fn commit(checkpoints: &Checkpoints, file: &str, manifest: &Manifest) -> R
     // Ours, from a save whose answer was lost; or damaged, and of no use to anybody.
     objects.ensure(file, &Digest::of(&text), text.into()).await?;
     Ok(digest)
-}
-
-pub(super) async fn prune(checkpoints: &Checkpoints, job: &str, keep_last: usize) -> Result<usize, CheckpointError> {
-    let folder = folder(job)?;
-    let objects = &checkpoints.objects;
-    let parts = objects.list(&format!("{folder}/parts")).await?;
-    let sizes: std::collections::HashMap<_, _> = parts.iter().map(|part| (part.name.as_str(), part.size)).collect();
-    let mut used = HashSet::new();
-    let (mut kept, mut deleted) = (0, 0);
-    for entry in load::entries(checkpoints, &folder).await? {
-        if kept == keep_last {
-            objects.delete(&entry.file).await?;
-            deleted += 1;
-            continue;
-        }
-        // Only what could be resumed from counts as kept. A damaged one newer than those stays,
-        // for people to look at.
-        let manifest = match objects.get(&entry.file).await {
-            Ok(text) => Manifest::decode(&text),
-            Err(StoreError::NotFound { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let Ok((manifest, _)) = manifest else { continue };
-        let names: Vec<_> = manifest.parts.iter().map(|it| (part_name(&folder, &it.sha256), it.bytes)).collect();
-        if names.iter().all(|(name, bytes)| sizes.get(name.as_str()) == Some(bytes)) {
-            kept += 1;
-        }
-        used.extend(names.into_iter().map(|(name, _)| name));
-    }
-    for part in parts.iter().filter(|part| !used.contains(&part.name)) {
-        known(checkpoints).remove(&part.name);
-        objects.delete(&part.name).await?;
-    }
-    Ok(deleted)
 }

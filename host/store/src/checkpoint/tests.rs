@@ -8,9 +8,13 @@ use saggar_tensor::{DType, Shape};
 use tempfile::TempDir;
 
 use super::*;
+use crate::durable::trial::scratch;
 use crate::limits::OWN_PART_BYTES_MIN;
 
+mod exporting;
 mod failing;
+mod faults;
+mod retention;
 
 const JOB: &str = "01JOB";
 const PLUGIN: &str = "plugin-1";
@@ -20,11 +24,18 @@ fn variable(name: &str, kind: VariableKind, bytes: Vec<u8>) -> SavedVariable {
     SavedVariable { name: name.to_owned(), kind, descriptor, bytes: bytes.into() }
 }
 
-/// A checkpoint of which every part differs from every other step's.
+/// A checkpoint of which every part differs from every other step's. Made once.
 fn checkpoint(step: u64) -> Checkpoint {
+    static MADE: Mutex<BTreeMap<u64, Checkpoint>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    made.entry(step).or_insert_with(|| make(step)).clone()
+}
+
+fn make(step: u64) -> Checkpoint {
     let fill = |size: usize| (0..size).map(|at| (at as u64 * 31 + step * 7) as u8).collect();
     Checkpoint {
         step,
+        metrics: [("loss".to_owned(), 1.0 / (step + 1) as f64)].into(),
         variables: vec![
             variable("bias", VariableKind::Parameter, fill(10)),
             variable("mean", VariableKind::Statistic, fill(300)),
@@ -45,7 +56,7 @@ fn open(directory: &Path) -> Checkpoints {
 
 /// A store with checkpoints of these steps, of epoch 1.
 async fn saved(steps: &[u64]) -> (TempDir, Checkpoints) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let checkpoints = open(directory.path());
     for step in steps {
         checkpoints.save(JOB, 1, &checkpoint(*step)).await.unwrap();
@@ -249,13 +260,13 @@ async fn pruning_keeps_whole_checkpoints_and_their_parts() {
     let manifest = std::fs::read(&oldest).unwrap();
     // The newest is damaged, so it does not count among the two that are kept.
     std::fs::write(folder.join(format!("{:020}-1.json", 4)), "x").unwrap();
-    assert_eq!(checkpoints.prune(JOB, 2).await.unwrap(), 1);
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 1);
     assert_eq!(latest_step(&checkpoints).await, Some(3));
     assert_eq!(files(&folder.join("parts")).len(), 4);
     // A deleted manifest that comes back after a power loss changes nothing.
     std::fs::write(&oldest, manifest).unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(3));
-    assert_eq!(checkpoints.prune(JOB, 0).await.unwrap(), 2);
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(0)).await.unwrap(), 2);
     assert_eq!(checkpoints.list(JOB).await.unwrap().len(), 1);
     // Parts that were pruned and are needed again are written again.
     checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();

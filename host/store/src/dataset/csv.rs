@@ -194,7 +194,7 @@ fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
 
 /// Fails before a line grows without bound, as in a small file that decompresses to gigabytes.
 struct LimitedLines {
-    source: Source,
+    source: Source<'static>,
     line_bytes: usize,
 }
 

@@ -6,9 +6,10 @@ use std::io;
 use std::path::Path;
 
 use saggar_tensor::{DType, Descriptor, Shape};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::manifest::file_name;
+use super::arrays::PART;
+use super::manifest::{Range, file_name};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
 
@@ -20,6 +21,11 @@ pub(super) enum Description {
     Idx(NamedFiles),
     Cifar10(NamedFiles),
     Text(TextFiles),
+    Npy(ArrayFiles),
+    Npz(NamedFiles),
+    Safetensors(NamedFiles),
+    Images(NamedFiles),
+    Parquet(ParquetFiles),
 }
 
 /// A folder of files whose names say the rest.
@@ -38,6 +44,68 @@ pub(super) struct TextFiles {
     pub(super) parts: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
     pub(super) description: String,
+}
+
+/// `.npy` files: a field each. An exported dataset is described so.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArrayFiles {
+    pub(super) fields: Vec<ArrayField>,
+    /// For each part, its first item and the one after its last; where none is said, all are the part `train`.
+    #[serde(default)]
+    pub(super) splits: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// A field: a file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArrayField {
+    pub(super) name: String,
+    pub(super) file: String,
+    #[serde(default)]
+    pub(super) classes: Vec<String>,
+}
+
+/// Parquet files: a field for each column that is named, or for all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ParquetFiles {
+    #[serde(default)]
+    pub(super) fields: Vec<ColumnField>,
+    /// Shares of items, as of a CSV file; where none are said, files are parts by their names.
+    #[serde(default)]
+    pub(super) splits: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// A field: a column of a table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ColumnField {
+    pub(super) name: String,
+    /// What the column is called, where it is not as the field.
+    #[serde(default)]
+    column: Option<String>,
+    /// How the numbers of a list lie.
+    #[serde(default)]
+    pub(super) shape: Option<Vec<usize>>,
+    #[serde(default)]
+    pub(super) classes: Vec<String>,
+}
+
+impl ColumnField {
+    /// The field that a column is where nothing else is said.
+    pub(super) fn of(name: String) -> ColumnField {
+        ColumnField { name, column: None, shape: None, classes: Vec::new() }
+    }
+
+    /// The name of its column.
+    pub(super) fn column(&self) -> &str {
+        self.column.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// A CSV file: one line for each item, numbers only.
@@ -152,26 +220,48 @@ pub(super) fn check_field_names<'a>(names: impl Iterator<Item = &'a str> + Clone
     }
 }
 
+impl ArrayFiles {
+    /// The parts as ranges of items, of which there are so many.
+    pub(super) fn ranges(&self, items: u64) -> Result<Vec<Range>, DatasetError> {
+        if self.splits.is_empty() {
+            return Ok(vec![(PART.to_owned(), 0, items)]);
+        }
+        let range = |(name, value): (&String, &serde_json::Value)| {
+            let parsed = <(u64, u64)>::deserialize(value).ok();
+            let range = parsed.filter(|(start, end)| start <= end && *end <= items);
+            let (start, end) = range.ok_or_else(|| {
+                wrong(format!("split {name}: {value} must be [first item, last + 1] of {items} items"))
+            })?;
+            Ok((name.clone(), start, end))
+        };
+        self.splits.iter().map(range).collect()
+    }
+}
+
 impl CsvText {
-    /// The parts and their shares, which add up to [`SHARES`]. None said means one part, `train`.
+    /// The parts and their shares. None said means one part, `train`.
     pub(super) fn shares(&self) -> Result<Vec<(String, u64)>, DatasetError> {
         if self.splits.is_empty() {
-            return Ok(vec![("train".to_owned(), SHARES)]);
+            return Ok(vec![(PART.to_owned(), SHARES)]);
         }
-        let mut shares = Vec::new();
-        for (name, value) in &self.splits {
-            let share = value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0);
-            let share =
-                share.ok_or_else(|| wrong(format!("split {name}: {value} must be a number above 0, at most 1")))?;
-            shares.push((name.clone(), (share * SHARES as f64).round() as u64));
-        }
-        let sum: u64 = shares.iter().map(|(_, share)| share).sum();
-        if sum != SHARES {
-            let sum = sum as f64 / SHARES as f64;
-            return Err(wrong(format!("splits add up to {sum}, and should add up to 1")));
-        }
-        Ok(shares)
+        shares(&self.splits)
     }
+}
+
+/// Parts and their shares, which add up to [`SHARES`].
+pub(super) fn shares(splits: &serde_json::Map<String, serde_json::Value>) -> Result<Vec<(String, u64)>, DatasetError> {
+    let mut shares = Vec::new();
+    for (name, value) in splits {
+        let share = value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0);
+        let share = share.ok_or_else(|| wrong(format!("split {name}: {value} must be a number above 0, at most 1")))?;
+        shares.push((name.clone(), (share * SHARES as f64).round() as u64));
+    }
+    let sum: u64 = shares.iter().map(|(_, share)| share).sum();
+    if sum != SHARES {
+        let sum = sum as f64 / SHARES as f64;
+        return Err(wrong(format!("splits add up to {sum}, and should add up to 1")));
+    }
+    Ok(shares)
 }
 
 /// Deals items to parts: each goes to the part that lags its share most, the first of equals. With

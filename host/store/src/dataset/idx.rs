@@ -115,7 +115,11 @@ fn read_labels(path: &Path, images: &Images) -> Result<Vec<u8>, DatasetError> {
 }
 
 /// The dimensions, after a magic number that must be `expected`.
-fn header<const N: usize>(source: &mut Source, expected: u32, format: &'static str) -> Result<[u64; N], DatasetError> {
+fn header<const N: usize>(
+    source: &mut Source<'_>,
+    expected: u32,
+    format: &'static str,
+) -> Result<[u64; N], DatasetError> {
     let total = 4 + 4 * N as u64;
     let mut number = || {
         let bytes = source.take(4, total)?;

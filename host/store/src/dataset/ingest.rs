@@ -4,9 +4,9 @@ use std::path::Path;
 
 use saggar_tensor::Descriptor;
 
-use super::describe::Description;
+use super::describe::{Description, ParquetFiles};
 use super::manifest::{Column, FORMAT, Manifest, Range, file_name};
-use super::{cifar, csv, describe, idx, text};
+use super::{cifar, csv, describe, idx, images, npy, npz, parquet, safetensors, text};
 use crate::clock::Millis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
@@ -57,8 +57,18 @@ pub(super) fn read_folder(folder: &Path) -> Result<Draft, DatasetError> {
         Some(Description::Idx(description)) => idx::read(folder, description.description),
         Some(Description::Cifar10(description)) => cifar::read(folder, description.description),
         Some(Description::Text(description)) => text::read_described(folder, &description),
+        Some(Description::Npy(description)) => npy::read_described(folder, &description),
+        Some(Description::Npz(description)) => npz::read(folder, description.description),
+        Some(Description::Safetensors(description)) => safetensors::read(folder, description.description),
+        Some(Description::Images(description)) => images::read(folder, description.description),
+        Some(Description::Parquet(description)) => parquet::read(folder, &description),
         None if idx::is_there(folder) => idx::read(folder, String::new()),
         None if cifar::is_there(folder) => cifar::read(folder, String::new()),
+        None if npy::is_there(folder) => npy::read(folder),
+        None if npz::is_there(folder) => npz::read(folder, String::new()),
+        None if safetensors::is_there(folder) => safetensors::read(folder, String::new()),
+        None if parquet::is_there(folder) => parquet::read(folder, &ParquetFiles::default()),
+        None if images::is_there(folder) => images::read(folder, String::new()),
         None if text::is_there(folder) => text::read(folder),
         None => {
             let folder = folder.file_name().unwrap_or(folder.as_os_str());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::describe::check_field_names;
 use super::ingest::{Draft, DraftColumn};
 use super::manifest::{Manifest, Range};
+use super::map::Bytes;
 use super::{Dataset, Field, Loaded};
 use crate::error::DatasetError;
 use crate::limits::DATASET_NAMES_MAX;
@@ -60,7 +61,7 @@ impl Loaded {
     fn new(manifest: &Manifest, columns: Vec<DraftColumn>) -> Loaded {
         Loaded {
             fields: manifest.fields(),
-            columns: columns.into_iter().map(|column| column.data.into()).collect(),
+            columns: columns.into_iter().map(|column| Bytes::Owned(column.data)).collect(),
             splits: manifest.splits(),
             items: manifest.items,
             digest: manifest.digest(),

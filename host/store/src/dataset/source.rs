@@ -1,5 +1,6 @@
 //! A file of the user's, plain or compressed, read with an eye on where we are.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{DatasetError, StoreError};
+use crate::limits::DATASET_NAMES_MAX;
 
 /// The file of this name, plain or compressed.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -14,17 +16,34 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file())
 }
 
-/// An open file: decompressed, and with the number of bytes read so far.
-pub(super) struct Source {
+/// The folder's files `NAME.ending`, plain or compressed, by `NAME`, in order.
+pub(super) fn named(folder: &Path, ending: &str) -> BTreeMap<String, PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok).take(DATASET_NAMES_MAX);
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let stem = plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())?;
+        entry.path().is_file().then(|| (stem.to_owned(), entry.path()))
+    });
+    named.collect()
+}
+
+/// An open file, or one inside an archive: decompressed, and with the number of bytes read so far.
+pub(super) struct Source<'a> {
     /// Its name, for messages.
     pub(super) name: String,
-    reader: Box<dyn Read>,
+    reader: Box<dyn Read + 'a>,
     offset: u64,
 }
 
-impl Source {
+impl<'a> Source<'a> {
+    /// What a reader gives.
+    pub(super) fn new(name: String, reader: impl Read + 'a) -> Source<'a> {
+        Source { name, reader: Box::new(reader), offset: 0 }
+    }
+
     /// Opens a file; one that is called `.gz` is decompressed.
-    pub(super) fn open(path: &Path) -> Result<Source, DatasetError> {
+    pub(super) fn open(path: &Path) -> Result<Source<'static>, DatasetError> {
         let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let reader: Box<dyn Read> =
@@ -43,6 +62,17 @@ impl Source {
         }
         let (file, found) = (self.name.clone(), self.offset);
         Err(DatasetError::Truncated { file, found, expected: total })
+    }
+
+    /// All that is left, which is at most `max` bytes.
+    pub(super) fn rest(&mut self, max: u64) -> Result<Vec<u8>, DatasetError> {
+        let mut taken = Vec::new();
+        let read = Read::take(&mut *self, max.saturating_add(1)).read_to_end(&mut taken);
+        read.map_err(|error| self.unreadable(&error))?;
+        if taken.len() as u64 <= max {
+            return Ok(taken);
+        }
+        Err(DatasetError::TooLarge { what: self.name.clone(), max, unit: "bytes" })
     }
 
     /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.
@@ -65,7 +95,7 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for Source<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
         self.offset += n as u64;

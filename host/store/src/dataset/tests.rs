@@ -8,7 +8,12 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod arrays;
 mod cifar;
+mod exporting;
+mod images;
+mod parquet;
+mod parquet_hostile;
 mod texts;
 mod uploading;
 
@@ -202,7 +207,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.md", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -256,9 +261,9 @@ fn descriptions_that_make_no_sense_are_refused() {
     let check_json = |json: &str, expected| check(&[("dataset.json", json.as_bytes())], expected);
     check_json("{", expect!["dataset.json: EOF while parsing an object at line 1 column 1"]);
     check_json(
-        r#"{"format":"parquet"}"#,
+        r#"{"format":"orc"}"#,
         expect![
-            "dataset.json: unknown variant `parquet`, expected one of `csv`, `idx`, `cifar10`, `text` at line 1 column 19"
+            "dataset.json: unknown variant `orc`, expected one of `csv`, `idx`, `cifar10`, `text`, `npy`, `npz`, `safetensors`, `images`, `parquet` at line 1 column 15"
         ],
     );
     check_json(

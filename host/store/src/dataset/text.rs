@@ -8,10 +8,10 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::describe::{TextFiles, check_field_names};
 use super::ingest::{Draft, DraftColumn, check_size};
-use super::source::Source;
+use super::source::{Source, named};
 use super::upload::is_path;
 use crate::error::DatasetError;
-use crate::limits::{DATASET_NAMES_MAX, TEXT_LINE_BYTES_MAX};
+use crate::limits::TEXT_LINE_BYTES_MAX;
 
 /// The field of a folder that has no description.
 const FIELD: &str = "text";
@@ -64,14 +64,7 @@ pub(super) fn read_described(folder: &Path, text: &TextFiles) -> Result<Draft, D
 
 /// The folder's text files by the names that parts get from them, in order.
 fn texts(folder: &Path) -> BTreeMap<String, PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok).take(DATASET_NAMES_MAX);
-    let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let part = plain.strip_suffix(".txt").filter(|part| !part.is_empty())?;
-        entry.path().is_file().then(|| (part.to_owned(), entry.path()))
-    });
-    named.collect()
+    named(folder, "txt")
 }
 
 /// The lines of all files as columns.

@@ -7,8 +7,8 @@
 //! ```
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -18,12 +18,13 @@ use serde::{Deserialize, Serialize};
 use super::{DatasetInfo, Datasets, check_name};
 use crate::clock::Millis;
 use crate::digest::{Digest, Hasher};
-use crate::durable;
+use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
     CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
     UPLOAD_PATH_PARTS_MAX,
 };
+use crate::usage;
 
 /// Bytes on the disk for each byte of an upload: its chunks, its files, its columns.
 const ROOM: u64 = 3;
@@ -84,12 +85,18 @@ impl Uploads {
         self
     }
 
-    /// Announces an upload, or goes on with one: the same announcement has the same identifier.
+    /// Announces an upload, or goes on with one: the same announcement has the same identifier. `room` says whether so
+    /// many bytes may be kept, before any is sent.
     ///
     /// # Errors
     /// `BadName`; `BadPath`; `TooLarge`; `WrongSize` where there are too few or too many chunks;
-    /// `DiskFull`; `Store`.
-    pub fn begin(&self, name: &str, files: Vec<UploadFile>) -> Result<Begun, DatasetError> {
+    /// `DiskFull`; `Store`, also with what `room` answers.
+    pub fn begin(
+        &self,
+        name: &str,
+        files: Vec<UploadFile>,
+        room: impl FnOnce(u64) -> Result<(), StoreError>,
+    ) -> Result<Begun, DatasetError> {
         check_name(name)?;
         let total = check_files(&files)?;
         let plan = Plan { name: name.to_owned(), files };
@@ -104,7 +111,10 @@ impl Uploads {
         }
         let dir = self.upload(&id);
         let chunks = dir.join("chunks");
-        durable::create_directories(&chunks).map_err(StoreError::io(&chunks))?;
+        // What came already of an upload that goes on has its room.
+        let there = usage::tree_bytes(&chunks)?;
+        room(total.saturating_sub(there))?;
+        durable::create_directories_below(&self.dir, &chunks).map_err(StoreError::io(&chunks))?;
         let path = dir.join("plan.json");
         let text = serde_json::to_vec(&plan).map_err(io::Error::from);
         text.and_then(|text| durable::replace(&path, &text)).map_err(StoreError::io(&path))?;
@@ -169,7 +179,7 @@ impl Uploads {
             .and_then(|()| self.datasets.ingest_from(name, &files, Some(*id), now_ms));
         match &taken {
             // The chunks are good; the disk was not. They stay for another try.
-            Err(DatasetError::Store(_)) => drop(fs::remove_dir_all(&files)),
+            Err(DatasetError::Store(_)) => drop(disk::remove_tree(&files)),
             Ok(_) | Err(_) => self.forget(id),
         }
         taken
@@ -179,8 +189,8 @@ impl Uploads {
     pub fn forget(&self, id: &Digest) {
         // The plan goes first: without it the rest is nothing, and `sweep` finds it.
         let dir = self.upload(id);
-        let _ = fs::remove_file(dir.join("plan.json"));
-        let _ = fs::remove_dir_all(dir);
+        let _ = disk::remove_file(&dir.join("plan.json"));
+        let _ = disk::remove_tree(&dir);
     }
 
     /// Forgets uploads that were announced before a time. Returns how many.
@@ -249,7 +259,7 @@ fn missing(dir: &Path, plan: &Plan) -> Vec<Digest> {
 }
 
 /// Whether this names a file in a folder, on every system, and nothing outside of it.
-pub(super) fn is_path(path: &str) -> bool {
+pub(crate) fn is_path(path: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && !part.chars().any(|c| c.is_control() || r#"\:*?"<>|"#.contains(c))
     };
@@ -290,26 +300,26 @@ fn check_files(files: &[UploadFile]) -> Result<u64, DatasetError> {
 
 /// Writes the files from their chunks, checking each. What an earlier try left is taken away.
 fn assemble(chunks: &Path, files: &Path, plan: &Plan) -> Result<(), DatasetError> {
-    match fs::remove_dir_all(files) {
+    match disk::remove_tree(files) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(StoreError::io(files)(error).into());
         }
         Ok(()) | Err(_) => {}
     }
-    fs::create_dir(files).map_err(StoreError::io(files))?;
+    disk::make_directory(files).map_err(StoreError::io(files))?;
     for announced in &plan.files {
         let path = files.join(&announced.path);
         let parent = path.parent().unwrap_or(files);
-        fs::create_dir_all(parent).map_err(StoreError::io(parent))?;
+        make_directories(parent).map_err(StoreError::io(parent))?;
         // Nothing is synced here: these files only live until the columns are written.
-        let mut file = File::create_new(&path).map_err(StoreError::io(&path))?;
+        let file = disk::create_file(&path, 0o666).map_err(StoreError::io(&path))?;
         let (mut hasher, mut found) = (Hasher::new(), 0);
         for chunk in &announced.chunks {
             let source = chunks.join(chunk.hex());
             let bytes = fs::read(&source).map_err(StoreError::io(&source))?;
             hasher.update(&bytes);
             found += bytes.len() as u64;
-            file.write_all(&bytes).map_err(StoreError::io(&path))?;
+            disk::write(&file, &path, &bytes).map_err(StoreError::io(&path))?;
         }
         let (path, expected) = (announced.path.clone(), announced.size);
         if found != expected {
@@ -322,4 +332,13 @@ fn assemble(chunks: &Path, files: &Path, plan: &Plan) -> Result<(), DatasetError
         }
     }
     Ok(())
+}
+
+/// Makes a directory and its missing parents.
+fn make_directories(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_directories)?;
+    disk::make_directory(path)
 }

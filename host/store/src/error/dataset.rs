@@ -42,7 +42,8 @@ pub enum DatasetError {
     },
     /// A folder in which no known format is found.
     #[error(
-        "{folder}: no dataset found; expected dataset.json, text files NAME.txt[.gz], the MNIST files \
+        "{folder}: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or \
+         NAME.parquet, folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files \
          train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files \
          data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
     )]
@@ -102,6 +103,24 @@ pub enum DatasetError {
         /// Bytes read before it.
         offset: u64,
         /// Why.
+        reason: String,
+    },
+    /// A file that is not what its name says, or holds what no dataset can.
+    #[error("{file}: {reason}")]
+    Malformed {
+        /// The file, and the place in it where there is one.
+        file: String,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+    /// A column of a table that cannot be a field.
+    #[error("{file}: column {column}: {reason}")]
+    Column {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// What is wrong, where, and what is expected.
         reason: String,
     },
     /// Two files that belong together do not have the same number of items.

@@ -1,7 +1,16 @@
 use super::*;
 
 fn new(name: &str) -> NewKey {
-    NewKey { name: name.to_owned(), scopes: vec![Scope::Predict], rate: None, quota: None, expires_ms: None }
+    NewKey {
+        name: name.to_owned(),
+        scopes: vec![Scope::Predict],
+        projects: None,
+        rate: None,
+        quota: None,
+        max_running_jobs: None,
+        gpu_seconds: None,
+        expires_ms: None,
+    }
 }
 
 fn file() -> (tempfile::TempDir, KeyFile) {
@@ -64,6 +73,45 @@ fn what_makes_no_key_is_refused() {
         assert!(file.create(new("a"), 1).is_err(), "nothing is written over what is not understood");
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), damage);
     }
+}
+
+#[test]
+fn a_key_may_be_limited_to_projects() {
+    let (_directory, file) = file();
+    let of = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>());
+    let wanted = NewKey { projects: of(&["faces", "digits", "faces"]), ..new("ci") };
+    assert_eq!(wanted.summary(), "predict in faces,digits,faces");
+    let (record, _) = file.create(wanted, 1).unwrap();
+    assert_eq!(
+        (record.projects.clone(), record.shown(0)["projects"].to_string()),
+        (of(&["digits", "faces"]), r#"["digits","faces"]"#.to_owned())
+    );
+    assert_eq!(file.read().unwrap(), [record]);
+    let refused = |projects: &[&str], scopes: &[Scope]| {
+        let asked = NewKey { projects: of(projects), scopes: scopes.to_vec(), ..new("b") };
+        file.create(asked, 1).unwrap_err().to_string()
+    };
+    let read = [Scope::JobsRead];
+    assert!(refused(&[], &read).contains("names at least one, such as digits"));
+    for name in ["", "Digits", "a/b", "a,b"] {
+        assert!(refused(&["digits", name], &read).contains(&format!("`{name}` cannot be a project's name")), "{name}");
+    }
+    assert!(refused(&["a"; KEY_PROJECTS_MAX + 1], &read).contains("65 of them, and a key names at most 64"));
+    let admin = refused(&["digits"], &[Scope::Predict, Scope::Admin]);
+    assert!(admin.contains("cannot be limited to digits; leave the projects out"), "{admin}");
+}
+
+#[test]
+fn a_file_from_before_projects_is_read_and_a_key_without_them_sees_all() {
+    let (_directory, file) = file();
+    let digest = "0".repeat(64);
+    let old = format!(
+        r#"{{"format": 1, "keys": [{{"id": "00000000", "name": "a", "digest": "{digest}", "scopes": ["predict"], "created_ms": 1}}]}}"#
+    );
+    std::fs::write(file.path(), old).unwrap();
+    assert_eq!(file.read().unwrap()[0].projects, None);
+    file.create(new("b"), 1).unwrap();
+    assert!(!std::fs::read_to_string(file.path()).unwrap().contains("projects"), "older builds read such keys");
 }
 
 #[test]

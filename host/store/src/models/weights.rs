@@ -10,7 +10,7 @@ use saggar_tensor::DType;
 use crate::checkpoint::{SavedVariable, VariableKind};
 use crate::error::ModelError;
 
-mod header;
+pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
             return Err(refuse(&variable.name, "the format keeps this name for itself".to_owned()));
         }
         let dims = variable.descriptor.shape.dims().to_vec();
-        let view = TensorView::new(dtype(variable.descriptor.dtype), dims, &variable.bytes)
+        let view = TensorView::new(safetensors_dtype(variable.descriptor.dtype), dims, &variable.bytes)
             .map_err(|error| refuse(&variable.name, error.to_string()))?;
         views.push((variable.name.as_str(), view));
     }
@@ -51,7 +51,8 @@ pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVar
     Ok(variables)
 }
 
-fn dtype(dtype: DType) -> Dtype {
+/// The format's name of a data type.
+pub(crate) fn safetensors_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F32 => Dtype::F32,
         DType::F16 => Dtype::F16,

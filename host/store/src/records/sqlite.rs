@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::{Attempt, Claim, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Usage};
+use super::{
+    Attempt, Claim, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Running, Schedule,
+    Spent, Usage, Waiting,
+};
 use crate::clock::Millis;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
 mod job;
+mod remove;
 mod row;
+mod schedule;
 mod series;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
-const SCHEMAS: [&str; 1] = [include_str!("sqlite/schema.sql")];
+const SCHEMAS: [&str; 2] = [include_str!("sqlite/schema.sql"), include_str!("sqlite/demand.sql")];
 
 /// The records in one SQLite file.
 #[derive(Debug)]
@@ -131,12 +136,16 @@ impl Records for SqliteRecords {
         self.read(job::count_by_state)
     }
 
-    fn claim_next(&self, now_ms: Millis) -> Result<Option<Claim>, RecordError> {
-        // A look without the write lock first: an idle server asks often.
-        if self.read(|tx| job::next(tx, now_ms))?.is_none() {
-            return Ok(None);
-        }
-        self.write(|tx| job::claim_next(tx, now_ms))
+    fn queued(&self) -> Result<Vec<Waiting>, RecordError> {
+        self.read(job::queued)
+    }
+
+    fn running(&self) -> Result<Vec<Running>, RecordError> {
+        self.read(job::running)
+    }
+
+    fn claim(&self, id: &str, pool: &str, now_ms: Millis) -> Result<Option<Claim>, RecordError> {
+        self.write(|tx| job::claim(tx, id, pool, now_ms))
     }
 
     fn take_over(&self, id: &str, now_ms: Millis) -> Result<Lease, RecordError> {
@@ -205,6 +214,14 @@ impl Records for SqliteRecords {
         self.write(|tx| job::request_stop(tx, id, reason, now_ms))
     }
 
+    fn remove(&self, id: &str) -> Result<Job, RecordError> {
+        self.write(|tx| remove::remove(tx, id))
+    }
+
+    fn spent(&self) -> Result<Vec<Spent>, RecordError> {
+        self.read(remove::spent)
+    }
+
     fn attempts(&self, id: &str) -> Result<Vec<Attempt>, RecordError> {
         self.read(|tx| {
             job::get(tx, id)?;
@@ -226,5 +243,53 @@ impl Records for SqliteRecords {
 
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError> {
         self.read(|tx| series::events(tx, id, after, limit))
+    }
+
+    fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError> {
+        self.read(|tx| series::count_events(tx, id, kind))
+    }
+
+    fn put_schedule(&self, schedule: &Schedule) -> Result<(), RecordError> {
+        schedule::check(schedule)?;
+        self.write(|tx| schedule::put(tx, schedule))
+    }
+
+    fn schedules(&self) -> Result<Vec<Schedule>, RecordError> {
+        self.read(schedule::list)
+    }
+
+    fn remove_schedule(&self, name: &str) -> Result<bool, RecordError> {
+        self.write(|tx| schedule::remove(tx, name))
+    }
+
+    fn settle_schedule(&self, name: &str, due_ms: Millis, job: Option<&str>) -> Result<bool, RecordError> {
+        self.write(|tx| schedule::settle(tx, name, due_ms, job))
+    }
+
+    fn newest_event(&self) -> Result<u64, RecordError> {
+        self.read(series::newest_event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_23_every_connection_syncs_every_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("saggar.db");
+        // The first makes the database, the second finds it, the third follows a process that ended.
+        let (first, second) = (SqliteRecords::open(&path).unwrap(), SqliteRecords::open(&path).unwrap());
+        let check = |records: &SqliteRecords| {
+            let connection = records.connection();
+            let text = |name| connection.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
+            let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            assert_eq!((text("journal_mode").as_str(), number("synchronous"), number("foreign_keys")), ("wal", 2, 1));
+        };
+        check(&first);
+        check(&second);
+        drop((first, second));
+        check(&SqliteRecords::open(&path).unwrap());
     }
 }

@@ -17,8 +17,18 @@ fn new_job(project: &str) -> NewJob {
     NewJob { project: project.to_owned(), task: "train".to_owned(), spec, ..NewJob::default() }
 }
 
+/// Claims the first job in turn that may start.
+fn claim_next(records: &SqliteRecords, now_ms: Millis) -> Option<Claim> {
+    let queued = records.queued().unwrap();
+    queued.iter().find_map(|waiting| records.claim(&waiting.id, "any", now_ms).unwrap())
+}
+
 fn claim(records: &SqliteRecords) -> Lease {
-    records.claim_next(1_000).unwrap().unwrap().lease
+    claim_next(records, 1_000).unwrap().lease
+}
+
+fn priority(priority: i32) -> Demand {
+    Demand { priority, ..Demand::default() }
 }
 
 fn point(step: u64, value: f64) -> MetricPoint {
@@ -68,23 +78,34 @@ fn jobs_that_cannot_be_are_refused() {
 fn claims_go_by_priority_then_age_and_not_before_their_time() {
     let (_directory, records) = records();
     records.submit(&new_job("a"), 0).unwrap();
-    records.submit(&NewJob { priority: 5, ..new_job("b") }, 0).unwrap();
+    records.submit(&NewJob { demand: priority(5), ..new_job("b") }, 0).unwrap();
     records.submit(&new_job("c"), 0).unwrap();
-    let first = records.claim_next(1).unwrap().unwrap();
+    let first = claim_next(&records, 1).unwrap();
     assert_eq!((first.job.name.as_str(), first.job.state, first.lease.attempt), ("b-1", JobState::Starting, 1));
     assert_eq!(claim(&records).job, records.get("a-1").unwrap().id);
     assert_eq!(claim(&records).job, records.get("c-1").unwrap().id);
-    assert_eq!(records.claim_next(1).unwrap(), None);
+    assert_eq!(claim_next(&records, 1), None);
     let queued = records.requeue(&first.lease, &reason("PREEMPTED"), 500, 100).unwrap();
     assert_eq!((queued.state, queued.not_before_ms), (JobState::Queued, 500));
-    assert_eq!(records.claim_next(499).unwrap(), None);
-    let again = records.claim_next(500).unwrap().unwrap();
+    assert_eq!(claim_next(&records, 499), None);
+    let again = claim_next(&records, 500).unwrap();
     assert_eq!((again.lease.attempt, again.job.attempts), (2, 2));
     assert!(again.lease.epoch > first.lease.epoch);
     let attempts = records.attempts(&again.job.id).unwrap();
     assert_eq!(attempts[0].reason, reason("PREEMPTED"));
     assert_eq!((attempts[0].state, attempts[0].ended_ms), (JobState::Queued, Some(100)));
     assert_eq!((attempts[1].state, attempts[1].ended_ms), (JobState::Starting, None));
+}
+
+#[test]
+fn turns_go_by_priority_then_by_who_may_take_whose_place_then_by_age() {
+    let (_directory, records) = records();
+    for (priority, preemptible) in [(1, true), (1, false), (2, true), (1, true), (2, false)] {
+        let demand = Demand { priority, preemptible, ..Demand::default() };
+        records.submit(&NewJob { demand, ..new_job("p") }, 0).unwrap();
+    }
+    let names: Vec<String> = records.queued().unwrap().into_iter().map(|waiting| waiting.name).collect();
+    assert_eq!(names, ["p-5", "p-3", "p-2", "p-1", "p-4"]);
 }
 
 #[test]
@@ -99,6 +120,9 @@ fn a_job_from_queue_to_end() {
         gpu_seconds: f64::NAN,
         peak_bytes: 9,
         samples: u64::MAX,
+        data_seconds: 0.5,
+        all_reduce_seconds: 0.25,
+        checkpoint_seconds: 0.125,
     };
     records.set_device(&lease, "cpu").unwrap();
     records.set_state(&lease, JobState::Running, &Reason::default(), 20).unwrap();
@@ -183,7 +207,7 @@ fn stopping() {
     let queued = records.submit(&new_job("p"), 1).unwrap();
     let stopped = records.request_stop(&queued.id, &reason("USER"), 2).unwrap();
     assert_eq!((stopped.state, stopped.reason), (JobState::Cancelled, reason("USER")));
-    assert_eq!(records.claim_next(3).unwrap(), None);
+    assert_eq!(claim_next(&records, 3), None);
     let id = records.submit(&new_job("p"), 4).unwrap().id;
     let lease = claim(&records);
     let stopping = records.request_stop(&id, &reason("USER"), 5).unwrap();
@@ -246,6 +270,16 @@ fn listing_filters_and_pages() {
         |filter: JobFilter| -> Vec<String> { records.list(&filter).unwrap().into_iter().map(|job| job.name).collect() };
     assert_eq!(list(JobFilter::default()), ["even-3", "odd-2", "even-2", "odd-1", "even-1"]);
     assert_eq!(list(JobFilter { project: Some("odd".to_owned()), ..JobFilter::default() }), ["odd-2", "odd-1"]);
+    let of = |projects: &[&str]| {
+        let projects = Some(projects.iter().map(|name| (*name).to_owned()).collect());
+        list(JobFilter { projects, ..JobFilter::default() })
+    };
+    assert_eq!(of(&["odd"]), ["odd-2", "odd-1"]);
+    assert_eq!(of(&["none", "odd", "even"]).len(), 5);
+    assert!(of(&[]).is_empty() && of(&["od"]).is_empty());
+    let both =
+        JobFilter { project: Some("even".to_owned()), projects: Some(vec!["odd".to_owned()]), ..JobFilter::default() };
+    assert!(list(both).is_empty());
     let first = records.list(&JobFilter { limit: 2, ..JobFilter::default() }).unwrap();
     let before = Some(first[1].cursor);
     assert_eq!(list(JobFilter { limit: 2, before, ..JobFilter::default() }), ["even-2", "odd-1"]);
@@ -269,7 +303,7 @@ fn two_processes_never_claim_the_same_job() {
         let worker = || {
             let records = SqliteRecords::open(&path).unwrap();
             barrier.wait();
-            std::iter::from_fn(|| records.claim_next(100).unwrap())
+            std::iter::from_fn(|| claim_next(&records, 100))
                 .map(|claim| {
                     assert_eq!((claim.lease.attempt, claim.lease.epoch), (1, 1));
                     claim.lease.job
@@ -300,6 +334,102 @@ fn records_outlive_the_process_and_newer_ones_are_refused() {
         .unwrap();
     let error = SqliteRecords::open(&directory.path().join("garbage.db")).unwrap_err();
     assert!(error.to_string().contains("garbage.db"), "{error}");
+}
+
+#[test]
+fn what_is_asked_for_is_kept() {
+    let (_directory, records) = records();
+    let demand = Demand {
+        queue: "gpu".to_owned(),
+        priority: 70,
+        preemptible: true,
+        device: "vulkan:0".to_owned(),
+        slots_milli: 250,
+    };
+    let (experiment, owner) = (Some("lr".to_owned()), Some("ci".to_owned()));
+    let new = NewJob { demand: demand.clone(), experiment: experiment.clone(), owner: owner.clone(), ..new_job("p") };
+    let job = records.submit(&new, 1).unwrap();
+    assert_eq!((&job.demand, &job.experiment, &job.owner), (&demand, &experiment, &owner));
+    let waiting = records.queued().unwrap();
+    assert_eq!((&waiting[0].demand, &waiting[0].owner, waiting[0].name.as_str()), (&demand, &owner, "p-1"));
+    assert!(records.running().unwrap().is_empty());
+    let claim = records.claim(&job.id, "pool-a", 7).unwrap().unwrap();
+    assert_eq!(records.claim(&job.id, "pool-b", 8).unwrap(), None);
+    assert!(matches!(records.claim("nobody", "pool-b", 8), Err(RecordError::NoSuchJob { .. })));
+    let running = records.running().unwrap();
+    assert_eq!((&running[0].demand, running[0].pool.as_str(), running[0].started_ms), (&demand, "pool-a", 7));
+    assert_eq!(records.attempts(&claim.lease.job).unwrap()[0].pool, "pool-a");
+    let of = |experiment: &str| JobFilter { experiment: Some(experiment.to_owned()), ..JobFilter::default() };
+    assert_eq!((records.list(&of("lr")).unwrap().len(), records.list(&of("other")).unwrap().len()), (1, 0));
+}
+
+#[test]
+fn a_removed_job_is_gone_and_what_it_took_is_not() {
+    let (_directory, records) = records();
+    let id = records.submit(&NewJob { owner: Some("ci".to_owned()), ..new_job("p") }, 1).unwrap().id;
+    assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
+    let lease = claim(&records);
+    records.record_metrics(&lease, &[point(1, 1.0)]).unwrap();
+    let usage = Usage { gpu_seconds: 1.5, wall_seconds: 2.5, ..Usage::default() };
+    records.progress(&lease, 1, 1, &usage).unwrap();
+    assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
+    records.finish_job(&lease, JobState::Succeeded, &Reason::default(), 3).unwrap();
+    let spent = records.spent().unwrap();
+    let expected = Spent { project: "p".to_owned(), owner: Some("ci".to_owned()), gpu_seconds: 1.5, wall_seconds: 2.5 };
+    assert_eq!(spent, std::slice::from_ref(&expected));
+    assert_eq!(records.remove(&id).unwrap().name, "p-1");
+    assert!(matches!(records.get("p-1"), Err(RecordError::NoSuchJob { .. })));
+    assert!(records.events(None, 0, 0).unwrap().is_empty());
+    assert_eq!(records.spent().unwrap(), [expected]);
+    assert_eq!(records.submit(&new_job("p"), 4).unwrap().name, "p-2");
+}
+
+#[test]
+fn schedules_are_settled_once() {
+    let (_directory, records) = records();
+    let schedule = Schedule {
+        name: "nightly".to_owned(),
+        cron: "15 23 * * *".to_owned(),
+        spec: "{}".to_owned(),
+        owner: None,
+        created_ms: 5,
+        settled_ms: 5,
+        last_job: None,
+    };
+    records.put_schedule(&schedule).unwrap();
+    assert_eq!(records.schedules().unwrap(), std::slice::from_ref(&schedule));
+    assert!(records.settle_schedule("nightly", 9, Some("p-1")).unwrap());
+    assert!(!records.settle_schedule("nightly", 9, Some("p-2")).unwrap());
+    assert!(records.settle_schedule("nightly", 10, None).unwrap());
+    let kept = records.schedules().unwrap().remove(0);
+    assert_eq!((kept.settled_ms, kept.last_job.as_deref()), (10, Some("p-1")));
+    assert!(matches!(
+        records.put_schedule(&Schedule { name: "../x".to_owned(), ..schedule }),
+        Err(RecordError::Invalid { .. })
+    ));
+    assert!(records.remove_schedule("nightly").unwrap());
+    assert!(!records.remove_schedule("nightly").unwrap());
+    assert!(!records.settle_schedule("nightly", 11, None).unwrap());
+}
+
+/// A database of the first schema is brought up to date, with what it holds.
+#[test]
+fn records_of_an_earlier_build_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("saggar.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("sqlite/schema.sql")).unwrap();
+    old.execute_batch(
+        "PRAGMA user_version = 1; INSERT INTO projects VALUES ('p', 3); \
+         INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms) \
+         VALUES ('old', 'p-3', 'p', 3, 'train', '{}', 0, 'QUEUED', 1);",
+    )
+    .unwrap();
+    drop(old);
+    let records = SqliteRecords::open(&path).unwrap();
+    assert_eq!(records.get("p-3").unwrap().demand, Demand::default());
+    assert_eq!(claim(&records).job, "old");
+    assert_eq!(records.submit(&new_job("p"), 2).unwrap().name, "p-4");
 }
 
 #[test]

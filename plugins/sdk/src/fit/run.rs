@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 /// Steps between two step boundaries. Few enough that a training told to stop does so soon.
 pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
 /// Steps between two lines of the log in an epoch that has as many.
-const STEPS_PER_LINE: u64 = 1000;
+const STEPS_PER_LINE: u64 = 100;
 
 /// A feed under way.
 pub(super) struct Lane {
@@ -109,7 +109,8 @@ impl Run<'_> {
         if position.batch.is_multiple_of(STEPS_PER_LINE) {
             let (epoch, batch) = (position.epoch + 1, position.batch);
             let means = line(&position.means(&self.names));
-            logging::info(&format!("epoch {epoch}/{}, batch {batch}/{steps_per_epoch}: {means}", self.epochs));
+            let place = format!("epoch {epoch}/{}, batch {batch}/{steps_per_epoch}", self.epochs);
+            logging::info(&format!("{place}: {{samples/s}} samples/s, {means}"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The graph of one training step: forward, backward, update.
+//! The graph of one training step: forward, backward, update; of a job in shards, for the items of one of them.
 //!
 //! A step may skip its update, because gradients are not finite or more batches are to be added up first. The graph then
 //! computes the update nevertheless and keeps the old values, so that every step is the same program.
@@ -6,7 +6,7 @@
 use super::{Feed, Fit, average};
 use crate::bindings::tensors::DataType;
 use crate::bindings::variables::{Initializer, VariableKind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Executable, Graph, Purpose};
 use crate::operand::Operand;
 use crate::optimizers::{Update, clip_norm, sum_of_squares};
@@ -39,7 +39,11 @@ impl Fit<'_> {
     pub(super) fn training_graph(&self, feed: &Feed<'_>) -> Result<(Executable, Vec<String>)> {
         let Options { clip, accumulate, half, average } = self.options;
         let graph = Graph::for_purpose(Purpose { training: true, half, ..Purpose::default() });
-        let mut objective = (self.objective)(&graph, &feed.inputs(&graph, feed.batch)?)?;
+        let shards = self.job.shards().max(1);
+        if !feed.batch.is_multiple_of(shards) {
+            return Err(Error::Shards { batch: feed.batch, shards });
+        }
+        let mut objective = (self.objective)(&graph, &feed.inputs(&graph, feed.batch / shards)?)?;
         let loss = objective.loss().cast(DataType::Float32)?;
         let scale = if half { Some(Scale::new(&graph, self.variables)?) } else { None };
         let mut updates = updates(&graph, self.variables, &loss, scale.as_ref())?;

@@ -4,7 +4,13 @@
 const DIGITS: usize = 5;
 const WIDTH_MIN: usize = 9;
 
-/// Columns: `epoch`, then the means over the epoch, then those over what is held out.
+/// The last columns, which the host fills: a plugin has no clock, and keeps no checkpoints.
+const HEADS: &str = "  elapsed_time    checkpoint";
+const WORDS: &str = "     {seconds}  {checkpoint}";
+const _: () = assert!(HEADS.len() == WORDS.len());
+
+/// Columns: `epoch`, then the means over the epoch, then those over what is held out, then seconds since the training began
+/// and the newest checkpoint.
 pub(super) struct Table {
     names: Vec<String>,
 }
@@ -16,20 +22,20 @@ impl Table {
         Self { names: training.chain(held_out).collect() }
     }
 
-    /// `epoch       loss  validation/loss`
+    /// `epoch       loss  validation/loss  elapsed_time    checkpoint`
     pub(super) fn head(&self) -> String {
         let columns = self.names.iter().map(|name| format!("  {name:>WIDTH_MIN$}"));
-        format!("epoch{}", columns.collect::<String>())
+        format!("epoch{}{HEADS}", columns.collect::<String>())
     }
 
-    /// `    1    0.22513          0.10738`
+    /// `    1    0.22513          0.10738         18.51          @600`, once the host has filled it.
     pub(super) fn row(&self, epoch: u64, training: &[(String, f64)], held_out: &[(String, f64)]) -> String {
         let values = training.iter().chain(held_out).map(|(_, value)| value);
         let columns = self.names.iter().zip(values).map(|(name, value)| {
             let width = name.len().max(WIDTH_MIN);
             format!("  {value:>width$.DIGITS$}")
         });
-        format!("{epoch:>5}{}", columns.collect::<String>())
+        format!("{epoch:>5}{}{WORDS}", columns.collect::<String>())
     }
 }
 
@@ -42,10 +48,13 @@ mod tests {
         let means = |loss, accuracy| vec![("loss".to_owned(), loss), ("accuracy".to_owned(), accuracy)];
         let (training, held_out) = (means(0.225_134, 0.933_267), means(0.107_383, 0.9664));
         let table = Table::new(&training, &held_out);
-        assert_eq!(table.head(), "epoch       loss   accuracy  validation/loss  validation/accuracy");
+        assert_eq!(
+            table.head(),
+            "epoch       loss   accuracy  validation/loss  validation/accuracy  elapsed_time    checkpoint"
+        );
         assert_eq!(
             table.row(1, &training, &held_out),
-            "    1    0.22513    0.93327          0.10738              0.96640"
+            "    1    0.22513    0.93327          0.10738              0.96640     {seconds}  {checkpoint}"
         );
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Template {
     pub(super) readme: &'static str,
     /// The command that shows that it works, with `NAME` as in `readme`.
     pub(super) run: &'static str,
+    /// The rest of `[task.train]` in its project file.
+    pub(super) task: &'static str,
     source: &'static Dir<'static>,
 }
 
@@ -38,6 +40,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
                  (how many, where the dataset does not name them), `batch`, `epochs`, `lr`, `model` (the name to publish\n\
                  under, NAME by default).",
         run: "saggar run NAME --data DATASET -f",
+        task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\n",
         source: &CLASSIFIER,
     },
     Template {
@@ -48,6 +51,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
                  Parameters: `steps`, `batch`, `lr`, `input` (the field that it learns from, `image` by default), `classes`\n\
                  (how many, where the dataset does not name them).",
         run: "saggar run NAME --data DATASET -f -- steps=200",
+        task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\nargs = { steps = 200 }\n",
         source: &TRAINER,
     },
     Template {
@@ -58,6 +62,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
                  `classifier` and `version` (the model), `steps`, `lr`, `item` (begin with that item of a dataset). The\n\
                  picture becomes the file `target-NNN.png`, which `saggar output get JOB` fetches.",
         run: "saggar run NAME -f -- target=3",
+        task: "args = { target = 3 }\n",
         source: &INPUT_OPT,
     },
     Template {
@@ -67,6 +72,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
                  `src/train.rs`. Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`,\n\
                  `hidden`, `classes`, `model` (the name to publish under).",
         run: "saggar run NAME --data mnist -f -- epochs=3 model=mnist",
+        task: "data = [\"mnist\"] # `saggar data push FOLDER --name mnist` stores it\nargs = { epochs = 3, model = \"mnist\" }\n",
         source: &LENET,
     },
     Template {
@@ -75,6 +81,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training publishes it and is over.\n\
                  Parameters: `size` (how many numbers), `model` (the name to publish under, NAME by default).",
         run: "saggar run NAME -f && saggar predict NAME -i 'x=[1,2,3,4]'",
+        task: "",
         source: &ECHO,
     },
 ];

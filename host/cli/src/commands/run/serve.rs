@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until the job is over and the server answers from what it published. Prints the address alone.
 pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name: &str) -> Result<i32, Failure> {
-    let job = stay(args, client, output, job_name)?;
+    let job = stay(client, output, job_name, args.follow)?;
     let sentence = ended(&job, job_name, output);
     let code = exit_code(&job);
     if code != 0 {
@@ -25,18 +25,7 @@ pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name
         return Ok(code);
     }
     output.note(&sentence);
-    let began = Instant::now();
-    let (model, version) = loop {
-        let models = client.get("/api/v1/models")?;
-        if let Some(found) = served(&models, job_name)? {
-            break found;
-        }
-        if began.elapsed() > PATIENCE {
-            let message = format!("nothing that {job_name} published serves after {} s", PATIENCE.as_secs());
-            return Err(Failure::new(exit::UNEXPECTED, "not_served", message).hint("see `saggar models ls`"));
-        }
-        std::thread::sleep(LOOK_INTERVAL);
-    };
+    let (model, version) = wait_until_served(client, job_name, PATIENCE)?;
     let url = client.url(&format!("/models/{model}/predict"));
     if output.json {
         output.json_line(&json!({ "job": job_name, "model": model, "version": version, "url": url }));
@@ -45,6 +34,25 @@ pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name
     }
     output.note("Opened, it tells what the model takes; posted to, it predicts.");
     Ok(0)
+}
+
+/// Waits until the server answers from what the job published. The model and its version.
+///
+/// # Errors
+/// The version was refused, or nothing serves after `patience`.
+pub(crate) fn wait_until_served(client: &Client, job_name: &str, patience: Duration) -> Result<(String, u64), Failure> {
+    let began = Instant::now();
+    loop {
+        let models = client.get("/api/v1/models")?;
+        if let Some(found) = served(&models, job_name)? {
+            return Ok(found);
+        }
+        if began.elapsed() > patience {
+            let message = format!("nothing that {job_name} published serves after {} s", patience.as_secs());
+            return Err(Failure::new(exit::UNEXPECTED, "not_served", message).hint("see `saggar models ls`"));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
 }
 
 /// The model and the version that serve of those the job published; none as long as there are none.

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::*;
 
-use super::{CheckpointError, Checkpoints, JOB, Objects, PLUGIN, checkpoint, latest_step, open, saved};
+use crate::objects::files::Files;
+
+use super::{CheckpointError, Checkpoints, JOB, Objects, PLUGIN, Retention, checkpoint, latest_step, open, saved};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
@@ -106,7 +107,7 @@ impl ObjectStore for Failing {
 }
 
 fn failing(directory: &std::path::Path, fault: Fault, at: u64) -> (Checkpoints, Arc<Failing>) {
-    let inner = Arc::new(LocalFileSystem::new_with_prefix(directory).unwrap());
+    let inner = Arc::new(Files::new(directory).unwrap());
     let calls = AtomicU64::new(0);
     let store = Arc::new(Failing { inner, fault, at, calls });
     (Checkpoints::new(Objects::over(store.clone())), store)
@@ -151,12 +152,12 @@ async fn saving() {
 
 #[tokio::test]
 async fn pruning() {
-    let prune = async |it: &Checkpoints| it.prune(JOB, 1).await.map(drop);
+    let prune = async |it: &Checkpoints| it.prune(JOB, &Retention::last(1)).await.map(drop);
     at_every_operation(&[1, 2, 3], prune, async |done, reopened| {
         assert_eq!(latest_step(reopened).await, Some(3));
         // Whatever a cut-off pruning left, the next one takes away.
         if done {
-            assert_eq!(reopened.prune(JOB, 1).await.unwrap(), 0);
+            assert_eq!(reopened.prune(JOB, &Retention::last(1)).await.unwrap(), 0);
         }
     })
     .await;

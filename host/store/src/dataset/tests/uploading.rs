@@ -2,7 +2,7 @@
 
 use super::upload::{UploadFile, Uploads};
 use super::*;
-use crate::limits::CHUNK_BYTES_MAX;
+use crate::limits::{CHUNK_BYTES_MAX, UPLOAD_FILES_MAX};
 
 const JSON: &[u8] = br#"{"format":"csv","file":"data/x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
 
@@ -51,12 +51,12 @@ fn send(place: &Place, id: &Digest, csv: &[u8]) {
 fn an_upload_becomes_a_version_once() {
     let place = place();
     let csv = b"1\n2\n3\n4\n3\n4\n";
-    let begun = place.uploads.begin("d", announced(csv)).unwrap();
+    let begun = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
     // The last two chunks are the same.
     assert_eq!((begun.missing.len(), begun.version), (3, None));
     place.uploads.put_chunk(&begun.id, &begun.missing[1], b"1\n2\n").unwrap();
     // Cut off here, and begun again.
-    let again = place.uploads.begin("d", announced(csv)).unwrap();
+    let again = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
     assert_eq!((again.id, again.missing.len()), (begun.id, 2));
     let early = place.uploads.commit("d", &begun.id, 0).unwrap_err();
     assert!(matches!(early, DatasetError::ChunksMissing { missing: 2, .. }), "{early}");
@@ -68,10 +68,10 @@ fn an_upload_becomes_a_version_once() {
     assert_eq!((info.version, info.items, info.created_ms), (1, 6, 5));
     assert_eq!(place.left("uploads"), 0);
     assert_eq!(place.uploads.commit("d", &begun.id, 6).unwrap(), info, "the answer may have been lost");
-    let known = place.uploads.begin("d", announced(csv)).unwrap();
+    let known = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
     assert_eq!((known.version, known.missing.len()), (Some(1), 0));
     assert_eq!(place.left("uploads"), 0);
-    let changed = place.uploads.begin("d", announced(b"1\n")).unwrap();
+    let changed = place.uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap();
     send(&place, &changed.id, b"1\n");
     assert_eq!(place.uploads.commit("d", &changed.id, 7).unwrap().version, 2);
     assert_eq!(place.datasets.list().unwrap().len(), 2);
@@ -80,7 +80,7 @@ fn an_upload_becomes_a_version_once() {
 #[test]
 fn chunks_that_are_not_what_they_say_are_refused() {
     let place = place();
-    let begun = place.uploads.begin("d", announced(b"1\n2\n")).unwrap();
+    let begun = place.uploads.begin("d", announced(b"1\n2\n"), |_| Ok(())).unwrap();
     let put = |id: &Digest, digest: Digest, bytes: &[u8]| place.uploads.put_chunk(id, &digest, bytes).unwrap_err();
     let wrong = put(&begun.id, Digest::of(b"1\n2\n"), b"1\n3\n");
     assert!(matches!(wrong, DatasetError::WrongDigest { .. }), "{wrong}");
@@ -103,7 +103,7 @@ fn files_that_are_not_what_they_say_leave_nothing() {
     short[1].size += 1;
     for files in [lying, short, announced(b"1\nx\n")] {
         let csv: &[u8] = if files[1].size == 4 { b"1\nx\n" } else { csv };
-        let begun = place.uploads.begin("d", files).unwrap();
+        let begun = place.uploads.begin("d", files, |_| Ok(())).unwrap();
         send(&place, &begun.id, csv);
         let refused = place.uploads.commit("d", &begun.id, 0).unwrap_err();
         assert!(
@@ -120,7 +120,7 @@ fn files_that_are_not_what_they_say_leave_nothing() {
 #[test]
 fn announcements_that_cannot_be_are_refused_before_anything_is_kept() {
     let place = place();
-    let begin = |files: Vec<UploadFile>| place.uploads.begin("d", files).unwrap_err();
+    let begin = |files: Vec<UploadFile>| place.uploads.begin("d", files, |_| Ok(())).unwrap_err();
     let long = "a".repeat(256);
     let deep = "a/".repeat(8) + "b";
     for path in ["", "/etc/x", "../x", "a/../x", "a//b", "a/", ".x", "a\\b", "c:x", "a\0", "a\nb", &long, &deep] {
@@ -135,9 +135,9 @@ fn announcements_that_cannot_be_are_refused_before_anything_is_kept() {
     assert!(matches!(huge, DatasetError::TooLarge { .. }), "{huge}");
     let no_chunks = begin(vec![UploadFile { size: 9 << 20, ..file("a", b"x", 1) }]);
     assert!(matches!(no_chunks, DatasetError::WrongSize { .. }), "{no_chunks}");
-    let many = begin((0..10_001).map(|at| file(&at.to_string(), b"", 1)).collect());
+    let many = begin((0..=UPLOAD_FILES_MAX).map(|at| file(&at.to_string(), b"", 1)).collect());
     assert!(matches!(many, DatasetError::TooLarge { unit: "files", .. }), "{many}");
-    let name = place.uploads.begin("../d", Vec::new()).unwrap_err();
+    let name = place.uploads.begin("../d", Vec::new(), |_| Ok(())).unwrap_err();
     assert!(matches!(name, DatasetError::BadName { .. }), "{name}");
     assert_eq!(place.left("uploads"), 0);
 }
@@ -147,7 +147,7 @@ fn an_upload_that_would_fill_the_disk_is_refused() {
     let place = place();
     let uploads =
         Uploads::new(place.directory.path().join("uploads"), place.datasets.clone()).with_free_bytes(|_| Ok(64 << 20));
-    let refused = uploads.begin("d", announced(b"1\n")).unwrap_err();
+    let refused = uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap_err();
     assert!(matches!(refused, DatasetError::DiskFull { free, .. } if free == 64 << 20), "{refused}");
     assert_eq!(place.left("uploads"), 0);
     assert!(durable::free_bytes(place.directory.path()).unwrap() > 0);
@@ -156,7 +156,7 @@ fn an_upload_that_would_fill_the_disk_is_refused() {
 #[test]
 fn old_uploads_are_swept() {
     let place = place();
-    place.uploads.begin("d", announced(b"1\n")).unwrap();
+    place.uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap();
     assert_eq!(place.uploads.sweep(1_000).unwrap(), 0);
     assert_eq!(place.uploads.sweep(Millis::MAX).unwrap(), 1);
     assert_eq!(place.left("uploads"), 0);

@@ -23,16 +23,16 @@ const NAME_SHOWN_MAX: usize = 80;
 
 /// A tensor of the file.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) descriptor: Descriptor,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) descriptor: Descriptor,
     /// Its bytes' place in the file.
-    pub(super) place: Range<usize>,
+    pub(crate) place: Range<usize>,
 }
 
 /// The tensors in the order of their bytes, which lie within the file, one after another, and are as many as each takes; or
 /// what is wrong.
-pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
+pub(crate) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
     let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(format!("it has {} bytes, and the length of its header alone takes {LENGTH_BYTES}", file.len()));
     };
@@ -85,7 +85,7 @@ fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Rang
 
 /// Data types as the format spells them.
 fn dtype(name: &str) -> Option<DType> {
-    DType::ALL.into_iter().find(|ours| format!("{:?}", super::dtype(*ours)) == name)
+    DType::ALL.into_iter().find(|ours| format!("{:?}", super::safetensors_dtype(*ours)) == name)
 }
 
 /// A name in quotation marks, cut where it is long.

@@ -6,8 +6,8 @@ use super::row::{self, JOB, int};
 use super::{Outcome, series};
 use crate::clock::Millis;
 use crate::error::RecordError;
-use crate::limits::{JOBS_LISTED_MAX, SPEC_BYTES_MAX};
-use crate::records::{Claim, Job, JobFilter, JobState, Lease, NewJob, Reason, Usage, id};
+use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
+use crate::records::{Claim, Job, JobFilter, JobState, Lease, NewJob, Reason, Running, Usage, Waiting, id};
 use crate::versions;
 
 /// Refuses a job that could not be named or read back.
@@ -42,6 +42,10 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
             return Ok(job);
         }
     }
+    let queued: u64 = tx.query_row("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", [], row::count)?;
+    if queued >= JOBS_QUEUED_MAX {
+        return Err(RecordError::QueueFull { queued, max: JOBS_QUEUED_MAX }.into());
+    }
     let number: i64 = tx.query_row(
         "INSERT INTO projects (name, last_number) VALUES (?1, 1) \
          ON CONFLICT (name) DO UPDATE SET last_number = last_number + 1 RETURNING last_number",
@@ -51,7 +55,8 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
-         steps_target, idempotency_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -59,11 +64,17 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
             number,
             new.task,
             new.spec,
-            new.priority,
+            new.demand.priority,
             JobState::Queued,
             int(now_ms),
             int(new.steps_target),
             new.idempotency_key,
+            new.demand.queue,
+            new.demand.preemptible,
+            new.demand.device,
+            new.demand.slots_milli,
+            new.experiment,
+            new.owner,
         ],
     )?;
     series::event(tx, &id, "SUBMITTED", "", now_ms)?;
@@ -83,14 +94,18 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> Outcome<Vec<Job>
         limit => limit.min(JOBS_LISTED_MAX),
     };
     let sql = format!(
-        "SELECT {JOB} FROM jobs WHERE (?1 IS NULL OR project = ?1) \
+        "SELECT {JOB} FROM jobs WHERE (?1 IS NULL OR project = ?1) AND (?5 IS NULL OR experiment = ?5) \
          AND (?2 = '' OR instr(?2, ',' || state || ',') > 0) AND cursor < ?3 \
+         AND (?6 IS NULL OR instr(?6, ',' || project || ',') > 0) \
          ORDER BY cursor DESC LIMIT ?4"
     );
     let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
+    // No name has a comma.
+    let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
     let before = filter.before.map_or(i64::MAX, int);
     let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![filter.project, wanted, before, limit], row::job)?;
+    let asked = params![filter.project, wanted, before, limit, filter.experiment, projects];
+    let rows = statement.query_map(asked, row::job)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -107,28 +122,43 @@ pub(super) fn active(tx: &Transaction<'_>) -> Outcome<Vec<Job>> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The identifier of the job whose turn it is.
-pub(super) fn next(tx: &Transaction<'_>, now_ms: Millis) -> Outcome<Option<String>> {
-    let mut statement = tx.prepare_cached(
-        "SELECT id FROM jobs WHERE state = 'QUEUED' AND not_before_ms <= ?1 \
-         ORDER BY priority DESC, cursor LIMIT 1",
-    )?;
-    Ok(statement.query_row([int(now_ms)], |row| row.get(0)).optional()?)
+/// Queued jobs in the order of their turns.
+pub(super) fn queued(tx: &Transaction<'_>) -> Outcome<Vec<Waiting>> {
+    let sql =
+        format!("SELECT {} FROM jobs WHERE state = 'QUEUED' ORDER BY priority DESC, preemptible, cursor", row::WAITING);
+    let mut statement = tx.prepare_cached(&sql)?;
+    let rows = statement.query_map([], row::waiting)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn claim_next(tx: &Transaction<'_>, now_ms: Millis) -> Outcome<Option<Claim>> {
-    let Some(id) = next(tx, now_ms)? else { return Ok(None) };
+/// Active jobs, oldest first.
+pub(super) fn running(tx: &Transaction<'_>) -> Outcome<Vec<Running>> {
+    let sql = format!(
+        "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
+         WHERE jobs.state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor",
+        row::RUNNING
+    );
+    let mut statement = tx.prepare_cached(&sql)?;
+    let rows = statement.query_map([], row::running)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn claim(tx: &Transaction<'_>, id: &str, pool: &str, now_ms: Millis) -> Outcome<Option<Claim>> {
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
-         reason_code = '', reason_sentence = '' WHERE id = ?1 RETURNING {JOB}"
+         reason_code = '', reason_sentence = '' \
+         WHERE id = ?1 AND state = 'QUEUED' AND not_before_ms <= ?2 RETURNING {JOB}"
     );
-    let job = tx.query_row(&sql, [&id], row::job)?;
+    let Some(job) = tx.query_row(&sql, params![id, int(now_ms)], row::job).optional()? else {
+        get(tx, id)?;
+        return Ok(None);
+    };
     tx.execute(
-        "INSERT INTO attempts (job, number, state, started_ms) VALUES (?1, ?2, 'STARTING', ?3)",
-        params![id, job.attempts, int(now_ms)],
+        "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
+        params![id, job.attempts, int(now_ms), pool],
     )?;
-    series::event(tx, &id, "CLAIMED", &format!("attempt {}", job.attempts), now_ms)?;
-    let lease = Lease { job: id, attempt: job.attempts, epoch: job.epoch };
+    series::event(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
+    let lease = Lease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
     Ok(Some(Claim { job, lease }))
 }
 
@@ -220,7 +250,8 @@ fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<(
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
     tx.prepare_cached(
         "UPDATE attempts SET first_step = ?3, last_step = ?4, wall_seconds = ?5, \
-         gpu_seconds = ?6, peak_bytes = ?7, samples = ?8 \
+         gpu_seconds = ?6, peak_bytes = ?7, samples = ?8, \
+         data_seconds = ?9, all_reduce_seconds = ?10, checkpoint_seconds = ?11 \
          WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
     )?
     .execute(params![
@@ -232,6 +263,9 @@ fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<(
         seconds(usage.gpu_seconds),
         int(usage.peak_bytes),
         int(usage.samples),
+        seconds(usage.data_seconds),
+        seconds(usage.all_reduce_seconds),
+        seconds(usage.checkpoint_seconds),
     ])?;
     Ok(())
 }

@@ -4,12 +4,16 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Row, Transaction};
 
 use super::Outcome;
-use crate::records::{Attempt, Event, Job, JobState, MetricPoint, Reason, Usage};
+use crate::records::{Attempt, Demand, Event, Job, JobState, MetricPoint, Reason, Running, Usage, Waiting};
 
 /// Columns of [`job`], in its order.
-pub(super) const JOB: &str = "cursor, id, name, project, number, task, spec, priority, state, \
+pub(super) const JOB: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
-    not_before_ms, step, steps_target, epoch, attempts";
+    not_before_ms, step, steps_target, epoch, attempts, experiment, \
+    queue, priority, preemptible, device, slots_milli";
+
+/// The first of [`JOB`]'s columns that [`demand`] reads.
+const JOB_DEMAND: usize = 22;
 
 /// A number as SQLite can hold it.
 pub(super) fn int(number: u64) -> i64 {
@@ -45,7 +49,9 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         number: number(4)?,
         task: row.get(5)?,
         spec: row.get(6)?,
-        priority: row.get(7)?,
+        demand: demand(row, JOB_DEMAND)?,
+        experiment: row.get(21)?,
+        owner: row.get(7)?,
         state: row.get(8)?,
         reason: Reason { code: row.get(9)?, sentence: row.get(10)? },
         stop: match stop {
@@ -63,11 +69,58 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     })
 }
 
+/// A demand from `queue, priority, preemptible, device, slots_milli`, beginning with column `at`.
+fn demand(row: &Row<'_>, at: usize) -> rusqlite::Result<Demand> {
+    Ok(Demand {
+        queue: row.get(at)?,
+        priority: row.get(at + 1)?,
+        preemptible: row.get(at + 2)?,
+        device: row.get(at + 3)?,
+        slots_milli: row.get(at + 4)?,
+    })
+}
+
+/// Columns of [`waiting`], in its order.
+pub(super) const WAITING: &str = "id, name, project, owner, not_before_ms, reason_code, reason_sentence, \
+    queue, priority, preemptible, device, slots_milli";
+
+/// A queued job from a row of [`WAITING`].
+pub(super) fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+    Ok(Waiting {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        project: row.get(2)?,
+        owner: row.get(3)?,
+        not_before_ms: row.get(4).map(unsigned)?,
+        reason: Reason { code: row.get(5)?, sentence: row.get(6)? },
+        demand: demand(row, 7)?,
+    })
+}
+
+/// Columns of [`running`], in its order, of `jobs` joined with `attempts`.
+pub(super) const RUNNING: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
+    attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli";
+
+/// An active job from a row of [`RUNNING`].
+pub(super) fn running(row: &Row<'_>) -> rusqlite::Result<Running> {
+    Ok(Running {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        project: row.get(2)?,
+        owner: row.get(3)?,
+        pool: row.get(4)?,
+        started_ms: row.get(5).map(unsigned)?,
+        state: row.get(6)?,
+        demand: demand(row, 7)?,
+    })
+}
+
 /// The attempts at a job, first one first.
 pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> {
     let mut statement = tx.prepare_cached(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
-         first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples \
+         first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
+         data_seconds, all_reduce_seconds, checkpoint_seconds \
          FROM attempts WHERE job = ?1 ORDER BY number",
     )?;
     let rows = statement.query_map([id], |row| {
@@ -76,6 +129,7 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
             state: row.get(1)?,
             reason: Reason { code: row.get(2)?, sentence: row.get(3)? },
             device: row.get(4)?,
+            pool: row.get(13)?,
             started_ms: row.get(5).map(unsigned)?,
             ended_ms: row.get::<_, Option<i64>>(6)?.map(unsigned),
             usage: Usage {
@@ -85,6 +139,9 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
                 gpu_seconds: row.get(10)?,
                 peak_bytes: row.get(11).map(unsigned)?,
                 samples: row.get(12).map(unsigned)?,
+                data_seconds: row.get(14)?,
+                all_reduce_seconds: row.get(15)?,
+                checkpoint_seconds: row.get(16)?,
             },
         })
     })?;

@@ -27,6 +27,11 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
     Ok(())
 }
 
+pub(super) fn count_events(tx: &Transaction<'_>, id: &str, kind: &str) -> Outcome<u64> {
+    let mut statement = tx.prepare_cached("SELECT count(*) FROM events WHERE job = ?1 AND kind = ?2")?;
+    Ok(statement.query_row([id, kind], row::count)?)
+}
+
 /// Names by leaps over the primary key: a scan would read every point.
 pub(super) fn names(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<String>> {
     let mut statement = tx.prepare_cached(
@@ -95,6 +100,11 @@ pub(super) fn events(tx: &Transaction<'_>, id: Option<&str>, after: u64, limit: 
         }
     };
     Ok(rows)
+}
+
+pub(super) fn newest_event(tx: &Transaction<'_>) -> Outcome<u64> {
+    let mut statement = tx.prepare_cached("SELECT coalesce(max(sequence), 0) FROM events")?;
+    Ok(statement.query_row([], row::count)?)
 }
 
 fn bounded(limit: u32, max: u32) -> u32 {

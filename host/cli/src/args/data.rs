@@ -1,0 +1,74 @@
+//! Arguments of `saggar data`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Data {
+    /// Store a directory as a version of a dataset.
+    Push(DataPush),
+    /// Fetch a file from elsewhere, check and unpack it, and store it as a version of a dataset.
+    Pull(DataPull),
+    /// List datasets and their versions.
+    Ls {
+        /// Only this one.
+        name: Option<String>,
+    },
+    /// Write a dataset into a directory, as .npy files that can be pushed again.
+    Get(DataGet),
+    /// Store what a job wrote as a version of a dataset.
+    Add(DataAdd),
+    /// Remove a version of a dataset, or all of them.
+    Rm(DataRm),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataPush {
+    /// The directory: .npy, .npz, .safetensors or .parquet files, folders of images named as their classes, text files,
+    /// MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json. What .saggarignore names is left out.
+    pub(crate) dir: PathBuf,
+    /// The dataset's name; the directory's by default.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataPull {
+    /// Where it is: an address that begins with https://, http:// or file://. Archives .tar.gz, .tar and .zip and
+    /// compressed files .gz are unpacked.
+    pub(crate) url: String,
+    /// The file's SHA-256, in hexadecimal digits.
+    #[arg(long, value_name = "HEX")]
+    pub(crate) sha256: String,
+    /// The dataset's name.
+    #[arg(long)]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataGet {
+    /// The dataset: NAME for its newest version, or NAME/VERSION.
+    pub(crate) dataset: String,
+    /// The directory, which is made; the dataset's name by default.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataAdd {
+    /// The job, or JOB/PATH for one folder or file that it wrote.
+    pub(crate) job: String,
+    /// The dataset's name.
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DataRm {
+    /// NAME/VERSION, or NAME for all versions.
+    pub(crate) dataset: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}

@@ -1,0 +1,186 @@
+//! `saggar run` on the command line, and the flags that say how a job runs. Each is none where it was not given: the
+//! project file may say more, and what is said closer wins.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use saggar_project::units::{self, Interval};
+use saggar_project::{Checkpoint, Device, Gpu, RunOptions};
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Run {
+    /// A component, or the directory of a plugin, which is built first; the task's plugin, else this directory, where it
+    /// is left out.
+    pub(crate) plugin: Option<PathBuf>,
+    /// Run this task of the project file saggar.toml; flags that are given win over what it says.
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// Run the specification in this file, as `saggar status JOB --field spec` prints it; flags that are given win.
+    #[arg(long, value_name = "FILE", conflicts_with = "task")]
+    pub(crate) from_file: Option<PathBuf>,
+    /// What is wanted of it: job where nothing is said.
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// A dataset or a job's output, and where the plugin finds it: `mnist`, `mnist/1:/data`, `job:mnist-3/output:/before`.
+    /// May be given several times.
+    #[arg(long, value_name = "DATA[:MOUNT]")]
+    pub(crate) data: Vec<String>,
+    /// The group that the job is numbered in (or SAGGAR_PROJECT): the project file's, else the plugin's name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) project: Option<String>,
+    /// What this job is for.
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Begin with weights: `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `model:face@12`.
+    #[arg(long, value_name = "WEIGHTS")]
+    pub(crate) init_from: Option<String>,
+    /// A secret that the plugin may read. May be given several times.
+    #[arg(long = "secret", value_name = "NAME")]
+    pub(crate) secrets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) options: RunFlags,
+    /// Print the log until the job ends; Ctrl-C leaves it running.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Wait until the job ends and show the result.
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) wait: bool,
+    /// The plugin's parameters: `epochs=3` or `--epochs 3`.
+    #[arg(last = true, value_name = "PARAMETERS")]
+    pub(crate) parameters: Vec<String>,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// A training, which goes on without this command
+    Job,
+    /// The model that it publishes: waits until the server answers from it, and prints its address
+    Serve,
+}
+
+/// How a job runs. `[task.NAME]` and `[project.defaults]` of saggar.toml have the same keys.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunFlags {
+    /// auto, cpu, gpu, vulkan:0 (or SAGGAR_DEVICE); auto where nothing is said.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Fail where there is no GPU; with a number, take so many slots of one: --gpu=0.25.
+    #[arg(long, conflicts_with = "device", num_args = 0..=1, require_equals = true, default_missing_value = "required",
+        value_parser = gpu, value_name = "N")]
+    gpu: Option<Gpu>,
+    /// Where everything random comes from.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Host memory the plugin may take: 512MiB.
+    #[arg(long, value_parser = above_zero_bytes, value_name = "SIZE")]
+    memory: Option<u64>,
+    /// Device memory the job may take: 2GiB.
+    #[arg(long, value_parser = above_zero_bytes, value_name = "SIZE")]
+    gpu_memory: Option<u64>,
+    /// Where it waits.
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// 0 to 100; higher goes first.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100), value_name = "N")]
+    priority: Option<u32>,
+    /// Let a job of a higher priority take its place for a while.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    preemptible: Option<bool>,
+    /// Extra attempts after interruptions.
+    #[arg(long, value_name = "N")]
+    retry: Option<u32>,
+    /// The causes that are worth another attempt: preempted,device-lost,worker-lost,host-restart,non-finite,error.
+    #[arg(long, value_delimiter = ',', value_parser = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"],
+        hide_possible_values = true, value_name = "CAUSE,...")]
+    retry_on: Vec<String>,
+    /// Save and end after this time, all attempts together: 1h.
+    #[arg(long, value_parser = above_zero_time, value_name = "TIME")]
+    max_runtime: Option<Duration>,
+    /// How often --max-runtime is granted once more.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "N")]
+    auto_extend: Option<u32>,
+    /// Save and begin another attempt after this time: 1h.
+    #[arg(long, value_parser = above_zero_time, value_name = "TIME")]
+    max_attempt_runtime: Option<Duration>,
+    /// When to save a checkpoint: 30s, 100steps.
+    #[arg(long, value_parser = units::interval, value_name = "INTERVAL")]
+    checkpoint_every: Option<Interval>,
+    /// How many of the newest checkpoints are kept.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    checkpoint_keep: Option<u32>,
+    /// The metric whose best checkpoint is kept besides: loss, max:bleu.
+    #[arg(long, value_name = "METRIC")]
+    keep_best: Option<String>,
+    /// What becomes of a training whose loss or variables are infinite or not a number: it ends before they are saved
+    /// (stop, the default), or goes on (continue). --retry-on non-finite rolls it back to its newest checkpoint.
+    #[arg(long, value_parser = ["stop", "continue"], hide_possible_values = true, value_name = "stop|continue")]
+    non_finite: Option<String>,
+    /// The group of jobs that it is compared with.
+    #[arg(short, long, value_name = "NAME")]
+    experiment: Option<String>,
+    /// Workers that train one model together.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    replicas: Option<u32>,
+    /// Parts that each batch is divided into, whatever the number of replicas.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    shards: Option<u32>,
+}
+
+impl RunFlags {
+    /// What was given.
+    pub(crate) fn options(&self) -> RunOptions {
+        let checkpoint = Checkpoint {
+            every: self.checkpoint_every,
+            keep_last: self.checkpoint_keep,
+            keep_best: self.keep_best.clone(),
+        };
+        RunOptions {
+            device: self.device.clone().map(Device::Named).or(self.gpu.map(Device::Gpu)),
+            seed: self.seed,
+            memory: self.memory,
+            gpu_memory: self.gpu_memory,
+            queue: self.queue.clone(),
+            priority: self.priority,
+            preemptible: self.preemptible,
+            retry: self.retry,
+            retry_on: (!self.retry_on.is_empty()).then(|| self.retry_on.clone()),
+            max_runtime: self.max_runtime,
+            auto_extend: self.auto_extend,
+            max_attempt_runtime: self.max_attempt_runtime,
+            checkpoint: (checkpoint != Checkpoint::default()).then_some(checkpoint),
+            non_finite: self.non_finite.clone(),
+            utilization: None,
+            experiment: self.experiment.clone(),
+            replicas: self.replicas,
+            shards: self.shards,
+        }
+    }
+}
+
+fn gpu(text: &str) -> Result<Gpu, String> {
+    match text {
+        "required" => Ok(Gpu::Required),
+        "preferred" => Ok(Gpu::Preferred),
+        "none" => Ok(Gpu::None),
+        number => match number.parse() {
+            Ok(slots) if slots > 0.0 => Ok(Gpu::Slots(slots)),
+            _ => Err("expected required, preferred, none, or a number of slots above 0 such as 0.25".to_owned()),
+        },
+    }
+}
+
+fn above_zero_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(Duration::ZERO) => Err("expected a time above 0".to_owned()),
+        read => read.map_err(|error| error.to_string()),
+    }
+}
+
+fn above_zero_bytes(text: &str) -> Result<u64, String> {
+    match units::bytes(text) {
+        Ok(0) => Err("expected a size above 0".to_owned()),
+        read => read.map_err(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,207 @@
+//! `saggar data push`: sends only what the server lacks, so one that broke off goes on where it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use saggar_store::digest::{Digest, Hasher};
+use saggar_store::limits::{UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX};
+use serde_json::{Value, json};
+
+use super::ignored::Ignored;
+use crate::args::DataPush;
+use crate::client::{Client, Payload};
+use crate::exit::{self, Failure};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::units;
+
+/// Bytes of a chunk; the server takes no larger ones.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Where a chunk can be read again.
+struct Place {
+    path: PathBuf,
+    index: u64,
+    bytes: u64,
+}
+
+pub(super) fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure> {
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => args
+            .dir
+            .canonicalize()
+            .ok()
+            .and_then(|dir| Some(dir.file_name()?.to_string_lossy().to_lowercase()))
+            .unwrap_or_default(),
+    };
+    folder(&args.dir, &name, client, output)
+}
+
+/// Sends a folder as a version of the dataset `name`.
+pub(super) fn folder(dir: &Path, name: &str, client: &Client, output: Output) -> Result<(), Failure> {
+    let paths = files(dir)?;
+    let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
+    if total > UPLOAD_BYTES_MAX || paths.len() > UPLOAD_FILES_MAX {
+        return Err(Failure::invalid(format!(
+            "{} holds {} files of {} together; a dataset takes at most {UPLOAD_FILES_MAX} files of {}",
+            dir.display(),
+            paths.len(),
+            units::show_bytes(total),
+            units::show_bytes(UPLOAD_BYTES_MAX),
+        ))
+        .hint("name what need not be in it in .saggarignore"));
+    }
+    let mut progress = Progress::of_bytes("reading", total, output);
+    let mut chunks = BTreeMap::new();
+    let mut files = Vec::new();
+    for path in &paths {
+        files.push(describe(dir, path, &mut chunks, &mut progress)?);
+    }
+    drop(progress);
+    let begun = client.post("/api/v1/datasets", Payload::Json(&json!({ "name": name, "files": files })))?;
+    let upload = begun["upload"].as_str().unwrap_or_default();
+    let missing: BTreeSet<&str> = begun["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    send(client, name, upload, &missing, &chunks, output)?;
+    let stored = client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), Payload::Nothing)?;
+    super::stored(&stored, &format!("{} read", units::show_bytes(total)), output);
+    Ok(())
+}
+
+/// Plain files below `dir`, sorted; names that begin with a dot and what `.saggarignore` names are left out.
+fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
+    };
+    let ignored = Ignored::of(dir)?;
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))? {
+            let entry = entry.map_err(|error| unreadable(&folder, error))?;
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|error| unreadable(&path, error))?;
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if hidden || ignored.has(path.strip_prefix(dir).unwrap_or(&path), kind.is_dir()) {
+                continue;
+            }
+            if kind.is_dir() {
+                left.push(path);
+            } else if kind.is_file() {
+                found.push(path);
+            } else {
+                let what = if kind.is_symlink() { "a symbolic link" } else { "no plain file" };
+                let message = format!("{} is {what}; a dataset holds plain files", path.display());
+                return Err(Failure::invalid(message)
+                    .hint("put the file itself there, or name it in .saggarignore to leave it out"));
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::invalid(format!("{} holds no files", dir.display())));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn describe(
+    root: &Path,
+    path: &Path,
+    chunks: &mut BTreeMap<String, Place>,
+    progress: &mut Progress,
+) -> Result<Value, Failure> {
+    let mut file = open(path)?;
+    let mut whole = Hasher::new();
+    let (mut size, mut list) = (0u64, Vec::new());
+    loop {
+        let bytes = read_chunk(&mut file, path)?;
+        if bytes.is_empty() {
+            break;
+        }
+        whole.update(&bytes);
+        let digest = Digest::of(&bytes).hex();
+        let place = Place { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
+        chunks.entry(digest.clone()).or_insert(place);
+        list.push(digest);
+        size += bytes.len() as u64;
+        progress.advance(bytes.len() as u64);
+    }
+    let relative: Vec<String> =
+        path.strip_prefix(root).unwrap_or(path).iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    Ok(json!({ "path": relative.join("/"), "size": size, "sha256": whole.finish().hex(), "chunks": list }))
+}
+
+fn send(
+    client: &Client,
+    name: &str,
+    upload: &str,
+    missing: &BTreeSet<&str>,
+    chunks: &BTreeMap<String, Place>,
+    output: Output,
+) -> Result<(), Failure> {
+    let offered = missing.iter().filter_map(|digest| chunks.get(*digest));
+    let mut progress = Progress::of_bytes("sending", offered.map(|place| place.bytes).sum(), output);
+    for digest in missing {
+        let place = chunks.get(*digest).ok_or_else(|| {
+            Failure::new(
+                exit::UNEXPECTED,
+                "bad_answer",
+                format!("the server asks for a chunk that was not offered: {digest}"),
+            )
+        })?;
+        let mut file = open(&place.path)?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(place.index * CHUNK_BYTES as u64)).map_err(
+            |error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", place.path.display())),
+        )?;
+        let bytes = read_chunk(&mut file, &place.path)?;
+        client.put(&format!("/api/v1/datasets/{name}/uploads/{upload}/chunks/{digest}"), &bytes)?;
+        progress.advance(bytes.len() as u64);
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path)
+        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display())))
+}
+
+fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = file.take(CHUNK_BYTES as u64).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_what_is_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path();
+        std::fs::create_dir_all(dir.join("deep/build")).unwrap();
+        for name in ["a.csv", "notes.md", "deep/b.csv", "deep/build/x", ".hidden"] {
+            std::fs::write(dir.join(name), "x").unwrap();
+        }
+        let names = || {
+            let found = files(dir)?;
+            Ok::<_, Failure>(
+                found.iter().map(|path| path.strip_prefix(dir).unwrap().display().to_string()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(names().unwrap(), ["a.csv", "deep/b.csv", "deep/build/x", "notes.md"]);
+        std::fs::write(dir.join(".saggarignore"), "build/\n*.md\n").unwrap();
+        assert_eq!(names().unwrap(), ["a.csv", "deep/b.csv"]);
+        std::os::unix::fs::symlink("/etc/passwd", dir.join("deep/link")).unwrap();
+        let refused = names().unwrap_err();
+        assert_eq!(refused.exit, exit::INVALID);
+        assert!(refused.message.contains("deep/link is a symbolic link"), "{refused}");
+        std::fs::write(dir.join(".saggarignore"), "build/\n*.md\nlink\n").unwrap();
+        assert_eq!(names().unwrap(), ["a.csv", "deep/b.csv"]);
+        std::fs::write(dir.join(".saggarignore"), "*").unwrap();
+        assert!(names().unwrap_err().message.contains("holds no files"));
+    }
+}

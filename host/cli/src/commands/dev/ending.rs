@@ -1,0 +1,106 @@
+//! The end of `saggar dev`: Ctrl-C and SIGTERM end the build that runs and the server that was started, and wait for it, so
+//! that nothing is left behind. Should this process be killed, the server sees its standard input end.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::exit;
+
+/// How long the server may take to let its jobs save their state before it is killed.
+const GRACE: Duration = Duration::from_secs(40);
+/// How often it is looked at meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The processes that were started.
+#[derive(Debug, Default)]
+struct Started {
+    server: Option<Child>,
+    /// The build's process group.
+    build: Option<u32>,
+    ending: bool,
+}
+
+/// Ends what was started.
+#[derive(Debug, Default)]
+pub(crate) struct Ending(Mutex<Started>);
+
+impl Ending {
+    /// One that a signal sets off.
+    pub(super) fn on_interrupt() -> Arc<Ending> {
+        let ending = Arc::new(Ending::default());
+        let own = Arc::clone(&ending);
+        let listen = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = runtime else { return };
+            let code = runtime.block_on(signalled());
+            own.end();
+            std::process::exit(code);
+        };
+        // Without the thread, signals end this process, and the server sees its standard input end.
+        let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
+        ending
+    }
+
+    fn started(&self) -> MutexGuard<'_, Started> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the server ended with the rest.
+    pub(super) fn owns(&self, server: Child) {
+        self.started().server = Some(server);
+    }
+
+    /// Has the build's process group ended with the rest, until it is over.
+    pub(crate) fn building(&self, group: Option<u32>) {
+        let mut started = self.started();
+        started.build = group;
+        if started.ending {
+            kill_group(group);
+        }
+    }
+
+    /// Ends everything, and waits for it.
+    fn end(&self) {
+        let (server, build) = {
+            let mut started = self.started();
+            started.ending = true;
+            (started.server.take(), started.build.take())
+        };
+        kill_group(build);
+        let Some(mut server) = server else { return };
+        drop(server.stdin.take());
+        let began = Instant::now();
+        while matches!(server.try_wait(), Ok(None)) {
+            if began.elapsed() > GRACE {
+                let _ = server.kill();
+                let _ = server.wait();
+                return;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+/// Ends every process of a group, as Ctrl-C in a terminal does.
+fn kill_group(group: Option<u32>) {
+    if let Some(group) = group {
+        let mut kill = Command::new("kill");
+        let kill = kill.args(["-TERM", "--", &format!("-{group}")]).stdout(Stdio::null()).stderr(Stdio::null());
+        // It may be over already.
+        let _ = kill.status();
+    }
+}
+
+/// The exit code of the signal that came.
+async fn signalled() -> i32 {
+    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    let Ok(mut terminate) = terminate else {
+        let _ = tokio::signal::ctrl_c().await;
+        return exit::INTERRUPTED;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => exit::INTERRUPTED,
+        _ = terminate.recv() => exit::TERMINATED,
+    }
+}

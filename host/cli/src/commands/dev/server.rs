@@ -1,0 +1,73 @@
+//! The server that `saggar dev` works with: one of its own, of the same program, or one that somebody runs.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use saggar_project::PROJECT_FILE;
+
+use super::ending::Ending;
+use crate::args::Dev;
+use crate::client::Client;
+use crate::exit::{self, Failure};
+use crate::project::Project;
+use crate::server::ServerAddress;
+
+pub(super) struct DevServer {
+    address: ServerAddress,
+}
+
+impl DevServer {
+    /// The server that somebody named, else one that is started here and ends with this command.
+    ///
+    /// # Errors
+    /// The exit code of the server that did not start; what is wrong stands on standard error.
+    pub(super) fn of(
+        args: &Dev,
+        address: ServerAddress,
+        project: &Project,
+        ending: Arc<Ending>,
+    ) -> Result<DevServer, Failure> {
+        if address.said.is_some() {
+            return Ok(DevServer { address });
+        }
+        let program = std::env::current_exe().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
+        let home = args.home.clone().unwrap_or_else(|| project.path(".saggar"));
+        let mut serve = Command::new(program);
+        serve.args(["serve", "--quiet", "--end-with-input", "--device", &args.device]);
+        serve.args(["--addr", &args.addr]).arg("--home").arg(&home);
+        serve.arg("--config").arg(project.path(PROJECT_FILE));
+        // Apart from this command's group: Ctrl-C comes here, and the server is ended in order.
+        serve.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = serve.spawn().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
+        let mut said = BufReader::new(child.stdout.take().ok_or_else(|| failed(exit::UNEXPECTED, "it is mute"))?);
+        let mut url = String::new();
+        let read = said.read_line(&mut url);
+        if read.is_err() || url.trim().is_empty() {
+            let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(exit::UNEXPECTED);
+            return Err(failed(code, "what is wrong stands above"));
+        }
+        ending.owns(child);
+        // Kept open and read, so that the server never writes to a pipe that nobody reads.
+        let drain = move || std::io::copy(&mut said, &mut std::io::sink());
+        let _ = std::thread::Builder::new().name("server-output".to_owned()).spawn(drain);
+        let said = Some(url.trim().to_owned());
+        Ok(DevServer { address: ServerAddress { said, ..address } })
+    }
+
+    /// A client of it.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        let ServerAddress { key, ca, .. } = &self.address;
+        Client::new(self.url(), key.as_deref(), ca.as_deref())
+    }
+
+    pub(super) fn url(&self) -> &str {
+        self.address.host()
+    }
+}
+
+fn failed(code: i32, reason: &str) -> Failure {
+    Failure::new(code, "no_server", format!("the server did not start: {reason}"))
+        .hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs")
+}

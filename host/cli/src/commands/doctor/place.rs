@@ -1,0 +1,132 @@
+//! Where a server would keep its state and listen: whether it can.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use saggar_store::home::PLACES;
+use serde_json::Value;
+
+use super::{Finding, State};
+use crate::exit;
+use crate::project::environment;
+use crate::units;
+
+/// Free space below which a training may not be able to save its state.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+/// How long whoever listens may take to say who it is.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// The state directory: there, writable, with room.
+pub(super) fn state_directory(home: &Path, fix: bool) -> Finding {
+    let (name, shown) = ("state", home.display());
+    if !home.exists() {
+        if !fix {
+            let what = format!("{shown} is not there yet");
+            return Finding::new(name, State::Missing, what).hint("`saggar serve` makes it; so does --fix");
+        }
+        return match std::fs::create_dir_all(home) {
+            Ok(()) => Finding::new(name, State::Fixed, format!("{shown} is made")),
+            Err(error) => unwritable(home, &error),
+        };
+    }
+    room(name, home, &shown.to_string())
+}
+
+/// The parts of the state directory that lie elsewhere: there, writable, with room.
+pub(super) fn elsewhere(home: &Path) -> Vec<Finding> {
+    let linked = PLACES.iter().filter_map(|place| {
+        let target = std::fs::read_link(home.join(place)).ok()?;
+        Some((format!("state/{place}"), home.join(place), target))
+    });
+    let look = |(name, place, target): (String, PathBuf, PathBuf)| {
+        let shown = format!("{} (at {})", place.display(), target.display());
+        if place.is_dir() {
+            return room(&name, &place, &shown);
+        }
+        let what = format!("{shown} is a link to what is no directory");
+        Finding::new(name, State::Failed, what).hint("make it, or bring back the disk that it is on")
+    };
+    linked.map(look).collect()
+}
+
+/// A directory that is there: writable, with room.
+fn room(name: &str, directory: &Path, shown: &str) -> Finding {
+    // Not by its permissions: file systems may be read-only, and root may do anything but that.
+    let trial = directory.join(format!(".doctor-{}", std::process::id()));
+    let written = std::fs::write(&trial, b"x");
+    let _ = std::fs::remove_file(&trial);
+    if let Err(error) = written {
+        return unwritable(directory, &error);
+    }
+    let free = rustix::fs::statvfs(directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
+    match free {
+        Ok(free) if free < FREE_BYTES_MIN => {
+            let what = format!("{shown} has only {} of room left", units::show_bytes(free));
+            Finding::new(name, State::Failed, what)
+                .hint("remove what is no longer needed, or name another place with --home")
+        }
+        Ok(free) => Finding::new(name, State::Ok, format!("{shown} is writable, {} free", units::show_bytes(free))),
+        Err(error) => {
+            Finding::new(name, State::Ok, format!("{shown} is writable; how much is free is not known: {error}"))
+        }
+    }
+}
+
+fn unwritable(home: &Path, error: &std::io::Error) -> Finding {
+    let what = format!("{} cannot be written: {error}", home.display());
+    Finding::new("state", State::Failed, what).hint("make it yours, or name another with --home or SAGGAR_HOME")
+}
+
+/// The port: free, or who has it.
+pub(super) fn port() -> Finding {
+    let address = environment("SAGGAR_ADDR").unwrap_or_else(|| "127.0.0.1:5000".to_owned());
+    let Ok(socket) = address.parse::<SocketAddr>() else {
+        return Finding::new("port", State::Ok, format!("{address} is no port of this machine; not looked at"));
+    };
+    match TcpListener::bind(socket) {
+        Ok(_) => Finding::new("port", State::Ok, format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => match who(&address) {
+            Some(version) => Finding::new("port", State::Ok, format!("saggar {version} answers at {address}")),
+            None => Finding::new("port", State::Failed, format!("something else has {address}"))
+                .hint("choose another: `saggar serve --addr 127.0.0.1:5001`, and SAGGAR_HOST for the other commands")
+                .exit(exit::CONFLICT),
+        },
+        Err(error) => Finding::new("port", State::Failed, format!("{address}: {error}"))
+            .hint("choose another: `saggar serve --addr 127.0.0.1:5001`"),
+    }
+}
+
+/// The version of the saggar that answers there.
+fn who(address: &str) -> Option<String> {
+    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().timeout_global(Some(ANSWER_TIME)).build());
+    let mut answer = agent.get(format!("http://{address}/version")).call().ok()?;
+    let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()?;
+    (answer["name"] == "saggar").then(|| answer["version"].as_str().unwrap_or("?").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_is_made_only_where_that_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("state");
+        assert_eq!(state_directory(&home, false).state, State::Missing);
+        assert!(!home.exists());
+        assert_eq!(state_directory(&home, true).state, State::Fixed);
+        assert_ne!(state_directory(&home, false).state, State::Missing);
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "the trial is gone");
+        std::os::unix::fs::symlink(dir.path().join("disk"), home.join("jobs")).unwrap();
+        let found = |home: &Path| elsewhere(home).iter().map(|it| (it.name.clone(), it.state)).collect::<Vec<_>>();
+        assert_eq!(found(&home), [("state/jobs".to_owned(), State::Failed)]);
+        std::fs::create_dir(dir.path().join("disk")).unwrap();
+        assert_ne!(elsewhere(&home)[0].what.find("writable"), None, "{:?}", elsewhere(&home));
+        std::fs::remove_file(home.join("jobs")).unwrap();
+        assert!(found(&home).is_empty());
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(state_directory(&file, true).state, State::Failed);
+    }
+}

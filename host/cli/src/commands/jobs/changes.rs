@@ -1,0 +1,83 @@
+//! `saggar restart`, `preempt` and `wait`.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::{LOOK_INTERVAL, job_path, text};
+use crate::args::{JobName, Restart, Wait};
+use crate::client::{Client, Payload};
+use crate::commands::run;
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+pub(crate) fn restart(args: &Restart, client: &Client, output: Output) -> Result<i32, Failure> {
+    let resume = match (args.resume, args.from_scratch) {
+        (true, _) => json!(true),
+        (_, true) => json!(false),
+        (false, false) => Value::Null,
+    };
+    let body =
+        json!({ "parameters": run::parameters(&args.parameters)?, "overrides": fields(&args.set)?, "resume": resume });
+    let job = client.post(&format!("{}/restart", job_path(&args.job)), Payload::Json(&body))?;
+    let name = text(&job, "name").to_owned();
+    if args.follow || args.wait {
+        return run::stay_until_over(client, output, &name, args.follow);
+    }
+    if output.json {
+        output.json(&job);
+    } else {
+        output.line(&name);
+        let from =
+            job["spec"]["init_from"].as_str().map_or("from the beginning".to_owned(), |from| format!("from {from}"));
+        output.note(&format!("  starts {from}"));
+        output.note(&format!("Next: saggar logs -f {name} | saggar diff {} {name}", args.job));
+    }
+    Ok(0)
+}
+
+/// Fields of a specification: JSON where it is some, else text.
+fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
+    let field = |word: &String| {
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            Failure::invalid(format!("--set {word}: expected a field and its value")).hint("such as --set device=cpu")
+        })?;
+        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| json!(value))))
+    };
+    words.iter().map(field).collect()
+}
+
+pub(crate) fn preempt(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
+    let job = client.post(&format!("{}/preempt", job_path(&args.job)), Payload::Nothing)?;
+    if output.json {
+        output.json(&job);
+    } else {
+        output.line(&format!("{} saves its state and is queued again", text(&job, "name")));
+    }
+    Ok(())
+}
+
+pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, Failure> {
+    let wanted = args.state.as_ref().map(|state| state.to_uppercase());
+    let began = Instant::now();
+    loop {
+        let job = client.get(&job_path(&args.job))?;
+        let state = text(&job, "state");
+        let over = matches!(state, "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
+        if over || wanted.as_deref() == Some(state) {
+            if output.json {
+                output.json(&job);
+            } else {
+                output.line(&format!("{} {}", text(&job, "name"), output.state(state)));
+            }
+            // Who waited for a state and got it has what was wanted, whatever the state.
+            let got = wanted.as_deref() == Some(state);
+            return Ok(if got { 0 } else { exit::of_job(state, text(&job, "reason")) });
+        }
+        if args.timeout.is_some_and(|most| began.elapsed() >= most) {
+            let message = format!("{} is still {state}", text(&job, "name"));
+            return Err(Failure::new(exit::TIMED_OUT_HERE, "timeout", message).hint("the job goes on"));
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}

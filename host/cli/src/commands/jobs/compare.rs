@@ -1,0 +1,160 @@
+//! `saggar diff`, `compare` and `metrics`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{job_path, text};
+use crate::args::{Compare, Diff, Metrics};
+use crate::client::{Client, segment};
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// What a job was asked to do, as one level of names: `parameters.lr`.
+fn flat(spec: &Value) -> BTreeMap<String, Value> {
+    let mut fields = BTreeMap::new();
+    for (name, value) in spec.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(inner) if name == "parameters" => {
+                fields.extend(inner.iter().map(|(key, value)| (format!("{name}.{key}"), value.clone())));
+            }
+            value => {
+                fields.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    fields
+}
+
+/// Names of fields that are not the same everywhere.
+fn differing(fields: &[BTreeMap<String, Value>]) -> Vec<String> {
+    let names: BTreeSet<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
+    let differs = |name: &&&String| fields.windows(2).any(|pair| pair[0].get(**name) != pair[1].get(**name));
+    names.iter().filter(differs).map(|name| (*name).clone()).collect()
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+pub(crate) fn diff(args: &Diff, client: &Client, output: Output) -> Result<(), Failure> {
+    let jobs = [client.get(&job_path(&args.first))?, client.get(&job_path(&args.second))?];
+    let fields = jobs.each_ref().map(|job| flat(&job["spec"]));
+    let names = differing(&fields);
+    if output.json {
+        let of = |name: &String| (name.clone(), json!([fields[0].get(name), fields[1].get(name)]));
+        output.json(&Value::Object(names.iter().map(of).collect()));
+        return Ok(());
+    }
+    let row = |name: &String| vec![name.clone(), shown(fields[0].get(name)), shown(fields[1].get(name))];
+    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
+    output.table(&["FIELD", text(&jobs[0], "name"), text(&jobs[1], "name")], &rows);
+    if rows.is_empty() {
+        output.note("They were asked to do the same.");
+    }
+    Ok(())
+}
+
+pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result<(), Failure> {
+    let jobs = args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<Value>, Failure>>()?;
+    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flat(&job["spec"])).collect();
+    let names = differing(&fields);
+    let metrics: BTreeSet<&String> =
+        jobs.iter().flat_map(|job| job["metrics"].as_object().into_iter().flatten().map(|(name, _)| name)).collect();
+    if output.json {
+        let of = |(job, fields): (&Value, &BTreeMap<String, Value>)| {
+            let differs: BTreeMap<&String, Option<&Value>> =
+                names.iter().map(|name| (name, fields.get(name))).collect();
+            json!({
+                "name": job["name"], "state": job["state"], "differs": differs, "metrics": job["metrics"],
+                "wall_seconds": job["wall_seconds"], "gpu_seconds": job["gpu_seconds"],
+            })
+        };
+        output.json(&jobs.iter().zip(&fields).map(of).collect());
+        return Ok(());
+    }
+    let mut headers = vec!["JOB", "STATE"];
+    headers.extend(names.iter().map(|name| name.strip_prefix("parameters.").unwrap_or(name)));
+    headers.extend(metrics.iter().map(|name| name.as_str()));
+    headers.push("GPU-SEC");
+    let row = |(job, fields): (&Value, &BTreeMap<String, Value>)| {
+        let mut row = vec![text(job, "name").to_owned(), output.state(text(job, "state"))];
+        row.extend(names.iter().map(|name| shown(fields.get(name))));
+        let metric =
+            |name: &&String| job["metrics"][name.as_str()].as_f64().map_or("-".to_owned(), |it| format!("{it:.4}"));
+        row.extend(metrics.iter().map(metric));
+        row.push(format!("{:.2}", job["gpu_seconds"].as_f64().unwrap_or(0.0)));
+        row
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();
+    output.table(&headers, &rows);
+    Ok(())
+}
+
+pub(crate) fn metrics(args: &Metrics, client: &Client, output: Output) -> Result<(), Failure> {
+    let wanted: Vec<String> = args.series.iter().map(|name| segment(name)).collect();
+    let query = if wanted.is_empty() { String::new() } else { format!("?series={}", wanted.join(",")) };
+    let answer = client.get(&format!("{}/metrics{query}", job_path(&args.job)))?;
+    if output.json {
+        output.json(&answer["series"]);
+        return Ok(());
+    }
+    let series: Vec<&Value> = answer["series"].as_array().into_iter().flatten().collect();
+    if args.csv {
+        return csv(&series, output);
+    }
+    let row = |series: &&Value| {
+        let points: Vec<(u64, f64)> = points(series).collect();
+        let known = || points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+        vec![
+            text(series, "name").to_owned(),
+            points.len().to_string(),
+            points.last().map_or("-".to_owned(), |(step, _)| step.to_string()),
+            number(points.last().map(|(_, value)| *value)),
+            number(known().reduce(f64::min)),
+            number(known().reduce(f64::max)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = series.iter().map(row).collect();
+    output.table(&["SERIES", "POINTS", "LAST STEP", "LAST", "MIN", "MAX"], &rows);
+    Ok(())
+}
+
+/// A series' points; what JSON has no number for is not a number.
+fn points(series: &Value) -> impl Iterator<Item = (u64, f64)> {
+    let points = series["points"].as_array().into_iter().flatten();
+    points.map(|point| (point[0].as_u64().unwrap_or(0), point[1].as_f64().unwrap_or(f64::NAN)))
+}
+
+/// A line a step. A series without a value at a step has an empty place there.
+fn csv(series: &[&Value], output: Output) -> Result<(), Failure> {
+    let mut lines: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for (column, of) in series.iter().enumerate() {
+        for (step, value) in points(of) {
+            lines.entry(step).or_insert_with(|| vec![String::new(); series.len()])[column] = value.to_string();
+        }
+    }
+    let quoted = |name: &str| if name.contains([',', '"']) { format!("{name:?}") } else { name.to_owned() };
+    let names: Vec<String> = series.iter().map(|of| quoted(text(of, "name"))).collect();
+    output.line(&format!("step,{}", names.join(",")));
+    lines.iter().for_each(|(step, values)| output.line(&format!("{step},{}", values.join(","))));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_named() {
+        let first = flat(&json!({"seed": 1, "parameters": {"lr": 0.1, "epochs": 3}}));
+        let second = flat(&json!({"seed": 1, "parameters": {"lr": 0.01, "epochs": 3}, "message": "x"}));
+        assert_eq!(differing(&[first.clone(), second]), ["message", "parameters.lr"]);
+        assert!(differing(&[first.clone(), first]).is_empty());
+    }
+}

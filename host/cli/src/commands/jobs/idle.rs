@@ -1,0 +1,151 @@
+//! `saggar ps --idle`: what holds memory or slots although nobody asked anything of it for a while.
+
+use serde_json::{Value, json};
+
+use super::{now_ms, number, text};
+use crate::client::Client;
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::units;
+
+/// Since when nothing must have been asked of a thing that counts as idle.
+const IDLE_MS: u64 = 60_000;
+
+pub(super) fn list(client: &Client, output: Output) -> Result<(), Failure> {
+    let models = client.get("/api/v1/models")?;
+    let jobs = client.get("/api/v1/jobs?state=RUNNING&limit=500")?;
+    let now_ms = now_ms();
+    let mut idle = idle_models(&models, now_ms);
+    idle.extend(idle_jobs(&jobs, now_ms));
+    if output.json {
+        output.json(&Value::Array(idle));
+    } else if output.quiet {
+        idle.iter().for_each(|it| output.line(text(it, "name")));
+    } else {
+        let rows: Vec<Vec<String>> = idle.iter().map(|it| row(it, now_ms)).collect();
+        output.table(&["KIND", "NAME", "HOLDS", "LAST USED", "WHY"], &rows);
+        if rows.is_empty() {
+            output.note(
+                "Nothing is idle: every model that is awake was asked within a minute, and every job does steps.",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn row(it: &Value, now_ms: u64) -> Vec<String> {
+    let used = it["last_used_ms"].as_u64().map_or_else(|| "never".to_owned(), |ms| units::show_age(ms, now_ms));
+    let holds = match it["bytes"].as_u64() {
+        Some(bytes) => units::show_bytes(bytes),
+        None => format!("a slot of {}", text(it, "pool")),
+    };
+    vec![text(it, "kind").to_owned(), text(it, "name").to_owned(), holds, used, text(it, "why").to_owned()]
+}
+
+/// Whether something that was used last at that time, or never, is idle.
+fn is_idle(used_ms: Option<u64>, now_ms: u64) -> bool {
+    used_ms.is_none_or(|used_ms| now_ms.saturating_sub(used_ms) >= IDLE_MS)
+}
+
+/// Versions that are up and that nobody asked for a prediction, each with why it does not sleep.
+fn idle_models(answer: &Value, now_ms: u64) -> Vec<Value> {
+    let mut idle = Vec::new();
+    for model in answer["models"].as_array().into_iter().flatten() {
+        let versions = model["versions"].as_array().into_iter().flatten();
+        for version in versions.filter(|version| text(version, "state") == "READY") {
+            if is_idle(version["last_used_ms"].as_u64(), now_ms) {
+                idle.push(json!({
+                    "kind": "model",
+                    "name": format!("{}@{}", text(model, "name"), number(version, "version")),
+                    "bytes": number(version, "bytes"),
+                    "last_used_ms": version["last_used_ms"],
+                    "expires_in_ms": version["expires_in_ms"],
+                    "keep_alive": model["config"]["keep_alive"],
+                    "pin": model["config"]["pin"] == true,
+                    "why": why_awake(model, version),
+                }));
+            }
+        }
+    }
+    idle
+}
+
+/// Why a version does not sleep, or when it will.
+fn why_awake(model: &Value, version: &Value) -> String {
+    let keep = text(&model["config"], "keep_alive");
+    let pinned = model["config"]["pin"] == true;
+    match (keep, version["expires_in_ms"].as_u64(), pinned) {
+        ("forever", _, true) => "pinned, and keep_alive is forever: only `saggar models unload` frees it".to_owned(),
+        ("forever", _, false) => "keep_alive is forever: it sleeps only where others need the memory".to_owned(),
+        (_, Some(ms), pinned) => {
+            let pinned = if pinned { "pinned where others need the memory; " } else { "" };
+            format!("{pinned}sleeps in {}", units::show_duration(ms as f64 / 1000.0))
+        }
+        (keep, None, pinned) => {
+            let pinned = if pinned { "pinned where others need the memory; " } else { "" };
+            format!("{pinned}sleeps {keep} after it came up, unless it is asked")
+        }
+    }
+}
+
+/// Jobs that have their slots and do no steps.
+fn idle_jobs(answer: &Value, now_ms: u64) -> Vec<Value> {
+    let jobs = answer["jobs"].as_array().into_iter().flatten();
+    // A server that does not know when a job went on last says so of none.
+    let stuck = jobs.filter(|job| job["advanced_ms"].is_u64() && is_idle(job["advanced_ms"].as_u64(), now_ms));
+    let shown = |job: &Value| {
+        let name = text(job, "name");
+        json!({
+            "kind": "job",
+            "name": name,
+            "pool": job["pool"],
+            "step": job["step"],
+            "last_used_ms": job["advanced_ms"],
+            "why": format!("no step since {}: `saggar logs {name}` may tell why", number(job, "step")),
+        })
+    };
+    stuck.map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_000_000;
+
+    fn model(keep_alive: &str, pin: bool, state: &str, used_ms: Option<u64>, expires_in_ms: Option<u64>) -> Value {
+        let version = json!({
+            "version": 3, "state": state, "bytes": 2048, "last_used_ms": used_ms, "expires_in_ms": expires_in_ms,
+        });
+        let config = json!({ "keep_alive": keep_alive, "pin": pin });
+        json!({ "models": [{ "name": "digits", "config": config, "versions": [version] }] })
+    }
+
+    #[test]
+    fn az_09_models_that_nobody_asks_say_why_they_are_awake() {
+        let why = |answer: &Value| idle_models(answer, NOW_MS).first().map(|it| text(it, "why").to_owned());
+        let pinned = idle_models(&model("forever", true, "READY", None, None), NOW_MS);
+        assert_eq!((text(&pinned[0], "name"), number(&pinned[0], "bytes")), ("digits@3", 2048));
+        assert!(text(&pinned[0], "why").starts_with("pinned"));
+        assert_eq!(row(&pinned[0], NOW_MS)[..4], ["model", "digits@3", "2.0 KiB", "never"]);
+        let forever = why(&model("forever", false, "READY", Some(0), None)).unwrap();
+        assert!(forever.starts_with("keep_alive is forever"), "{forever}");
+        assert_eq!(why(&model("5m", false, "READY", Some(900_000), Some(200_000))).unwrap(), "sleeps in 3m 20s");
+        assert_eq!(
+            why(&model("5m", true, "READY", None, None)).unwrap(),
+            "pinned where others need the memory; sleeps 5m after it came up, unless it is asked"
+        );
+        assert_eq!(why(&model("forever", true, "UNLOADED", None, None)), None, "it holds nothing");
+        assert_eq!(why(&model("forever", true, "READY", Some(NOW_MS - 59_000), None)), None, "it was asked just now");
+    }
+
+    #[test]
+    fn az_09_jobs_without_steps_are_listed() {
+        let job = |advanced: Value| json!({ "jobs": [{ "name": "mnist-7", "pool": "default", "step": 12, "advanced_ms": advanced }] });
+        let stuck = idle_jobs(&job(json!(NOW_MS - IDLE_MS)), NOW_MS);
+        assert_eq!(row(&stuck[0], NOW_MS)[..4], ["job", "mnist-7", "a slot of default", "1 min ago"]);
+        assert!(text(&stuck[0], "why").starts_with("no step since 12"));
+        assert!(idle_jobs(&job(json!(NOW_MS - IDLE_MS + 1)), NOW_MS).is_empty());
+        assert!(idle_jobs(&job(Value::Null), NOW_MS).is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! `saggar output tail`: a text file that a job goes on writing. Jobs replace a file as a whole, so what is printed is what
+//! a newer one has beyond the older; one that does not begin as the older did is printed anew.
+
+use std::io::Read;
+use std::time::Duration;
+
+use super::job_path;
+use crate::args::OutputTail;
+use crate::client::Client;
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+/// How often a followed file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result<(), Failure> {
+    if args.follow {
+        crate::commands::jobs::detach_on_interrupt(args.job.clone());
+    }
+    let mut shown = String::new();
+    loop {
+        // Asked before the file is read: what is written in between is then read.
+        let job = client.get(&job_path(&args.job))?;
+        let over = job["finished_ms"].is_u64();
+        match read(args, client) {
+            Ok(text) => {
+                let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
+                if output.raw(new).is_err() {
+                    return Ok(());
+                }
+                shown = text;
+            }
+            // It may be written yet.
+            Err(failure) if failure.exit == exit::NOT_FOUND && args.follow && !over => {}
+            Err(failure) => return Err(failure),
+        }
+        if over || !args.follow {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn read(args: &OutputTail, client: &Client) -> Result<String, Failure> {
+    let path = args.path.split('/').map(crate::client::segment).collect::<Vec<_>>().join("/");
+    let mut bytes = Vec::new();
+    let mut content = client.stream(&format!("{}/output/{path}", job_path(&args.job)))?;
+    let read = content.read_to_end(&mut bytes);
+    read.map_err(|error| Failure::new(exit::UNREACHABLE, "unreachable", format!("{} broke off: {error}", args.path)))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

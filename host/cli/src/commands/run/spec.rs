@@ -1,0 +1,143 @@
+//! From what was said to a job's specification: a task, a file and flags give the same one as everything spelled out.
+
+use std::path::Path;
+
+use saggar_jobs::JobSpec;
+use saggar_project::{Mount, MountSource, Task, UserConfig, parse_mount};
+use serde_json::{Map, Value, json};
+
+use super::layers::{Layers, written};
+use crate::args::Run;
+use crate::exit::{self, Failure};
+use crate::project::{Project, environment};
+
+/// What the plugin is and where the run's values come from.
+pub(super) struct Given<'a> {
+    pub(super) args: &'a Run,
+    pub(super) project: Option<&'a Project>,
+    pub(super) task: Option<(&'a str, &'a Task)>,
+    pub(super) user: &'a UserConfig,
+}
+
+impl Given<'_> {
+    /// The specification of a job that runs the plugin of this digest, which comes from a file of this name.
+    ///
+    /// # Errors
+    /// A value is not as it must be.
+    pub(super) fn spec(&self, digest: &str, stem: &str) -> Result<JobSpec, Failure> {
+        let Given { args, project, task, user } = self;
+        let layers = Layers::of(&args.options, *project, *task, user);
+        let mut fields = written(&layers.merged());
+        let named = args.project.clone().or_else(|| environment("SAGGAR_PROJECT"));
+        let named = named.or_else(|| project.map(|project| project.manifest.project.name.clone()));
+        let named = named.or_else(|| user.project.clone());
+        fields.insert("project".to_owned(), json!(named.unwrap_or_else(|| stem.replace('_', "-").to_lowercase())));
+        fields.insert("plugin".to_owned(), json!(digest));
+        if let Some((name, task)) = task {
+            fields.insert("task".to_owned(), json!(name));
+            say_task(&mut fields, task);
+        }
+        self.say_flags(&mut fields)?;
+        finish(fields)
+    }
+
+    /// The specification in `file`, with what flags say besides. A plugin that is given replaces the file's.
+    ///
+    /// # Errors
+    /// The file is none, with the place; a value is not as it must be.
+    pub(super) fn spec_of_file(&self, file: &Path, digest: Option<&str>) -> Result<JobSpec, Failure> {
+        let name = file.display();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{name}: {error}")))?;
+        let spec: JobSpec = serde_json::from_str(&text).map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason.split(" at line ").next().unwrap_or(&reason);
+            Failure::invalid(format!("{name}:{}:{}: {reason}", error.line(), error.column()))
+                .hint("`saggar status JOB --field spec` prints one that is valid")
+        })?;
+        let Value::Object(mut fields) = serde_json::to_value(&spec).unwrap_or_default() else { return Ok(spec) };
+        fields.extend(written(&Layers::of_flags(&self.args.options).merged()));
+        if let Some(digest) = digest {
+            fields.insert("plugin".to_owned(), json!(digest));
+        }
+        if let Some(project) = &self.args.project {
+            fields.insert("project".to_owned(), json!(project));
+        }
+        self.say_flags(&mut fields)?;
+        finish(fields)
+    }
+
+    /// What only flags say of the parameters, the data and the beginning.
+    fn say_flags(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+        let args = self.args;
+        let parameters = fields.entry("parameters").or_insert_with(|| json!({}));
+        if let Some(parameters) = parameters.as_object_mut() {
+            parameters.extend(super::parameters(&args.parameters)?);
+        }
+        let data = fields.remove("data").unwrap_or_else(|| json!([]));
+        let said: Result<Vec<Mount>, Failure> = args.data.iter().map(|text| mount(text)).collect();
+        fields.insert("data".to_owned(), merged(data, &said?));
+        if let Some(text) = &args.init_from {
+            fields.insert("init_from".to_owned(), json!(text));
+        }
+        if !args.secrets.is_empty() {
+            fields.insert("secrets".to_owned(), json!(args.secrets));
+        }
+        if let Some(message) = &args.message {
+            fields.insert("message".to_owned(), json!(message));
+        }
+        Ok(())
+    }
+}
+
+fn say_task(fields: &mut Map<String, Value>, task: &Task) {
+    fields.insert("parameters".to_owned(), Value::Object(task.args.clone()));
+    fields.insert("data".to_owned(), task.data.iter().map(mount_fields).collect());
+    fields.extend(task.message.as_ref().map(|message| ("message".to_owned(), json!(message))));
+    fields.extend(task.init_from.as_ref().map(|weights| ("init_from".to_owned(), json!(weights))));
+    if !task.secrets.is_empty() {
+        fields.insert("secrets".to_owned(), json!(task.secrets));
+    }
+}
+
+/// The mounts of `below`, but at places that flags name those of flags.
+fn merged(below: Value, said: &[Mount]) -> Value {
+    let mut mounts: Vec<Value> = below.as_array().cloned().unwrap_or_default();
+    mounts.retain(|below| said.iter().all(|mount| below["mount"] != mount.at));
+    mounts.extend(said.iter().map(mount_fields));
+    Value::Array(mounts)
+}
+
+fn mount(text: &str) -> Result<Mount, Failure> {
+    parse_mount(text).map_err(|error| Failure::invalid(format!("--data {error}")).hint("such as --data mnist/1:/data"))
+}
+
+fn mount_fields(mount: &Mount) -> Value {
+    let at = &mount.at;
+    match &mount.source {
+        MountSource::Dataset { dataset, version: None } => json!({ "dataset": dataset, "mount": at }),
+        MountSource::Dataset { dataset, version } => json!({ "dataset": dataset, "version": version, "mount": at }),
+        MountSource::Job { job, path: None } => json!({ "job": job, "mount": at }),
+        MountSource::Job { job, path } => json!({ "job": job, "path": path, "mount": at }),
+    }
+}
+
+fn finish(fields: Map<String, Value>) -> Result<JobSpec, Failure> {
+    let spec: JobSpec =
+        serde_json::from_value(Value::Object(fields)).map_err(|error| Failure::invalid(error.to_string()))?;
+    spec.validate().map_err(|error| Failure::invalid(error.to_string()))?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_replaces_what_is_at_its_place_and_nothing_else() {
+        let below = json!([{"dataset": "a", "mount": "/data"}, {"dataset": "b", "mount": "/before"}]);
+        let said = [mount("c/2:/data").unwrap()];
+        let expected = json!([{"dataset": "b", "mount": "/before"}, {"dataset": "c", "version": 2, "mount": "/data"}]);
+        assert_eq!(merged(below, &said), expected);
+    }
+}

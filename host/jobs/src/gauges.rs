@@ -1,0 +1,39 @@
+//! What Prometheus is told of the queue: states of jobs, lengths of queues, slots of pools.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saggar_metrics::Families;
+use saggar_store::records::JobState;
+
+use crate::scheduler::Look;
+use crate::shared::Shared;
+
+/// Sets the gauges of queues and pools. Those that nobody uses are 0, not absent.
+pub(crate) fn count(families: &Families, look: &Look) {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    for name in look.layout.queues.keys() {
+        let waiting = look.waiting.iter().filter(|job| job.demand.queue == *name).count();
+        let running = look.running.iter().filter(|job| job.demand.queue == *name).count();
+        families.queue_length.with_label_values(&[name]).set(number(waiting));
+        families.queue_running.with_label_values(&[name]).set(number(running));
+    }
+    let slots = |milli: u64| milli as f64 / 1000.0;
+    for (name, pool) in &look.layout.pools {
+        let used =
+            look.running.iter().filter(|job| job.pool == *name).map(|job| u64::from(job.demand.slots_milli)).sum();
+        families.pool_slots.with_label_values(&[name]).set(slots(pool.slots_milli.into()));
+        families.pool_slots_used.with_label_values(&[name]).set(slots(used));
+    }
+}
+
+/// Sets `saggar_jobs`. States that no job is in are 0, not absent.
+pub(crate) async fn count_states(shared: &Arc<Shared>) {
+    let Ok(counts) = shared.records(|records| records.count_by_state()).await else { return };
+    let counts: HashMap<JobState, u64> = counts.into_iter().collect();
+    for state in JobState::ALL {
+        let count = counts.get(&state).copied().unwrap_or(0);
+        let gauge = shared.metrics.families.jobs.with_label_values(&[state.name()]);
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,291 @@
+//! Which waiting job runs next, where, and why the others wait: a pure function of what waits, what runs, what there is and
+//! what may be used. The scheduler acts on it; a listing shows it.
+//!
+//! Jobs are looked at in the order of their turns: priority, then those that are not preemptible, then age. A job takes slots of the first pool of its queue that
+//! takes its device and has room; with `spill` off, only the first such pool counts. A job that must wait for slots keeps
+//! them from those behind it, so that one which needs many is not passed for ever by those that need few. Where there is no
+//! room, a job may have preemptible ones saved and queued again: those of lower priority, and those of its own priority
+//! where it is not preemptible itself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use saggar_store::Millis;
+use saggar_store::records::{JobState, Reason, Running, Spent, Waiting};
+
+use crate::layout::{Allowance, Layout, Pool, Queue};
+use crate::spec::OVER_BUDGET;
+
+#[cfg(test)]
+mod tests;
+
+/// What the decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// What there is.
+    pub layout: &'a Layout,
+    /// In the order of turns.
+    pub waiting: &'a [Waiting],
+    /// What runs.
+    pub running: &'a [Running],
+    /// What was used before.
+    pub spent: &'a [Spent],
+    /// The time.
+    pub now_ms: Millis,
+}
+
+/// What becomes of a waiting job now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It runs, with slots of this pool, on this device.
+    Start {
+        /// The pool.
+        pool: String,
+        /// The device.
+        device: String,
+    },
+    /// It waits.
+    Wait {
+        /// Its place among those of its queue that wait, from 1.
+        position: u64,
+        /// What for.
+        reason: Reason,
+        /// Jobs to be saved and queued again, so that it can run.
+        evict: Vec<String>,
+    },
+}
+
+/// What becomes of each waiting job, in the order of turns.
+pub fn place(situation: &Situation<'_>) -> Vec<Verdict> {
+    let mut floor = Floor::new(situation);
+    let mut positions: HashMap<&str, u64> = HashMap::new();
+    let mut verdicts = Vec::with_capacity(situation.waiting.len());
+    for job in situation.waiting {
+        verdicts.push(match floor.decide(job, situation) {
+            Outcome::Start { pool, device } => Verdict::Start { pool, device },
+            Outcome::Wait { code, sentence, evict } => {
+                let position = positions.entry(&job.demand.queue).or_default();
+                *position += 1;
+                Verdict::Wait { position: *position, reason: Reason::new(code, sentence), evict }
+            }
+        });
+    }
+    verdicts
+}
+
+/// Running jobs whose project or key has used up its device seconds: they are saved and queued again.
+pub fn over_budget(situation: &Situation<'_>) -> Vec<String> {
+    let over = |job: &&Running| {
+        let project = allowance(&situation.layout.projects, Some(&job.project));
+        let owner = allowance(&situation.layout.owners, job.owner.as_deref());
+        let of_project = seconds(situation.spent, |spent| spent.project == job.project);
+        let of_owner = seconds(situation.spent, |spent| spent.owner == job.owner);
+        project.gpu_seconds.is_some_and(|most| of_project >= most)
+            || owner.gpu_seconds.is_some_and(|most| of_owner >= most)
+    };
+    situation.running.iter().filter(over).map(|job| job.id.clone()).collect()
+}
+
+enum Outcome {
+    Start { pool: String, device: String },
+    Wait { code: &'static str, sentence: String, evict: Vec<String> },
+}
+
+fn wait(code: &'static str, sentence: impl Into<String>) -> Outcome {
+    Outcome::Wait { code, sentence: sentence.into(), evict: Vec::new() }
+}
+
+/// What is free, and who runs: changed by each decision, for those that follow.
+struct Floor<'a> {
+    /// By pool: thousandths of slots that nobody holds.
+    free: BTreeMap<&'a str, u32>,
+    /// By pool: thousandths of slots of jobs that are ending.
+    coming: BTreeMap<&'a str, u32>,
+    /// Jobs that could make room, those that would go first, first.
+    evictable: Vec<&'a Running>,
+    running_by_queue: HashMap<&'a str, u32>,
+    running_by_project: HashMap<&'a str, u32>,
+    running_by_owner: HashMap<&'a str, u32>,
+}
+
+impl<'a> Floor<'a> {
+    fn new(situation: &Situation<'a>) -> Floor<'a> {
+        let mut floor = Floor {
+            free: situation.layout.pools.iter().map(|(name, pool)| (name.as_str(), pool.slots_milli)).collect(),
+            coming: BTreeMap::new(),
+            evictable: Vec::new(),
+            running_by_queue: HashMap::new(),
+            running_by_project: HashMap::new(),
+            running_by_owner: HashMap::new(),
+        };
+        for job in situation.running {
+            let slots = job.demand.slots_milli;
+            if let Some(free) = floor.free.get_mut(job.pool.as_str()) {
+                *free = free.saturating_sub(slots);
+            }
+            if job.state == JobState::Stopping {
+                *floor.coming.entry(&job.pool).or_default() += slots;
+            } else if job.demand.preemptible {
+                floor.evictable.push(job);
+            }
+            floor.count(&job.demand.queue, &job.project, job.owner.as_deref());
+        }
+        // The lowest priority first, then whoever has run for the shortest time.
+        floor.evictable.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
+        floor
+    }
+
+    fn count(&mut self, queue: &'a str, project: &'a str, owner: Option<&'a str>) {
+        *self.running_by_queue.entry(queue).or_default() += 1;
+        *self.running_by_project.entry(project).or_default() += 1;
+        if let Some(owner) = owner {
+            *self.running_by_owner.entry(owner).or_default() += 1;
+        }
+    }
+
+    fn decide(&mut self, job: &'a Waiting, situation: &Situation<'a>) -> Outcome {
+        let demand = &job.demand;
+        let Some(queue) = situation.layout.queues.get(&demand.queue) else {
+            let known = situation.layout.queues.keys().cloned().collect::<Vec<_>>().join(", ");
+            return wait("NO_SUCH_QUEUE", format!("there is no queue {}; there are: {known}", demand.queue));
+        };
+        if job.not_before_ms > situation.now_ms {
+            let seconds = (job.not_before_ms - situation.now_ms).div_ceil(1000);
+            return wait("BACKOFF", format!("{} s until the next attempt: {}", seconds, job.reason.sentence));
+        }
+        if let Some(outcome) = self.quota(job, queue, situation) {
+            return outcome;
+        }
+        let mut pools = queue.pools.iter().filter_map(|name| {
+            let (name, pool) = situation.layout.pools.get_key_value(name)?;
+            pool.takes(&demand.device).then_some((name.as_str(), pool))
+        });
+        let pools: Vec<(&'a str, &'a Pool)> =
+            if queue.spill { pools.collect() } else { pools.next().into_iter().collect() };
+        let large_enough: Vec<(&'a str, &'a Pool)> =
+            pools.iter().copied().filter(|(_, pool)| pool.slots_milli >= demand.slots_milli).collect();
+        if pools.is_empty() {
+            return wait("NO_SUCH_DEVICE", format!("no pool of queue {} takes device {}", demand.queue, demand.device));
+        }
+        if large_enough.is_empty() {
+            let most = pools.iter().map(|(_, pool)| pool.slots_milli).max().unwrap_or(0);
+            let sentence =
+                format!("it needs {} slots, and its pools have at most {}", slots(demand.slots_milli), slots(most));
+            return wait("INSUFFICIENT_GPU", sentence);
+        }
+        self.room(job, &large_enough, situation)
+    }
+
+    /// Whether a limit keeps the job from running.
+    fn quota(&self, job: &Waiting, queue: &Queue, situation: &Situation<'_>) -> Option<Outcome> {
+        let of = |running: &HashMap<&str, u32>, name: &str| running.get(name).copied().unwrap_or(0);
+        let project = allowance(&situation.layout.projects, Some(&job.project));
+        let owner = allowance(&situation.layout.owners, job.owner.as_deref());
+        let key = job.owner.as_deref().unwrap_or_default();
+        let jobs = [
+            ("queue", job.demand.queue.as_str(), queue.max_running_jobs, of(&self.running_by_queue, &job.demand.queue)),
+            ("project", job.project.as_str(), project.max_running_jobs, of(&self.running_by_project, &job.project)),
+            ("key", key, owner.max_running_jobs, of(&self.running_by_owner, key)),
+        ];
+        for (kind, name, limit, used) in jobs {
+            if let Some(limit) = limit.filter(|limit| used >= *limit) {
+                let sentence = format!("{kind} {name} runs {used} jobs of at most {limit} (max_running_jobs)");
+                return Some(wait("QUOTA_RUNNING_JOBS", sentence));
+            }
+        }
+        let seconds = [
+            (
+                "project",
+                job.project.as_str(),
+                project.gpu_seconds,
+                seconds(situation.spent, |s| s.project == job.project),
+            ),
+            ("key", key, owner.gpu_seconds, seconds(situation.spent, |s| s.owner == job.owner)),
+        ];
+        for (kind, name, limit, used) in seconds {
+            if let Some(limit) = limit.filter(|limit| used >= *limit) {
+                let sentence = format!("{kind} {name} used {used:.0} of its {limit:.0} GPU seconds (gpu_seconds)");
+                return Some(wait(OVER_BUDGET, sentence));
+            }
+        }
+        None
+    }
+
+    /// Finds room in one of the pools, or has it made, or keeps the job's place.
+    fn room(&mut self, job: &'a Waiting, pools: &[(&'a str, &'a Pool)], situation: &Situation<'a>) -> Outcome {
+        let needed = job.demand.slots_milli;
+        for &(name, pool) in pools {
+            let free = self.free.entry(name).or_default();
+            if *free >= needed {
+                *free -= needed;
+                self.count(&job.demand.queue, &job.project, job.owner.as_deref());
+                return Outcome::Start { pool: name.to_owned(), device: pool.gives(&job.demand.device) };
+            }
+        }
+        for &(name, _) in pools {
+            if let Some(evict) = self.victims(job, name) {
+                // What is free or comes free in this pool is this job's: those behind it must not take it.
+                let coming = self.coming.entry(name).or_default();
+                let from_coming = (*coming).min(needed);
+                *coming -= from_coming;
+                let freed: u32 = evict.iter().map(|victim| victim.demand.slots_milli).sum();
+                let free = self.free.entry(name).or_default();
+                *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
+                self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
+                let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
+                let sentence = match names.as_slice() {
+                    [] => format!("a job of pool {name} is saving its state"),
+                    names => format!("{} in pool {name} makes room for it", names.join(", ")),
+                };
+                let evict = evict.into_iter().map(|victim| victim.id.clone()).collect();
+                return Outcome::Wait { code: "WAITING_FOR_SLOT", sentence, evict };
+            }
+        }
+        for &(name, _) in pools {
+            // Whatever comes free there is this job's first.
+            self.free.insert(name, 0);
+            self.coming.insert(name, 0);
+        }
+        let users = |pool: &str| {
+            let names: Vec<&str> =
+                situation.running.iter().filter(|job| job.pool == pool).map(|job| job.name.as_str()).take(8).collect();
+            if names.is_empty() { String::new() } else { format!(", used by {}", names.join(", ")) }
+        };
+        let pools: Vec<String> = pools.iter().map(|(name, _)| format!("pool {name}{}", users(name))).collect();
+        let unit = if needed == 1000 { "slot" } else { "slots" };
+        wait("WAITING_FOR_SLOT", format!("{} {unit} of {}", slots(needed), pools.join("; or of ")))
+    }
+
+    /// Jobs that would make room for this one in a pool, together with what is free and what comes free; none where they
+    /// would not suffice.
+    fn victims(&self, job: &Waiting, pool: &str) -> Option<Vec<&'a Running>> {
+        let mut room = self.free.get(pool).copied().unwrap_or(0) + self.coming.get(pool).copied().unwrap_or(0);
+        let mut victims = Vec::new();
+        for &other in self.evictable.iter().filter(|other| other.pool == pool && outranks(job, other)) {
+            if room >= job.demand.slots_milli {
+                break;
+            }
+            room += other.demand.slots_milli;
+            victims.push(other);
+        }
+        (room >= job.demand.slots_milli).then_some(victims)
+    }
+}
+
+/// Whether a job may take the place of a preemptible one that runs.
+fn outranks(job: &Waiting, running: &Running) -> bool {
+    let (own, other) = (&job.demand, &running.demand);
+    own.priority > other.priority || (own.priority == other.priority && !own.preemptible)
+}
+
+fn allowance(of: &BTreeMap<String, Allowance>, name: Option<&str>) -> Allowance {
+    name.and_then(|name| of.get(name)).copied().unwrap_or_default()
+}
+
+fn seconds(spent: &[Spent], counts: impl Fn(&Spent) -> bool) -> f64 {
+    spent.iter().filter(|spent| counts(spent)).map(|spent| spent.gpu_seconds).fold(0.0, |sum, more| sum + more)
+}
+
+/// Slots for people: `1`, `0.25`.
+fn slots(milli: u32) -> String {
+    (f64::from(milli) / 1000.0).to_string()
+}

@@ -1,0 +1,164 @@
+//! Jobs at times of a clock: five fields of cron, in UTC. A time that comes while the schedule's last job is not over is
+//! left out; times that passed while no server ran are left out, too, but for the last of them.
+
+use std::sync::Arc;
+
+use saggar_project::Cron;
+use saggar_store::records::Schedule;
+use saggar_store::{JobState, Millis};
+
+use crate::Jobs;
+use crate::commands::Submission;
+use crate::error::JobError;
+use crate::shared::Shared;
+use crate::spec::JobSpec;
+
+impl Jobs {
+    /// Sets a schedule, in the place of one of that name. The first time is the first one after now.
+    ///
+    /// # Errors
+    /// `Cron`; `Spec`; `Records` where its name cannot be.
+    pub async fn set_schedule(
+        &self,
+        name: &str,
+        cron: &str,
+        spec: &JobSpec,
+        owner: Option<String>,
+    ) -> Result<Schedule, JobError> {
+        let wrong = |error: saggar_project::CronError| JobError::Cron { reason: error.to_string() };
+        let cron = Cron::parse(cron).map_err(wrong)?;
+        self.check(spec)?;
+        let now_ms = self.shared.clock.now_ms();
+        let schedule = Schedule {
+            name: name.to_owned(),
+            cron: cron.as_str().to_owned(),
+            spec: serde_json::to_string(spec).expect("a specification is plain data"),
+            owner,
+            created_ms: now_ms,
+            settled_ms: now_ms,
+            last_job: None,
+        };
+        let put = schedule.clone();
+        self.shared.records(move |records| records.put_schedule(&put)).await?;
+        self.shared.wake();
+        Ok(schedule)
+    }
+
+    /// The schedules, by name, each with its next time.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn schedules(&self) -> Result<Vec<(Schedule, Option<Millis>)>, JobError> {
+        let schedules = self.shared.records(|records| records.schedules()).await?;
+        let now_ms = self.shared.clock.now_ms();
+        let timed = |schedule: Schedule| {
+            let next = Cron::parse(&schedule.cron).ok().and_then(|cron| cron.next_after(now_ms));
+            (schedule, next)
+        };
+        Ok(schedules.into_iter().map(timed).collect())
+    }
+
+    /// Forgets a schedule; its jobs stay.
+    ///
+    /// # Errors
+    /// `NotFound`; `Records`.
+    pub async fn remove_schedule(&self, name: &str) -> Result<(), JobError> {
+        let asked = name.to_owned();
+        if self.shared.records(move |records| records.remove_schedule(&asked)).await? {
+            return Ok(());
+        }
+        Err(JobError::no_schedule(name))
+    }
+}
+
+/// Submits the jobs whose time has come.
+pub(crate) async fn tick(shared: &Arc<Shared>) {
+    let schedules = match shared.records(|records| records.schedules()).await {
+        Ok(schedules) => schedules,
+        Err(error) => return tracing::error!(%error, "schedules cannot be read; trying again"),
+    };
+    for schedule in schedules {
+        let name = schedule.name.clone();
+        if let Err(error) = settle(shared, schedule).await {
+            tracing::error!(schedule = name, %error, "a scheduled job was not submitted");
+        }
+    }
+}
+
+/// The last time of a schedule that has come and is not dealt with.
+fn due(schedule: &Schedule, now_ms: Millis) -> Option<Millis> {
+    let cron = Cron::parse(&schedule.cron).ok()?;
+    let mut due = None;
+    let mut after = schedule.settled_ms;
+    // A clock that is set forward by years must not be caught up with minute by minute.
+    let yesterday = now_ms.saturating_sub(24 * 3_600_000);
+    if after < yesterday {
+        due = cron.next_after(after).filter(|next| *next <= now_ms);
+        after = yesterday;
+    }
+    while let Some(next) = cron.next_after(after).filter(|next| *next <= now_ms) {
+        due = Some(next);
+        after = next;
+    }
+    due
+}
+
+async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError> {
+    let now_ms = shared.clock.now_ms();
+    let Some(due_ms) = due(&schedule, now_ms) else { return Ok(()) };
+    if let Some(last) = &schedule.last_job {
+        let last = last.clone();
+        let state = shared.records(move |records| records.get(&last)).await.map(|job| job.state);
+        if state.is_ok_and(|state: JobState| !state.is_final()) {
+            tracing::info!(schedule = schedule.name, "left out: the job before is not over");
+            shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, None)).await?;
+            return Ok(());
+        }
+    }
+    let unreadable = |error: serde_json::Error| JobError::Override { reason: error.to_string() };
+    let spec: JobSpec = serde_json::from_str(&schedule.spec).map_err(unreadable)?;
+    // The key makes one job of a time that is settled twice, as by a server that is killed in between.
+    let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
+    let jobs = Jobs { shared: Arc::clone(shared) };
+    let job = jobs.submit(Submission { spec, owner: schedule.owner, idempotency_key }).await?;
+    tracing::info!(schedule = schedule.name, job = job.name, "scheduled job submitted");
+    shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, Some(&job.name))).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn schedule(settled_ms: Millis) -> Schedule {
+        Schedule {
+            name: "s".to_owned(),
+            cron: "*/10 * * * *".to_owned(),
+            spec: "{}".to_owned(),
+            owner: None,
+            created_ms: 0,
+            settled_ms,
+            last_job: None,
+        }
+    }
+
+    #[test]
+    fn a_time_is_due_when_it_has_come_and_once() {
+        let noon = 1_795_262_400_000;
+        assert_eq!(due(&schedule(noon), noon + 9 * MINUTE), None);
+        assert_eq!(due(&schedule(noon), noon + 10 * MINUTE), Some(noon + 10 * MINUTE));
+        assert_eq!(due(&schedule(noon + 10 * MINUTE), noon + 10 * MINUTE + 1), None);
+    }
+
+    #[test]
+    fn of_times_that_were_missed_only_the_last_one_is_due() {
+        let noon = 1_795_262_400_000;
+        assert_eq!(due(&schedule(noon), noon + 65 * MINUTE), Some(noon + 60 * MINUTE));
+        let year = 365 * 24 * 60 * MINUTE;
+        assert_eq!(due(&schedule(noon), noon + year + 5 * MINUTE), Some(noon + year));
+        // A clock that goes back finds nothing due until its time comes again.
+        assert_eq!(due(&schedule(noon), noon - year), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the scheduler, its supervisors and the server's requests share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use saggar_metrics::{Families, JobSeries, Metrics};
+use saggar_store::KeyFile;
+use saggar_store::clock::{Clock, Millis};
+use saggar_store::error::RecordError;
+use saggar_store::records::Records;
+use tokio::sync::{Notify, watch};
+
+use crate::error::JobError;
+use crate::launcher::Launcher;
+use crate::layout::Layout;
+use crate::limits::SERIES_LINGER;
+use crate::owners::Owners;
+use crate::supervisor::Orders;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) jobs_dir: PathBuf,
+    layout: Mutex<Arc<Layout>>,
+    owners: Mutex<Option<Owners>>,
+    series: Mutex<JobSeries>,
+    running: Mutex<HashMap<String, watch::Sender<Orders>>>,
+    /// When the attempts that run here did their last step, or began.
+    advanced: Mutex<HashMap<String, Millis>>,
+    pub(crate) wake: Notify,
+    changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        records: Arc<dyn Records>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+        launcher: Arc<dyn Launcher>,
+        jobs_dir: PathBuf,
+        layout: Layout,
+    ) -> Shared {
+        let changed = watch::Sender::new(0);
+        let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
+        let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
+        Shared { records, clock, metrics, launcher, jobs_dir, layout, owners, series, running, advanced, wake, changed }
+    }
+
+    /// Has the jobs of each key held to what the file of keys says.
+    pub(crate) fn follow_keys(&self, keys: KeyFile) {
+        *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = Some(Owners::new(keys));
+    }
+
+    /// Pools, queues and allowances as they were at the last look.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Pools, queues and allowances as they are now. May wait for the disk.
+    pub(crate) fn layout_now(&self) -> Arc<Layout> {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layout = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(changed) = owners.as_mut().and_then(Owners::changed) {
+            Arc::make_mut(&mut layout).owners = changed;
+        }
+        Arc::clone(&layout)
+    }
+
+    /// Tells followers that something about some job changed.
+    pub(crate) fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A receiver that hears of every [`Shared::touch`] from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Has the queue looked at now.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Notes that the job's attempt did a step now, or began.
+    pub(crate) fn advance(&self, id: &str) {
+        let now_ms = self.clock.now_ms();
+        self.advanced().insert(id.to_owned(), now_ms);
+    }
+
+    /// When the attempts that run here did their last step.
+    pub(crate) fn advanced(&self) -> MutexGuard<'_, HashMap<String, Millis>> {
+        self.advanced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses the jobs' series.
+    pub(crate) fn series(&self, use_them: impl FnOnce(&mut JobSeries, &Families)) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        use_them(&mut series, &self.metrics.families);
+    }
+
+    /// Removes a finished job's series when people have had time to scrape them.
+    pub(crate) fn forget_series_later(self: &Arc<Self>, name: String) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(SERIES_LINGER).await;
+            shared.series(|series, families| series.forget(families, &name));
+        });
+    }
+
+    /// Uses the records on a thread that may wait for the disk.
+    pub(crate) async fn records<T: Send + 'static>(
+        self: &Arc<Self>,
+        use_them: impl FnOnce(&dyn Records) -> Result<T, RecordError> + Send + 'static,
+    ) -> Result<T, JobError> {
+        let records = Arc::clone(&self.records);
+        let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
+        done.map_err(|error| JobError::Io(std::io::Error::other(error)))?.map_err(JobError::from)
+    }
+
+    /// Changes what the supervisor of a running job was told. False where the job is not running here.
+    pub(crate) fn order(&self, id: &str, change: impl FnOnce(&mut Orders)) -> bool {
+        self.running().get(id).map(|orders| orders.send_modify(change)).is_some()
+    }
+
+    pub(crate) fn running(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Orders>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,172 @@
+//! What a job reads: dataset versions, and what other jobs wrote.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something mounted into a job, read-only.
+///
+/// As JSON: `{"dataset": "mnist", "version": 1, "mount": "/data"}`, or
+/// `{"job": "prepare-3", "path": "train", "mount": "/data"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Record", into = "Record")]
+pub struct Mount {
+    /// What is mounted.
+    pub source: Source,
+    /// Where the plugin finds it: `/data`.
+    pub mount: String,
+}
+
+/// What can be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A version of a dataset.
+    Dataset {
+        /// The dataset's name.
+        name: String,
+        /// Its version; the newest at submission where none was asked for.
+        version: Option<u64>,
+    },
+    /// The files that another job wrote.
+    Output {
+        /// The job's name.
+        job: String,
+        /// The folder of its output; all of it where none is named.
+        path: Option<String>,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Dataset { name, version: None } => f.write_str(name),
+            Source::Dataset { name, version: Some(version) } => write!(f, "{name}/{version}"),
+            Source::Output { job, path: None } => write!(f, "job:{job}/output"),
+            Source::Output { job, path: Some(path) } => write!(f, "job:{job}/output/{path}"),
+        }
+    }
+}
+
+/// A mount as it is written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dataset: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    mount: String,
+}
+
+impl TryFrom<Record> for Mount {
+    type Error = &'static str;
+
+    fn try_from(record: Record) -> Result<Mount, &'static str> {
+        let Record { dataset, version, job, path, mount } = record;
+        let source = match (dataset, version, job, path) {
+            (Some(name), version, None, None) => Source::Dataset { name, version },
+            (None, None, Some(job), path) => Source::Output { job, path },
+            _ => return Err("expected either `dataset` with an optional `version`, or `job` with an optional `path`"),
+        };
+        Ok(Mount { source, mount })
+    }
+}
+
+impl From<Mount> for Record {
+    fn from(Mount { source, mount }: Mount) -> Record {
+        let none = Record { dataset: None, version: None, job: None, path: None, mount };
+        match source {
+            Source::Dataset { name, version } => Record { dataset: Some(name), version, ..none },
+            Source::Output { job, path } => Record { job: Some(job), path, ..none },
+        }
+    }
+}
+
+impl Mount {
+    /// Reads `mnist`, `mnist/1`, `mnist/1:/data`, `job:prepare-3/output:/data`; where no place is named, `/data`.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn parse(text: &str) -> Result<Mount, String> {
+        let (job, rest) = text.strip_prefix("job:").map_or((false, text), |rest| (true, rest));
+        let (source, mount) = rest.split_once(':').unwrap_or((rest, "/data"));
+        let mount = mount.to_owned();
+        if job {
+            let expected = || format!("{text}: expected such as job:prepare-3/output:/data");
+            let (job, path) = source.split_once('/').unwrap_or((source, "output"));
+            let path = path.strip_prefix("output").ok_or_else(expected)?;
+            let path = match path.strip_prefix('/') {
+                None if path.is_empty() => None,
+                None => return Err(expected()),
+                Some("") => None,
+                Some(path) => Some(path.to_owned()),
+            };
+            return Ok(Mount { source: Source::Output { job: job.to_owned(), path }, mount });
+        }
+        let (name, version) =
+            match source.split_once('/') {
+                None => (source, None),
+                Some((name, version)) => {
+                    let number = version.parse();
+                    (
+                        name,
+                        Some(number.map_err(|_| {
+                            format!("{text}: {version:?} is no version; expected such as mnist/1:/data")
+                        })?),
+                    )
+                }
+            };
+        Ok(Mount { source: Source::Dataset { name: name.to_owned(), version }, mount })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dataset(name: &str, version: Option<u64>, mount: &str) -> Mount {
+        Mount { source: Source::Dataset { name: name.to_owned(), version }, mount: mount.to_owned() }
+    }
+
+    fn output(job: &str, path: Option<&str>, mount: &str) -> Mount {
+        let source = Source::Output { job: job.to_owned(), path: path.map(str::to_owned) };
+        Mount { source, mount: mount.to_owned() }
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        for (text, mount) in [
+            ("mnist", dataset("mnist", None, "/data")),
+            ("mnist/1", dataset("mnist", Some(1), "/data")),
+            ("mnist/12:/train", dataset("mnist", Some(12), "/train")),
+            ("job:prepare-3", output("prepare-3", None, "/data")),
+            ("job:prepare-3/output:/init", output("prepare-3", None, "/init")),
+            ("job:prepare-3/output/a/b:/init", output("prepare-3", Some("a/b"), "/init")),
+        ] {
+            assert_eq!(Mount::parse(text).unwrap(), mount, "{text}");
+        }
+        for text in ["mnist/latest", "mnist/1/2", "job:p-1/outputs", "job:p-1/logs:/x"] {
+            assert!(Mount::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn mounts_go_through_json_and_nothing_is_ignored() {
+        for mount in [dataset("mnist", Some(3), "/data"), dataset("m", None, "/a"), output("p-1", Some("x"), "/b")] {
+            let text = serde_json::to_string(&mount).unwrap();
+            assert_eq!(serde_json::from_str::<Mount>(&text).unwrap(), mount, "{text}");
+        }
+        for wrong in [
+            r#"{"mount": "/data"}"#,
+            r#"{"dataset": "a", "job": "b-1", "mount": "/data"}"#,
+            r#"{"dataset": "a", "path": "x", "mount": "/data"}"#,
+            r#"{"dataset": "a", "mount": "/data", "extra": 1}"#,
+        ] {
+            assert!(serde_json::from_str::<Mount>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

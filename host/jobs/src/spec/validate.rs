@@ -1,0 +1,205 @@
+//! Everything about a specification that can be checked without looking anything up.
+
+use std::collections::BTreeSet;
+
+use super::{CheckpointEvery, JobSpec, Source, Utilization};
+use crate::error::SpecError;
+use crate::limits::{
+    CHECKPOINTS_KEPT_MAX, EXTENSIONS_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, PRIORITY_MAX, REPLICAS_MAX, RETRY_MAX,
+    SECRETS_MAX, SLOTS_MAX,
+};
+
+impl JobSpec {
+    /// Checks everything that can be checked without looking anything up.
+    ///
+    /// # Errors
+    /// [`SpecError`] naming the field, what it holds and what it takes.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.validate_names()?;
+        self.validate_mounts()?;
+        self.validate_numbers()?;
+        if self.plugin.len() != 64 || !self.plugin.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(SpecError::Plugin { plugin: self.plugin.clone() });
+        }
+        let parameters_bytes = serde_json::to_string(&self.parameters).map_or(usize::MAX, |text| text.len());
+        if parameters_bytes > PARAMETERS_BYTES_MAX {
+            return Err(SpecError::Parameters { bytes: parameters_bytes });
+        }
+        Ok(())
+    }
+
+    fn validate_names(&self) -> Result<(), SpecError> {
+        let experiment = self.experiment.as_ref().map(|name| ("experiment", name));
+        let secrets = self.secrets.iter().map(|name| ("secrets", name));
+        let names = [("project", &self.project), ("task", &self.task), ("queue", &self.queue)];
+        for (field, name) in names.into_iter().chain(experiment).chain(secrets) {
+            if !is_name(name) {
+                return Err(SpecError::Name { field, name: name.clone() });
+            }
+        }
+        if self.secrets.len() > SECRETS_MAX {
+            return Err(out_of_range("secrets", self.secrets.len() as f64, 0.0, SECRETS_MAX as f64));
+        }
+        Ok(())
+    }
+
+    fn validate_mounts(&self) -> Result<(), SpecError> {
+        if self.data.len() > MOUNTS_MAX {
+            return Err(SpecError::Mounts { count: self.data.len() });
+        }
+        let mut mounts = BTreeSet::new();
+        for mount in &self.data {
+            let plain = mount.mount.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+            if !mount.mount.starts_with('/') || mount.mount.len() < 2 || !plain {
+                return Err(SpecError::MountPoint { mount: mount.mount.clone() });
+            }
+            if !mounts.insert(&mount.mount) {
+                return Err(SpecError::MountTwice { mount: mount.mount.clone() });
+            }
+            let (name, output) = match &mount.source {
+                Source::Dataset { name, .. } => (name, None),
+                Source::Output { job, path } => (job, path.as_ref()),
+            };
+            // A job's name is a project's with a number after it, or an identifier of capitals and digits.
+            let is_identifier = name.len() == 26 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+            if !is_name(name) && !is_identifier {
+                return Err(SpecError::Name { field: "data", name: name.clone() });
+            }
+            if let Some(path) = output.filter(|path| !saggar_store::is_output_path(path)) {
+                return Err(SpecError::OutputPath { path: path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_numbers(&self) -> Result<(), SpecError> {
+        if self.retry > RETRY_MAX {
+            return Err(SpecError::Retry { retry: self.retry });
+        }
+        if let CheckpointEvery::Milliseconds(0) | CheckpointEvery::Steps(0) = self.checkpoint_every {
+            return Err(SpecError::CheckpointEvery);
+        }
+        let seconds = [
+            ("max_runtime_seconds", self.max_runtime_seconds),
+            ("max_attempt_runtime_seconds", self.max_attempt_runtime_seconds),
+        ];
+        for (field, seconds) in seconds {
+            if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
+                return Err(SpecError::Seconds { field });
+            }
+        }
+        for (field, bytes) in [("memory_bytes", self.memory_bytes), ("gpu_memory_bytes", self.gpu_memory_bytes)] {
+            if bytes == Some(0) {
+                return Err(SpecError::Bytes { field });
+            }
+        }
+        if let Some(Utilization { min_gpu, window_seconds }) = self.utilization {
+            let field = "utilization";
+            if !(min_gpu > 0.0 && min_gpu <= 1.0) {
+                return Err(SpecError::Share { field, value: min_gpu });
+            }
+            if !(window_seconds > 0.0 && window_seconds.is_finite()) {
+                return Err(SpecError::Seconds { field });
+            }
+        }
+        let shards = self.shards.unwrap_or(self.replicas);
+        let ranges = [
+            ("priority", f64::from(self.priority), 0.0, f64::from(PRIORITY_MAX)),
+            ("gpu_slots", self.gpu_slots, 0.001, SLOTS_MAX),
+            ("checkpoint_keep_last", f64::from(self.checkpoint_keep_last), 1.0, f64::from(CHECKPOINTS_KEPT_MAX)),
+            ("auto_extend", f64::from(self.auto_extend), 0.0, f64::from(EXTENSIONS_MAX)),
+            ("replicas", f64::from(self.replicas), 1.0, f64::from(REPLICAS_MAX)),
+            ("shards", f64::from(shards), 1.0, f64::from(REPLICAS_MAX)),
+        ];
+        for (field, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(out_of_range(field, value, least, most));
+            }
+        }
+        if !shards.is_multiple_of(self.replicas) {
+            return Err(SpecError::Shards { shards, replicas: self.replicas });
+        }
+        Ok(())
+    }
+}
+
+fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecError {
+    SpecError::Range { field, value, least, most }
+}
+
+/// Whether a word can name a project, a queue, or what else users name: 1 to 63 of a-z, 0-9, `.`, `_` and `-`, the first
+/// a letter or a digit.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Mount, Source};
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec::new("p", "0".repeat(64))
+    }
+
+    fn with_utilization(min_gpu: f64, window_seconds: f64) -> JobSpec {
+        JobSpec { utilization: Some(Utilization { min_gpu, window_seconds }), ..spec() }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_field() {
+        let mount = |mount: &str| {
+            let source = Source::Dataset { name: "d".to_owned(), version: None };
+            Mount { source, mount: mount.to_owned() }
+        };
+        let output = |path: &str| Mount {
+            source: Source::Output { job: "p-1".to_owned(), path: Some(path.to_owned()) },
+            mount: "/data".to_owned(),
+        };
+        spec().validate().unwrap();
+        let wrong = [
+            ("project", JobSpec { project: "../p".to_owned(), ..spec() }),
+            ("queue", JobSpec { queue: String::new(), ..spec() }),
+            ("experiment", JobSpec { experiment: Some("A B".to_owned()), ..spec() }),
+            ("secrets", JobSpec { secrets: vec!["a/b".to_owned()], ..spec() }),
+            ("plugin", JobSpec { plugin: "x".to_owned(), ..spec() }),
+            ("data", JobSpec { data: vec![mount("data")], ..spec() }),
+            ("data", JobSpec { data: vec![mount("/a/../b")], ..spec() }),
+            ("data", JobSpec { data: vec![mount("/a"), mount("/a")], ..spec() }),
+            ("data", JobSpec { data: vec![output("../x")], ..spec() }),
+            ("data", JobSpec { data: vec![Mount::parse("..").unwrap()], ..spec() }),
+            ("data", JobSpec { data: (0..99).map(|at| mount(&format!("/{at}"))).collect(), ..spec() }),
+            ("priority", JobSpec { priority: 101, ..spec() }),
+            ("gpu_slots", JobSpec { gpu_slots: 0.0, ..spec() }),
+            ("gpu_slots", JobSpec { gpu_slots: f64::NAN, ..spec() }),
+            ("retry", JobSpec { retry: 1_000_000, ..spec() }),
+            ("checkpoint_keep_last", JobSpec { checkpoint_keep_last: 0, ..spec() }),
+            ("max_runtime_seconds", JobSpec { max_runtime_seconds: Some(0.0), ..spec() }),
+            ("max_attempt_runtime_seconds", JobSpec { max_attempt_runtime_seconds: Some(-1.0), ..spec() }),
+            ("memory_bytes", JobSpec { memory_bytes: Some(0), ..spec() }),
+            ("gpu_memory_bytes", JobSpec { gpu_memory_bytes: Some(0), ..spec() }),
+            ("utilization", with_utilization(0.0, 60.0)),
+            ("utilization", with_utilization(f64::NAN, 60.0)),
+            ("utilization", with_utilization(1.5, 60.0)),
+            ("utilization", with_utilization(0.5, 0.0)),
+            ("replicas", JobSpec { replicas: 0, ..spec() }),
+            ("shards", JobSpec { replicas: 2, shards: Some(3), ..spec() }),
+        ];
+        for (field, spec) in wrong {
+            let error = spec.validate().unwrap_err().to_string();
+            assert!(error.starts_with(field), "{field}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_specification_goes_through_json() {
+        let spec = JobSpec { gpu_slots: 0.25, init_from: Some("job:a-1".parse().unwrap()), ..spec() };
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<JobSpec>(&text).unwrap(), spec);
+        assert_eq!(spec.demand().slots_milli, 250);
+        let least = format!(r#"{{"project":"p","plugin":"{}"}}"#, "0".repeat(64));
+        assert_eq!(serde_json::from_str::<JobSpec>(&least).unwrap(), JobSpec::new("p", "0".repeat(64)));
+    }
+}

@@ -1,0 +1,146 @@
+//! Watches that a training's numbers are numbers. A loss that is none, or a variable with an element that is none, ends
+//! the attempt before it is saved or published: what is kept stays good.
+
+use saggar_plugin::PluginError;
+use saggar_store::SavedVariable;
+use saggar_tensor::DType;
+
+use crate::spec::NonFinite;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Finite {
+    policy: NonFinite,
+    broken: Option<PluginError>,
+}
+
+impl Finite {
+    pub(super) fn new(policy: NonFinite) -> Finite {
+        Finite { policy, broken: None }
+    }
+
+    /// Looks at a value that the plugin reported. Only losses must be numbers: an accuracy over no items is none, and no
+    /// harm.
+    pub(super) fn metric(&mut self, step: u64, name: &str, value: f64) {
+        let is_loss = name.rsplit('/').next().is_some_and(|last| last.ends_with("loss"));
+        if is_loss && !value.is_finite() {
+            self.found(format!("`{name}` is {} at step {step}", word(value)));
+        }
+    }
+
+    /// Looks at variables that are about to be kept, as they are after `step` steps where that is known.
+    ///
+    /// # Errors
+    /// `NonFinite` where they or a loss before are none, and the job does not go on all the same.
+    pub(super) fn variables(&mut self, step: Option<u64>, variables: &[SavedVariable]) -> Result<(), PluginError> {
+        if self.policy == NonFinite::Stop && self.broken.is_none() {
+            let broken = variables.iter().find_map(|it| Some((it, non_finite(it)?)));
+            if let Some((variable, value)) = broken {
+                let when = step.map_or(String::new(), |step| format!(" at step {step}"));
+                self.found(format!("variable `{}` has an element that is {}{when}", variable.name, word(value)));
+            }
+        }
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether the attempt must end.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    fn found(&mut self, what: String) {
+        if self.policy == NonFinite::Stop {
+            let message = format!(
+                "{what}; nothing of it was saved or published, and older checkpoints stay (`--non-finite continue` goes \
+                 on all the same)"
+            );
+            self.broken.get_or_insert(PluginError::NonFinite { message });
+        }
+    }
+}
+
+fn word(value: f64) -> &'static str {
+    if value.is_nan() { "not a number" } else { "infinite" }
+}
+
+/// An element of the variable that is no finite number, if there is one.
+fn non_finite(variable: &SavedVariable) -> Option<f64> {
+    // By their exponents, which are all ones; bytes from a file need not be aligned.
+    match variable.descriptor.dtype {
+        DType::F32 => {
+            let (numbers, _) = variable.bytes.as_chunks::<4>();
+            let bits = numbers.iter().map(|bytes| u32::from_le_bytes(*bytes));
+            let value = bits.into_iter().find(|bits| bits & 0x7f80_0000 == 0x7f80_0000)?;
+            Some(f64::from(f32::from_bits(value)))
+        }
+        DType::F16 => {
+            let (numbers, _) = variable.bytes.as_chunks::<2>();
+            let bits = numbers.iter().map(|bytes| u16::from_le_bytes(*bytes));
+            let value = bits.into_iter().find(|bits| bits & 0x7c00 == 0x7c00)?;
+            Some(if value & 0x03ff == 0 { f64::INFINITY } else { f64::NAN })
+        }
+        DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_store::VariableKind;
+    use saggar_tensor::Descriptor;
+
+    use super::*;
+
+    fn variable(dtype: DType, bytes: Vec<u8>) -> SavedVariable {
+        let items = bytes.len() / dtype.bytes();
+        let descriptor = Descriptor::new(dtype, saggar_tensor::Shape::new([items]).unwrap());
+        SavedVariable { name: "w".to_owned(), kind: VariableKind::Parameter, descriptor, bytes: bytes.into() }
+    }
+
+    fn floats(values: &[f32]) -> SavedVariable {
+        variable(DType::F32, values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
+
+    #[test]
+    fn fault_13_a_variable_that_is_no_number_is_not_kept() {
+        let fine = floats(&[0.0, -1.0, f32::MAX, f32::MIN_POSITIVE, 1e-45]);
+        let halves = |bits: [u16; 2]| variable(DType::F16, bits.into_iter().flat_map(u16::to_le_bytes).collect());
+        let integers = variable(DType::I32, vec![0xff; 8]);
+        for kept in [fine.clone(), halves([0x7bff, 0x0001]), integers] {
+            Finite::new(NonFinite::Stop).variables(Some(1), &[kept]).unwrap();
+        }
+        for (bad, says) in [
+            (floats(&[0.0, f32::NAN]), "not a number at step 7"),
+            (floats(&[f32::NEG_INFINITY]), "infinite at step 7"),
+            (halves([0, 0x7e00]), "not a number"),
+            (halves([0xfc00, 0]), "infinite"),
+        ] {
+            let mut finite = Finite::new(NonFinite::Stop);
+            let error = finite.variables(Some(7), &[fine.clone(), bad.clone()]).unwrap_err();
+            assert_eq!(error.reason(), "NON_FINITE");
+            assert!(error.to_string().contains(says), "{error}");
+            // Once broken, it stays so.
+            finite.variables(Some(8), std::slice::from_ref(&fine)).unwrap_err();
+            Finite::new(NonFinite::Continue).variables(Some(7), &[bad]).unwrap();
+        }
+    }
+
+    #[test]
+    fn fault_13_a_loss_that_is_no_number_ends_the_attempt() {
+        for (name, value, ends) in [
+            ("loss", f64::NAN, true),
+            ("main/loss", f64::INFINITY, true),
+            ("train_loss", f64::NAN, true),
+            ("loss", 1e300, false),
+            ("accuracy", f64::NAN, false),
+            ("loss/rate", f64::NAN, false),
+        ] {
+            let mut finite = Finite::new(NonFinite::Stop);
+            finite.metric(3, name, value);
+            assert_eq!(finite.is_broken(), ends, "{name} {value}");
+            assert_eq!(finite.variables(None, &[]).is_err(), ends, "{name} {value}");
+            let mut goes_on = Finite::new(NonFinite::Continue);
+            goes_on.metric(3, name, value);
+            assert!(!goes_on.is_broken());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! An attempt of several worker processes, its ranks, which train one model together.
+//!
+//! Rank 0 is the worker that the supervisor started and the only one that anybody hears of: it reports, saves, publishes
+//! and decides. It starts the others as children of its own, `saggar worker` as well. They run the same plugin over the
+//! same batches; whatever the job may answer in more than one way, they are told by rank 0. So they do what it does, and
+//! only the shards differ whose gradients each computes. Before a checkpoint is saved, all of them must have the same
+//! state.
+//!
+//! A rank's standard input is a pipe that ends with rank 0, and the rank ends with it; its standard output is a socket,
+//! on which the ranks talk ([`link`]). Where one of them is gone, so is the attempt.
+
+pub(super) mod follower;
+pub(super) mod leader;
+pub(super) mod link;
+mod saved;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use saggar_plugin::PluginError;
+
+use crate::protocol::{Command as Order, Event, Start, Usage};
+use crate::spec::WORKER_LOST;
+use link::{Broken, Kind, Link};
+
+/// The reason of an attempt whose processes do not agree.
+pub(super) const RANKS_DIFFER: &str = "RANKS_DIFFER";
+
+/// The ranks that rank 0 started. They end with it.
+#[derive(Debug)]
+pub(super) struct Group {
+    peers: Vec<Peer>,
+    /// What each reported of its usage last.
+    usage: Mutex<BTreeMap<u32, Usage>>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    rank: u32,
+    link: Link,
+    child: Mutex<Child>,
+    /// Open as long as the rank is to go on.
+    _stdin: ChildStdin,
+}
+
+impl Group {
+    /// Starts the other ranks of an attempt.
+    ///
+    /// # Errors
+    /// `WORKER_LOST` where the system starts no process.
+    pub(super) fn start(
+        start: &Start,
+        home: &Path,
+        models: &Path,
+        storage_quota: Option<u64>,
+    ) -> Result<Group, PluginError> {
+        let peer = |rank| {
+            let peer = Peer::start(&Start { rank, ..start.clone() }, home, models, storage_quota);
+            peer.map_err(|error| lost(format!("worker process {rank} could not be started: {error}")))
+        };
+        let peers = (1..start.spec.replicas).map(peer).collect::<Result<_, _>>()?;
+        Ok(Group { peers, usage: Mutex::default() })
+    }
+
+    /// What the other ranks used so far.
+    pub(super) fn usage(&self) -> Vec<Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+
+    /// Sends one message to every rank.
+    fn tell(&self, turn: u64, kind: Kind, payload: &[&[u8]]) -> Result<(), PluginError> {
+        self.peers
+            .iter()
+            .try_for_each(|peer| peer.link.send(turn, kind, payload).map_err(|error| peer.parted(Broken::Gone(error))))
+    }
+
+    /// The next message of a rank, which must be of this kind. Usage that comes before it is kept.
+    fn hear(&self, peer: &Peer, turn: u64, kind: Kind) -> Result<Vec<u8>, PluginError> {
+        loop {
+            match peer.link.receive(turn, kind) {
+                Ok(payload) => return Ok(payload),
+                Err(Broken::Event(Event::Usage(usage))) => {
+                    self.usage.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.rank, usage);
+                }
+                Err(broken) => return Err(peer.parted(broken)),
+            }
+        }
+    }
+
+    /// Waits until every rank has ended as rank 0 did. Their work is done: one that fails now takes nothing back.
+    pub(super) fn finish(&self) {
+        for peer in &self.peers {
+            // A rank ends with its last word, so there is always an end to hear of.
+            if let Err(error) = self.hear(peer, u64::MAX, Kind::End) {
+                tracing::warn!(rank = peer.rank, %error, "a worker process did not end as the others did");
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for peer in &self.peers {
+            let mut child = peer.child.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Peer {
+    fn start(start: &Start, home: &Path, models: &Path, storage_quota: Option<u64>) -> std::io::Result<Peer> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(program()?);
+        command.arg0("saggar").arg("worker").arg("--home").arg(home).arg("--models").arg(models);
+        if let Some(quota) = storage_quota {
+            command.arg("--storage-quota").arg(quota.to_string());
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::from(OwnedFd::from(theirs)));
+        let mut child = command.spawn()?;
+        let mut stdin = child.stdin.take().ok_or_else(|| std::io::Error::other("a child without its pipe"))?;
+        let mut line = serde_json::to_vec(&Order::Start(Box::new(start.clone())))?;
+        line.push(b'\n');
+        stdin.write_all(&line)?;
+        Ok(Peer { rank: start.rank, link: Link::new(ours)?, child: Mutex::new(child), _stdin: stdin })
+    }
+
+    /// Why the rank no longer takes part.
+    fn parted(&self, broken: Broken) -> PluginError {
+        let rank = self.rank;
+        match broken {
+            Broken::Gone(error) => {
+                let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+                // Its socket is closed, so it is ending already, unless it is stuck.
+                let _ = child.kill();
+                let how = match child.wait() {
+                    Ok(status) => match status.signal() {
+                        Some(signal) => format!("was killed by signal {signal}"),
+                        None => format!("ended with {status}"),
+                    },
+                    Err(_) => format!("is gone: {error}"),
+                };
+                lost(format!("worker process {rank} {how}"))
+            }
+            Broken::Event(Event::Failed { reason, message }) if reason == RANKS_DIFFER => differ(message),
+            Broken::Event(Event::Failed { message, .. }) => lost(format!("worker process {rank} failed: {message}")),
+            Broken::Event(_) => lost(format!("worker process {rank} ended before the others")),
+            Broken::Other(found) => {
+                differ(format!("worker process {rank} does something else than the first: {found}"))
+            }
+        }
+    }
+}
+
+/// This program. Where the system has a name for the running one, it is the same although its file was replaced.
+fn program() -> std::io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
+}
+
+/// The socket to rank 0, which is the standard output of every other rank.
+///
+/// # Errors
+/// Where it is none.
+pub(super) fn link_to_leader() -> std::io::Result<Link> {
+    Link::new(UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+fn lost(message: String) -> PluginError {
+    PluginError::Ranks { reason: WORKER_LOST, message }
+}
+
+fn differ(message: String) -> PluginError {
+    PluginError::Ranks { reason: RANKS_DIFFER, message }
+}
+
+/// How many shards the job's batches have.
+pub(super) fn shards(start: &Start) -> u32 {
+    start.spec.shards.unwrap_or(start.spec.replicas)
+}

@@ -1,0 +1,172 @@
+//! Messages between two ranks: a socket, on which either side says what it does and how often it has, so that ranks which
+//! do different things find out at once.
+//!
+//! A message is a head of [`HEAD_BYTES`] (turn, kind, length; little-endian) and its payload. A turn is one thing that all
+//! ranks do together: they count turns alike.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+use crate::limits::{RANK_MESSAGE_BYTES_MAX, RANK_SILENCE_MAX};
+use crate::protocol::Event;
+
+/// Turn, kind and length.
+const HEAD_BYTES: usize = 17;
+/// What is allocated before anything of it has come.
+const ROOM_BYTES_MAX: usize = 64 << 20;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// An event that the supervisor of another process would be sent: usage, a failure.
+    Event,
+    /// Whether to save and return.
+    Stop,
+    /// Whether a checkpoint is due.
+    Due,
+    /// A checkpoint to go on from.
+    Restored,
+    /// The version of a model that was published, or why not.
+    Published,
+    /// A published version, or why not.
+    Opened,
+    /// Whether an output was written.
+    Written,
+    /// One shard's part of a sum.
+    Part,
+    /// The mean of all.
+    Mean,
+    /// Digest of a rank's state.
+    Digest,
+    /// The rank has finished.
+    End,
+}
+
+/// Why the expected message did not come.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The other rank is gone, or was silent for too long.
+    Gone(io::Error),
+    /// An event came instead.
+    Event(Event),
+    /// Another message came.
+    Other(String),
+}
+
+/// One end of a socket between two ranks.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: UnixStream,
+    /// One message at a time.
+    sending: Mutex<()>,
+}
+
+impl Link {
+    pub(super) fn new(stream: UnixStream) -> io::Result<Link> {
+        stream.set_read_timeout(Some(RANK_SILENCE_MAX))?;
+        stream.set_write_timeout(Some(RANK_SILENCE_MAX))?;
+        Ok(Link { stream, sending: Mutex::default() })
+    }
+
+    /// Sends a message, whose payload is these pieces one after the other.
+    pub(super) fn send(&self, turn: u64, kind: Kind, payload: &[&[u8]]) -> io::Result<()> {
+        let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&turn.to_le_bytes());
+        head[8] = kind as u8;
+        head[9..].copy_from_slice(&(bytes as u64).to_le_bytes());
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = &self.stream;
+        stream.write_all(&head)?;
+        payload.iter().try_for_each(|piece| stream.write_all(piece))
+    }
+
+    /// Tells rank 0 of an event, as far as it wants to know.
+    pub(crate) fn event(&self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Usage(_) | Event::Failed { .. } => {
+                let json = serde_json::to_vec(event).map_err(io::Error::other)?;
+                self.send(0, Kind::Event, &[&json])
+            }
+            Event::Finished { .. } => self.send(u64::MAX, Kind::End, &[]),
+            // Rank 0 says the same.
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for a message of this turn and kind.
+    pub(super) fn receive(&self, turn: u64, kind: Kind) -> Result<Vec<u8>, Broken> {
+        let mut head = [0; HEAD_BYTES];
+        (&self.stream).read_exact(&mut head).map_err(Broken::Gone)?;
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let (found_turn, found_kind, bytes) = (number(&head[..8]), head[8], number(&head[9..]));
+        if bytes > RANK_MESSAGE_BYTES_MAX {
+            return Err(Broken::Other(format!("a message of {bytes} bytes")));
+        }
+        let mut payload = Vec::with_capacity(usize::try_from(bytes).map_or(0, |bytes| bytes.min(ROOM_BYTES_MAX)));
+        let read = (&self.stream).take(bytes).read_to_end(&mut payload).map_err(Broken::Gone)?;
+        if (read as u64) < bytes {
+            return Err(Broken::Gone(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if found_kind == Kind::Event as u8 {
+            let event = serde_json::from_slice(&payload).map_err(|error| Broken::Other(error.to_string()))?;
+            return Err(Broken::Event(event));
+        }
+        if (found_turn, found_kind) != (turn, kind as u8) {
+            return Err(Broken::Other(format!(
+                "message {found_kind} of turn {found_turn} where message {} of turn {turn} was expected",
+                kind as u8
+            )));
+        }
+        Ok(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Link, Link) {
+        let (a, b) = UnixStream::pair().unwrap();
+        (Link::new(a).unwrap(), Link::new(b).unwrap())
+    }
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        let (here, there) = pair();
+        here.send(3, Kind::Part, &[b"one", b"", b"two"]).unwrap();
+        here.send(4, Kind::Stop, &[]).unwrap();
+        assert_eq!(there.receive(3, Kind::Part).unwrap(), b"onetwo");
+        assert!(there.receive(4, Kind::Stop).unwrap().is_empty());
+    }
+
+    #[test]
+    fn ranks_that_do_other_things_find_out() {
+        let (here, there) = pair();
+        for (turn, kind) in [(4, Kind::Part), (3, Kind::Mean)] {
+            here.send(3, Kind::Part, &[b"part"]).unwrap();
+            assert!(matches!(there.receive(turn, kind), Err(Broken::Other(_))), "{turn} {kind:?}");
+        }
+        let failed = Event::Failed { reason: "TRAP".to_owned(), message: "unreachable".to_owned() };
+        here.event(&failed).unwrap();
+        assert!(matches!(there.receive(5, Kind::Part), Err(Broken::Event(event)) if event == failed));
+        here.event(&Event::Progress { step: 1, of: 2 }).unwrap();
+        drop(here);
+        assert!(matches!(there.receive(5, Kind::Part), Err(Broken::Gone(_))), "others are not told, and the end is");
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_is_no_message() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let there = Link::new(b).unwrap();
+        let mut head = [0; HEAD_BYTES];
+        head[8] = Kind::Stop as u8;
+        head[9] = 10;
+        (&a).write_all(&head).unwrap();
+        (&a).write_all(b"half").unwrap();
+        drop(a);
+        assert!(matches!(there.receive(0, Kind::Stop), Err(Broken::Gone(_))));
+    }
+}

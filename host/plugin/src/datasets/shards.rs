@@ -1,0 +1,136 @@
+//! Steps in shards: a batch's parts are run one after the other, here or in other processes, and the update once, from the
+//! means over all of them.
+//!
+//! Every process draws every batch, uploads its own shards' items, and runs the update itself, on the same means: so all of
+//! them have the same variables, and each counts the whole batch.
+
+use std::time::{Duration, Instant};
+
+use saggar_device::Buffer;
+use saggar_tensor::{Port, shards};
+
+use super::Batches;
+use super::run::Means;
+use crate::fault::Fault;
+use crate::graphs::CompiledGraph;
+use crate::graphs::shards::Update;
+use crate::shards::{Mean, Shards, numbers};
+use crate::state::{Role, State};
+
+/// The memory of a step in shards, the same for each.
+struct Step<'a> {
+    graph: &'a CompiledGraph,
+    update: &'a Update,
+    shards: Shards,
+    /// For each of the graph's inputs, the field that feeds it.
+    places: &'a [usize],
+    /// A shard's inputs.
+    inputs: Vec<Buffer>,
+    /// The update's inputs.
+    means: Vec<Buffer>,
+}
+
+impl State {
+    /// `steps` steps over the next full batches, of which there are enough.
+    pub(super) fn run_in_shards(
+        &mut self,
+        batches: &mut Batches,
+        graph: &CompiledGraph,
+        update: &Update,
+        places: &[usize],
+        steps: u32,
+        means: &mut Means,
+    ) -> Result<(), Fault> {
+        let allocate = |port: &Port| Ok(self.backend.allocate(&port.descriptor, &self.meter)?);
+        let step = Step {
+            graph,
+            update,
+            shards: self.shards(),
+            places,
+            inputs: graph.program_inputs().iter().map(allocate).collect::<Result<_, Fault>>()?,
+            means: update.inputs().iter().map(allocate).collect::<Result<_, Fault>>()?,
+        };
+        for _ in 0..steps {
+            let before = (batches.epoch, batches.item);
+            let Some(items) = batches.take() else { break };
+            let mut drawn = Duration::ZERO;
+            match self.step_in_shards(batches, &step, &items, &mut drawn) {
+                Ok(outputs) => means.add_numbers(&outputs),
+                Err(fault) => {
+                    (batches.epoch, batches.item) = before;
+                    return Err(fault);
+                }
+            }
+            self.count_drawn(&items, drawn);
+        }
+        Ok(())
+    }
+
+    /// `drawn` becomes the time that it took to take the items to the device.
+    fn step_in_shards(
+        &mut self,
+        batches: &Batches,
+        step: &Step<'_>,
+        items: &[u64],
+        drawn: &mut Duration,
+    ) -> Result<Vec<Vec<f64>>, Fault> {
+        let variables = step.graph.variables(self.weights.as_deref())?;
+        let size = items.len() / step.shards.count as usize;
+        let mut parts = Vec::with_capacity(step.shards.own.len());
+        for shard in step.shards.own.clone() {
+            let items = &items[shard as usize * size..][..size];
+            let began = Instant::now();
+            for (&place, buffer) in step.places.iter().zip(&step.inputs) {
+                self.backend.write(buffer, &batches.dataset.read(&batches.fields[place].name, items)?)?;
+            }
+            *drawn += began.elapsed();
+            parts.push(self.shard(step, shard, &variables)?);
+        }
+        let mean = step.update.mean(step.graph.program_outputs());
+        let means = self.all_reduce(parts, mean)?;
+        self.asked();
+        let mut rest = means.as_slice();
+        for buffer in &step.means {
+            let (bytes, after) = rest.split_at(buffer.descriptor().bytes());
+            self.backend.write(buffer, bytes)?;
+            rest = after;
+        }
+        let outputs = step.update.dispatch(&step.means, &variables)?;
+        let read = |buffer: &Buffer| Ok(numbers(buffer.descriptor().dtype, &self.backend.read(buffer)?));
+        let update: Vec<Vec<f64>> = outputs.iter().map(read).collect::<Result<_, Fault>>()?;
+        Ok(step.update.numbers(&own_means(step, rest), &update))
+    }
+
+    /// What one shard computes of the items in its inputs: the bytes of its program's outputs.
+    fn shard(&self, step: &Step<'_>, shard: u32, variables: &[Buffer]) -> Result<Vec<u8>, Fault> {
+        if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.numbered) {
+            self.backend.write(number, &shards::number(shard))?;
+        }
+        let outputs = step.graph.dispatch_with(&step.inputs, variables)?;
+        let mut part = Vec::new();
+        for output in &outputs {
+            part.extend(self.backend.read(output)?);
+        }
+        Ok(part)
+    }
+
+    fn all_reduce(&mut self, parts: Vec<Vec<u8>>, mean: Mean) -> Result<Vec<u8>, Fault> {
+        let bytes = mean.bytes();
+        let means = match &mut self.role {
+            Role::Train(train) => train.context.all_reduce(parts, mean).map_err(Fault::Job)?,
+            Role::Predict { .. } => return Err(Fault::unsupported("there are no shards where a model predicts")),
+        };
+        if means.len() == bytes {
+            return Ok(means);
+        }
+        let message = format!("{} bytes of means over the shards, not {bytes}", means.len());
+        Err(Fault::Trap(wasmtime::Error::msg(message)))
+    }
+}
+
+/// The means of the outputs that the shards have for themselves, which come after those that the update takes.
+fn own_means(step: &Step<'_>, bytes: &[u8]) -> Vec<Vec<f64>> {
+    let mut numbers = bytes.as_chunks().0.iter().map(|number| f64::from_le_bytes(*number));
+    let own = &step.graph.program_outputs()[step.means.len()..];
+    own.iter().map(|port| numbers.by_ref().take(port.descriptor.shape.elements()).collect()).collect()
+}

@@ -1,0 +1,119 @@
+//! Graphs of jobs whose batches are in shards: gradients become means over the shards, and a graph that has such becomes
+//! two programs, one that is run for each shard and one for the update.
+
+use std::sync::Arc;
+
+use saggar_device::meter::Charge;
+use saggar_device::{Buffer, DeviceError};
+use saggar_store::checkpoint::VariableKind;
+use saggar_tensor::shards::{self, Output};
+use saggar_tensor::{Descriptor, Graph, NodeId, Port, verify};
+use wasmtime::component::Resource;
+
+use super::program::Compiled;
+use super::{BuilderHandle, CompiledGraph};
+use crate::fault::Fault;
+use crate::shards::{Mean, Section, Shards};
+use crate::state::{Role, State};
+use crate::variables::Variable;
+
+/// The second program of a step in shards.
+#[derive(Debug)]
+pub(crate) struct Update {
+    compiled: Arc<Compiled>,
+    /// How many of a shard's outputs it takes the means of.
+    means: usize,
+    /// Whether a shard's last input is its number.
+    pub(crate) numbered: bool,
+    /// What the whole step returns.
+    pub(super) ports: Vec<Port>,
+    /// Where it is.
+    outputs: Vec<Output>,
+}
+
+impl Update {
+    /// The mean that the step takes over its shards.
+    pub(crate) fn mean(&self, shard: &[Port]) -> Mean {
+        let section = |(at, port): (usize, &Port)| {
+            let Descriptor { dtype, shape } = &port.descriptor;
+            let section = if at < self.means { Section::Same(*dtype) } else { Section::Number(*dtype) };
+            (section, shape.elements())
+        };
+        Mean::new(shard.iter().enumerate().map(section).collect())
+    }
+
+    /// What the update is given.
+    pub(crate) fn inputs(&self) -> &[Port] {
+        &self.compiled.program().inputs
+    }
+
+    /// Runs the update once.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    pub(crate) fn dispatch(&self, means: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        self.compiled.dispatch(means, variables)
+    }
+
+    /// The step's outputs as numbers, of the means over the shards' own outputs and of the update's.
+    pub(crate) fn numbers(&self, shards: &[Vec<f64>], update: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let numbers = |output: &Output| match *output {
+            // The first of a shard's outputs are means that the update takes.
+            Output::Shards(at) => shards[at - self.means].clone(),
+            Output::Update(at) => update[at].clone(),
+        };
+        self.outputs.iter().map(numbers).collect()
+    }
+}
+
+impl State {
+    /// How the job's batches are divided; whole where there is no job.
+    pub(crate) fn shards(&self) -> Shards {
+        match &self.role {
+            Role::Train(train) => train.context.shards(),
+            Role::Predict { .. } => Shards::default(),
+        }
+    }
+
+    /// What the plugin is given as the gradients of `loss` in `wrt`.
+    pub(super) fn averaged(
+        &mut self,
+        graph: &Resource<BuilderHandle>,
+        loss: NodeId,
+        wrt: &[NodeId],
+        mut gradients: Vec<NodeId>,
+    ) -> Result<Vec<NodeId>, Fault> {
+        if self.shards().count > 1 {
+            self.edit(graph, |builder| {
+                let (graph, means) = (&mut builder.graph, &mut builder.means);
+                Ok(shards::average(graph, means, loss, wrt, &mut gradients)?)
+            })?;
+        }
+        Ok(gradients)
+    }
+
+    /// Compiles a graph with means over shards.
+    pub(super) fn compile_in_shards(
+        &self,
+        graph: Graph,
+        means: &[NodeId],
+        variables: Vec<Variable>,
+        charges: Vec<Charge>,
+    ) -> Result<CompiledGraph, Fault> {
+        let whole = verify(graph)?;
+        let port =
+            |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: whole.descriptor(*node).clone() };
+        let ports = whole.outputs.iter().map(port).collect();
+        let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
+        let step = shards::cut(&whole, means, &statistic)?;
+        let update = Update {
+            compiled: self.load(step.update, Vec::new())?,
+            means: step.means,
+            numbered: step.numbered,
+            ports,
+            outputs: step.outputs,
+        };
+        let compiled = self.load(step.shard, charges)?;
+        Ok(CompiledGraph { compiled, variables: variables.into(), update: Some(Arc::new(update)) })
+    }
+}

@@ -1,0 +1,209 @@
+//! A job's batches in shards: which of them are computed in this process, and the mean over all of them.
+//!
+//! The mean is added up in the order of the shards, one float after the other, wherever they were computed. So it has the
+//! same bits for any number of processes.
+
+use std::ops::Range;
+
+use saggar_tensor::DType;
+use saggar_tensor::interp::float16;
+
+/// How a job's batches are divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    /// Equal parts of each batch that gradients are taken of.
+    pub count: u32,
+    /// Those that are computed in this process.
+    pub own: Range<u32>,
+}
+
+impl Default for Shards {
+    /// Whole batches, here.
+    fn default() -> Shards {
+        Shards { count: 1, own: 0..1 }
+    }
+}
+
+impl Shards {
+    /// The shards of process `rank` of `ranks`, which divide `count`.
+    pub fn of_rank(count: u32, rank: u32, ranks: u32) -> Shards {
+        let each = count / ranks.max(1);
+        Shards { count, own: rank * each..(rank + 1) * each }
+    }
+}
+
+/// What one tensor of a shard's part becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// Elements of this float type: their mean, in the same type.
+    Same(DType),
+    /// Elements of this type: their mean as `f64`.
+    Number(DType),
+}
+
+/// The mean over shards, part by part. A part is the tensors of one shard one after the other, little-endian.
+#[derive(Debug)]
+pub struct Mean {
+    sections: Vec<(Section, usize)>,
+    sums: Vec<Sum>,
+    added: u32,
+}
+
+#[derive(Debug)]
+enum Sum {
+    Single(Vec<f32>),
+    Double(Vec<f64>),
+}
+
+impl Mean {
+    /// Of parts with these sections and numbers of elements.
+    pub(crate) fn new(sections: Vec<(Section, usize)>) -> Mean {
+        let sum = |&(section, elements): &(Section, usize)| match section {
+            Section::Same(_) => Sum::Single(vec![0.0; elements]),
+            Section::Number(_) => Sum::Double(vec![0.0; elements]),
+        };
+        let sums = sections.iter().map(sum).collect();
+        Mean { sections, sums, added: 0 }
+    }
+
+    /// Bytes of one shard's part.
+    pub fn part_bytes(&self) -> usize {
+        let bytes = |&(section, elements): &(Section, usize)| match section {
+            Section::Same(dtype) | Section::Number(dtype) => dtype.bytes() * elements,
+        };
+        self.sections.iter().map(bytes).sum()
+    }
+
+    /// Bytes of what [`Mean::finish`] gives.
+    pub fn bytes(&self) -> usize {
+        let bytes = |&(section, elements): &(Section, usize)| match section {
+            Section::Same(dtype) => dtype.bytes() * elements,
+            Section::Number(_) => size_of::<f64>() * elements,
+        };
+        self.sections.iter().map(bytes).sum()
+    }
+
+    /// Adds the next shard's part, which has [`Mean::part_bytes`].
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn add(&mut self, part: &[u8]) {
+        assert_eq!(part.len(), self.part_bytes(), "a shard's part has its tensors' bytes");
+        let first = self.added == 0;
+        let mut rest = part;
+        for (&(section, elements), sum) in self.sections.iter().zip(&mut self.sums) {
+            let (Section::Same(dtype) | Section::Number(dtype)) = section;
+            let (bytes, after) = rest.split_at(dtype.bytes() * elements);
+            rest = after;
+            match sum {
+                Sum::Single(sums) => add_singles(sums, dtype, bytes, first),
+                Sum::Double(sums) => {
+                    sums.iter_mut().zip(numbers(dtype, bytes)).for_each(|(sum, number)| *sum += number);
+                }
+            }
+        }
+        self.added += 1;
+    }
+
+    /// The means: each section's one after the other, little-endian.
+    pub fn finish(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes());
+        let count = self.added.max(1);
+        for (&(section, _), sum) in self.sections.iter().zip(&self.sums) {
+            match (sum, section) {
+                (Sum::Single(sums), Section::Same(DType::F16)) => {
+                    let half = |sum: &f32| float16::to_bits(f64::from(sum / count as f32)).to_le_bytes();
+                    bytes.extend(sums.iter().flat_map(half));
+                }
+                (Sum::Single(sums), _) => bytes.extend(sums.iter().flat_map(|sum| (sum / count as f32).to_le_bytes())),
+                (Sum::Double(sums), _) => {
+                    bytes.extend(sums.iter().flat_map(|sum| (sum / f64::from(count)).to_le_bytes()))
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// Adds to `sums`, or begins them: a sum that began with 0 would lose the sign of a zero.
+fn add_singles(sums: &mut [f32], dtype: DType, bytes: &[u8], first: bool) {
+    let mut add = |numbers: &mut dyn Iterator<Item = f32>| {
+        for (sum, number) in sums.iter_mut().zip(numbers) {
+            *sum = if first { number } else { *sum + number };
+        }
+    };
+    if dtype == DType::F16 {
+        add(&mut bytes.as_chunks().0.iter().map(|half| float16::from_bits(u16::from_le_bytes(*half)) as f32));
+    } else {
+        add(&mut bytes.as_chunks().0.iter().map(|single| f32::from_le_bytes(*single)));
+    }
+}
+
+/// Little-endian elements as numbers; 64-bit integers are rounded.
+pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        let (elements, _) = bytes.as_chunks::<N>();
+        elements.iter().map(|element| value(*element)).collect()
+    }
+    match dtype {
+        DType::F32 => each(bytes, |b| f64::from(f32::from_le_bytes(b))),
+        DType::F16 => each(bytes, |b| float16::from_bits(u16::from_le_bytes(b))),
+        DType::I64 => each(bytes, |b| i64::from_le_bytes(b) as f64),
+        DType::U64 => each(bytes, |b| u64::from_le_bytes(b) as f64),
+        DType::I32 => each(bytes, |b| f64::from(i32::from_le_bytes(b))),
+        DType::U32 => each(bytes, |b| f64::from(u32::from_le_bytes(b))),
+        DType::I8 => each(bytes, |b| f64::from(i8::from_le_bytes(b))),
+        DType::U8 => each(bytes, |b| f64::from(u8::from_le_bytes(b))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(gradient: [f32; 2], half: f64, label: i32) -> Vec<u8> {
+        let mut bytes: Vec<u8> = gradient.into_iter().flat_map(f32::to_le_bytes).collect();
+        bytes.extend(float16::to_bits(half).to_le_bytes());
+        bytes.extend(label.to_le_bytes());
+        bytes
+    }
+
+    fn mean() -> Mean {
+        Mean::new(vec![
+            (Section::Same(DType::F32), 2),
+            (Section::Same(DType::F16), 1),
+            (Section::Number(DType::I32), 1),
+        ])
+    }
+
+    #[test]
+    fn parts_are_added_in_order_and_divided() {
+        let mut mean = mean();
+        // In another order the small number would survive: (1e8 - 1e8) + 1.
+        for (gradient, half, label) in [([1e8, -0.0], 1.0, 1), ([1.0, -0.0], 0.5, 2), ([-1e8, -0.0], 0.0, 6)] {
+            mean.add(&part(gradient, half, label));
+        }
+        assert_eq!(mean.bytes(), 8 + 2 + 8);
+        let bytes = mean.finish();
+        assert_eq!(bytes[..4], 0.0_f32.to_le_bytes());
+        assert_eq!(bytes[4..8], (-0.0_f32).to_le_bytes(), "zeros keep their sign");
+        assert_eq!(bytes[8..10], float16::to_bits(0.5).to_le_bytes());
+        assert_eq!(bytes[10..], 3.0_f64.to_le_bytes());
+    }
+
+    #[test]
+    fn one_shard_is_its_own_mean() {
+        let mut mean = mean();
+        let one = part([0.1, -3.0], 0.25, -7);
+        mean.add(&one);
+        let bytes = mean.finish();
+        assert_eq!(bytes[..10], one[..10]);
+        assert_eq!(bytes[10..], (-7.0_f64).to_le_bytes());
+    }
+
+    #[test]
+    fn ranks_have_every_shard_once() {
+        let own: Vec<u32> = (0..3).flat_map(|rank| Shards::of_rank(6, rank, 3).own).collect();
+        assert_eq!(own, [0, 1, 2, 3, 4, 5]);
+    }
+}

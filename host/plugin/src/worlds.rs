@@ -1,0 +1,90 @@
+//! The worlds that a plugin can be of, read from the interface files that this program was built with: what is listed can
+//! be no other than what is spoken.
+
+use include_dir::{Dir, include_dir};
+use wit_parser::{Resolve, SourceMap, WorldItem, WorldKey};
+
+use crate::error::PluginError;
+
+/// The interface files.
+pub static WIT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
+
+/// The world of the host's own side, which no plugin is of.
+const HOST_WORLD: &str = "any-plugin";
+
+/// A world that a plugin can be of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct World {
+    /// Its name: `model-plugin`.
+    pub name: String,
+    /// The version of the package that it belongs to, which all its interfaces have.
+    pub version: String,
+    /// What it is for, in a sentence or two.
+    pub about: String,
+    /// Interfaces that a plugin of it exports, in the order of the file.
+    pub exports: Vec<String>,
+    /// Interfaces that it is given.
+    pub imports: Vec<String>,
+}
+
+/// Every world that a plugin can be of, in the order of the file.
+///
+/// # Errors
+/// `Engine` where the files that this program carries are no WIT package.
+pub fn worlds() -> Result<Vec<World>, PluginError> {
+    let mut sources = SourceMap::default();
+    for file in WIT.files() {
+        let text = file.contents_utf8().ok_or_else(|| PluginError::engine("an interface file is no text"))?;
+        sources.push_str(&file.path().display().to_string(), text);
+    }
+    let group = sources.parse().map_err(|(_, error)| PluginError::engine(error))?;
+    let mut resolve = Resolve::default();
+    let package = resolve.push_group(group).map_err(PluginError::engine)?;
+    let package = &resolve.packages[package];
+    let version = package.name.version.as_ref().map(ToString::to_string).unwrap_or_default();
+    let worlds = package.worlds.values().map(|id| &resolve.worlds[*id]).filter(|world| world.name != HOST_WORLD);
+    Ok(worlds
+        .map(|world| World {
+            name: world.name.clone(),
+            version: version.clone(),
+            about: world.docs.contents.as_deref().unwrap_or_default().trim().replace('\n', " "),
+            exports: interfaces(&resolve, world.exports.iter()),
+            imports: interfaces(&resolve, world.imports.iter()),
+        })
+        .collect())
+}
+
+/// The names of interfaces among what a world gives or takes.
+fn interfaces<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a WorldItem)>) -> Vec<String> {
+    let name = |(_, item): (&WorldKey, &WorldItem)| match item {
+        WorldItem::Interface { id, .. } => resolve.interfaces[*id].name.clone(),
+        WorldItem::Function(_) | WorldItem::Type { .. } => None,
+    };
+    items.filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::error::WIT_VERSION;
+    use crate::inspect::{GIVEN, GIVEN_TRAINER};
+
+    #[test]
+    fn the_worlds_are_those_that_components_are_checked_against() {
+        let worlds = worlds().unwrap();
+        let names: Vec<&str> = worlds.iter().map(|world| world.name.as_str()).collect();
+        assert_eq!(names, ["model-plugin", "predict-plugin", "train-plugin", "import-plugin"]);
+        for world in &worlds {
+            assert_eq!(world.version, WIT_VERSION, "{}", world.name);
+            assert!(world.about.ends_with('.'), "{}: {:?}", world.name, world.about);
+            let trains = world.exports.iter().any(|name| name == "trainer");
+            let given = GIVEN.iter().chain(GIVEN_TRAINER.iter().filter(|_| trains)).copied().collect::<BTreeSet<_>>();
+            let imports: BTreeSet<&str> = world.imports.iter().map(String::as_str).collect();
+            assert!(imports.is_subset(&given), "{}: {imports:?}", world.name);
+        }
+        let all: BTreeSet<&str> = worlds.iter().flat_map(|world| &world.imports).map(String::as_str).collect();
+        assert_eq!(all, GIVEN.iter().chain(&GIVEN_TRAINER).copied().collect());
+    }
+}

@@ -1,0 +1,79 @@
+//! The user's own configuration, `~/.config/saggar/config.toml`: what commands take where neither flag, environment nor
+//! project file says anything.
+
+use toml::de::DeTable;
+
+use crate::diagnostic::Diagnostics;
+use crate::manifest::is_device;
+use crate::report::Report;
+use crate::table::Table;
+
+/// What a user has said once for all projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserConfig {
+    /// The server to talk to.
+    pub host: Option<String>,
+    /// The certificate to trust.
+    pub ca: Option<String>,
+    /// Where jobs compute.
+    pub device: Option<String>,
+    /// The group that jobs are numbered in, outside of a project's directory.
+    pub project: Option<String>,
+}
+
+impl UserConfig {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Every mistake with its place.
+    pub fn parse(text: &str) -> Result<UserConfig, Diagnostics> {
+        let report = Report::new(text);
+        let (document, broken) = DeTable::parse_recoverable(text);
+        for error in &broken {
+            let span = error.span().unwrap_or(0..0);
+            report.mistake(&span, error.message().trim(), "TOML is written as in: host = \"http://127.0.0.1:5000\"");
+        }
+        let config = match broken.is_empty() {
+            true => read(&Table::root(document.get_ref(), &report)),
+            false => UserConfig::default(),
+        };
+        match report.into_parts().0 {
+            mistakes if mistakes.is_empty() => Ok(config),
+            mistakes => Err(Diagnostics(mistakes)),
+        }
+    }
+}
+
+fn read(root: &Table<'_>) -> UserConfig {
+    let config = UserConfig {
+        host: root.optional("host", |item| match item.text()? {
+            host if host.starts_with("http://") || host.starts_with("https://") => Some(host.to_owned()),
+            _ => item.refuse("an address such as \"http://127.0.0.1:5000\""),
+        }),
+        ca: root.optional("ca", |item| item.string()),
+        device: root.optional("device", |item| match item.text()? {
+            device if is_device(device) => Some(device.to_owned()),
+            _ => item.refuse("auto, cpu, gpu or a device's name such as vulkan:0"),
+        }),
+        project: root.optional("project", |item| item.name()),
+    };
+    root.finish();
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_may_say_little_and_nothing_unknown() {
+        assert_eq!(UserConfig::parse("").unwrap(), UserConfig::default());
+        let config = UserConfig::parse("host = \"http://box:5000\"\ndevice = \"cpu\"").unwrap();
+        assert_eq!((config.host.as_deref(), config.device.as_deref()), (Some("http://box:5000"), Some("cpu")));
+        let refused = UserConfig::parse("hots = \"x\"\nhost = 5").unwrap_err().render("config.toml");
+        assert!(
+            refused.contains("config.toml:1:1: unknown key \"hots\"") && refused.contains("did you mean \"host\"?")
+        );
+        assert!(refused.contains("config.toml:2:8: host: expected a text"), "{refused}");
+    }
+}

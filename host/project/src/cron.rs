@@ -1,0 +1,127 @@
+//! Cron lines of five fields, in UTC: minute, hour, day of the month, month, day of the week. A restricted day of the month
+//! and a restricted day of the week mean either, as cron has it.
+
+use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
+
+use crate::error::CronError;
+
+const FIELDS: [&str; 5] = ["minute", "hour", "day-of-month", "month", "day-of-week"];
+
+/// A cron line that comes again and again.
+#[derive(Clone, Debug)]
+pub struct Cron {
+    text: String,
+    crontab: Crontab,
+}
+
+impl Cron {
+    /// Reads `15 23 * * *`.
+    ///
+    /// # Errors
+    /// `CronError` with the field and where it stands; `Never` for a date that does not exist.
+    pub fn parse(text: &str) -> Result<Cron, CronError> {
+        let fields = fields(text);
+        if fields.len() != FIELDS.len() {
+            return Err(CronError::Fields { count: fields.len() });
+        }
+        // Each field alone among stars: the library says what is wrong, this says where.
+        for (at, ((offset, word), field)) in fields.iter().zip(FIELDS).enumerate() {
+            let mut line = ["*"; FIELDS.len()];
+            line[at] = word;
+            crontab(&line.join(" ")).map_err(|reason| CronError::Field {
+                field,
+                text: (*word).to_owned(),
+                reason,
+                offset: *offset,
+            })?;
+        }
+        let crontab = crontab(text).map_err(|reason| CronError::Field {
+            field: FIELDS[0],
+            text: text.to_owned(),
+            reason,
+            offset: 0,
+        })?;
+        let cron = Cron { text: text.to_owned(), crontab };
+        // 2001 begins four years that end with a leap year, which is all that the library looks through.
+        match cron.next_after(978_307_200_000) {
+            Some(_) => Ok(cron),
+            None => Err(CronError::Never),
+        }
+    }
+
+    /// The first time after `ms` that the line means, both in milliseconds since 1970. None where the calendar ends.
+    pub fn next_after(&self, ms: u64) -> Option<u64> {
+        let after = MakeTimestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
+        let next = self.crontab.find_next(after).ok()?;
+        u64::try_from(next.timestamp().as_millisecond()).ok()
+    }
+
+    /// The line as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Cron) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cron {}
+
+/// The words of a line, each with the bytes before it.
+fn fields(text: &str) -> Vec<(usize, &str)> {
+    let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    text.split_whitespace().map(|word| (offset(word), word)).collect()
+}
+
+fn crontab(line: &str) -> Result<Crontab, String> {
+    let mut options = ParseOptions::default();
+    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+    // The reason stands behind the caret that points at it.
+    let reason = |text: String| text.rsplit_once("^ ").map_or(text.clone(), |(_, reason)| reason.to_owned());
+    cronexpr::parse_crontab_with(line, options).map_err(|error| reason(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(line: &str, after: &str) -> String {
+        let after: jiff::Timestamp = after.parse().unwrap();
+        let after = u64::try_from(after.as_millisecond()).unwrap();
+        let next = Cron::parse(line).unwrap().next_after(after).unwrap();
+        jiff::Timestamp::from_millisecond(i64::try_from(next).unwrap()).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_next_time_is_after_and_in_utc() {
+        assert_eq!(next("15 23 * * *", "2026-11-22T23:14:59.999Z"), "2026-11-22T23:15:00Z");
+        assert_eq!(next("15 23 * * *", "2026-11-22T23:15:00Z"), "2026-11-23T23:15:00Z");
+        assert_eq!(next("*/10 * * * *", "2026-11-22T23:51:00Z"), "2026-11-23T00:00:00Z");
+        assert_eq!(next("0 9 * * MON-FRI", "2026-11-20T09:00:00Z"), "2026-11-23T09:00:00Z");
+        assert_eq!(next("0 0 29 2 *", "2026-01-01T00:00:00Z"), "2028-02-29T00:00:00Z");
+        // Either the thirteenth or a Friday.
+        assert_eq!(next("0 0 13 * 5", "2026-11-22T00:00:00Z"), "2026-11-27T00:00:00Z");
+        assert_eq!(next("0 0 * * 0", "2026-11-21T00:00:00Z"), "2026-11-22T00:00:00Z");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        let refused = |line: &str| {
+            let error = Cron::parse(line).unwrap_err();
+            (error.offset(), error.to_string())
+        };
+        assert!(refused("* * *").1.starts_with("3 fields: expected 5"));
+        assert!(refused("0 0 * * * UTC").1.starts_with("6 fields"));
+        assert!(refused("@daily").1.starts_with("1 fields"));
+        let (offset, message) = refused("15 25 * * *");
+        assert_eq!(offset, 3);
+        assert!(message.starts_with("hour \"25\": ") && message.contains("23"), "{message}");
+        assert_eq!(refused("0 0 *  FOO *").0, 7);
+        assert!(refused("*/0 * * * *").1.starts_with("minute"), "{:?}", refused("*/0 * * * *"));
+        assert_eq!(refused("0 0 30 2 *"), (0, "never comes".to_owned()));
+        assert!(Cron::parse("").is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! A mistake in a file: where it is, what is wrong, how to mend it.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// A mistake, or a remark, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in letters, from 1.
+    pub column: usize,
+    /// What is wrong, and what was expected.
+    pub message: String,
+    /// How to mend it.
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// For programs.
+    pub fn to_json(&self, file: &str) -> Value {
+        json!({"file": file, "line": self.line, "column": self.column, "message": self.message, "hint": self.hint})
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+/// Every mistake that was found, in the order of the file; at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} mistakes, the first at {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// A line for each, as compilers write them, with the hint below it.
+    pub fn render(&self, file: &str) -> String {
+        let line = |found: &Diagnostic| {
+            let hint = found.hint.as_ref().map_or_else(String::new, |hint| format!("\n  hint: {hint}"));
+            format!("{file}:{found}{hint}")
+        };
+        self.0.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The line and column, from 1, of the byte at `offset`.
+pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_letters() {
+        let text = "a = 1\nü = 2\n";
+        assert_eq!(place(text, 0), (1, 1));
+        assert_eq!(place(text, 6), (2, 1));
+        assert_eq!(place(text, 8), (2, 2));
+        assert_eq!(place(text, 999), (3, 1));
+    }
+}

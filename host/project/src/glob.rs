@@ -1,0 +1,101 @@
+//! File patterns such as `src/**/*.rs`: `*` is any letters of one name, `?` one letter, `**` any directories or none.
+
+use std::path::{Component, Path};
+
+use crate::error::GlobError;
+
+/// A pattern of paths below a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    text: String,
+}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// `GlobError::Outside`: empty, absolute, or with `..`.
+    pub fn parse(text: &str) -> Result<Glob, GlobError> {
+        let inside = Path::new(text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        match inside && !text.is_empty() {
+            true => Ok(Glob { text: text.trim_start_matches("./").to_owned() }),
+            false => Err(GlobError::Outside { text: text.to_owned() }),
+        }
+    }
+
+    /// Whether it means the file at `path`, which is relative to the project's directory.
+    pub fn matches(&self, path: &Path) -> bool {
+        let pattern: Vec<&str> = self.text.split('/').collect();
+        let names: Vec<String> = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        path_matches(&pattern, &names)
+    }
+
+    /// The directories before the first that is a pattern: all that has to be watched. May be empty.
+    pub fn root(&self) -> &Path {
+        let plain = self.text.find(['*', '?']).unwrap_or(self.text.len());
+        let end = self.text[..plain].rfind('/').unwrap_or(0);
+        Path::new(&self.text[..end])
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn path_matches(pattern: &[&str], names: &[&str]) -> bool {
+    match (pattern.split_first(), names.split_first()) {
+        (None, None) => true,
+        (Some((&"**", rest)), _) => (0..=names.len()).any(|skipped| path_matches(rest, &names[skipped..])),
+        (Some((first, rest)), Some((name, names))) => name_matches(first, name) && path_matches(rest, names),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+/// Backs up to the last star only: the earlier ones have the shortest match that does, and a longer one helps nobody.
+fn name_matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                Some((after, taken)) => {
+                    star = Some((after, taken + 1));
+                    (p, n) = (after, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_shells_mean() {
+        let matches = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches(Path::new(path));
+        assert!(matches("src/**/*.rs", "src/lib.rs"));
+        assert!(matches("src/**/*.rs", "src/a/b/c.rs"));
+        assert!(!matches("src/**/*.rs", "src/lib.rs.swp"));
+        assert!(!matches("src/**/*.rs", "target/lib.rs"));
+        assert!(matches("Cargo.toml", "Cargo.toml"));
+        assert!(!matches("Cargo.toml", "vendor/Cargo.toml"));
+        assert!(matches("**", "a/b"));
+        assert!(matches("a*b*c?", "aXbYbZcd"));
+        assert!(!matches("a*b", "acd"));
+        assert_eq!(Glob::parse("src/a*/x.rs").unwrap().root(), Path::new("src"));
+        assert_eq!(Glob::parse("Cargo.toml").unwrap().root(), Path::new(""));
+        for bad in ["", "/etc/*", "../x", "src/../../x"] {
+            assert!(Glob::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `[pipeline.NAME]`: steps that follow each other. This release reads and checks them: names, circles, placeholders, and
+//! whether what may be interrupted can go on or begin again. Running them is of a later release.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::limits::{RETRY_MAX, STEPS_MAX};
+use crate::name::nearest;
+use crate::reading::Item;
+use crate::report::{Kind, Span};
+use crate::table::Table;
+
+use super::task::{Args, Task};
+
+/// Steps that follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    /// What a run may be given, with its defaults.
+    pub params: BTreeMap<String, Value>,
+    /// In an order in which each follows what it needs.
+    pub steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its name, once in the pipeline.
+    pub name: String,
+    /// What it does.
+    pub action: StepAction,
+    /// The steps that must have succeeded.
+    pub after: Vec<String>,
+    /// Given to the task besides its own; may hold placeholders.
+    pub args: Args,
+    /// A placeholder whose value says whether the step is left out.
+    pub when: Option<String>,
+    /// Whether it may run twice to the same end.
+    pub idempotent: bool,
+    /// Whether it goes on where it was interrupted.
+    pub checkpoint: bool,
+    /// Whether it may be interrupted for another.
+    pub preemptible: bool,
+    /// Extra attempts.
+    pub retry: Option<u32>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepAction {
+    /// It runs a task of the file.
+    Task(String),
+    /// It publishes weights as a version of a model.
+    Deploy {
+        /// The model.
+        model: String,
+        /// The weights; may be a placeholder.
+        from: String,
+    },
+}
+
+/// A step, and the texts in it that may hold placeholders or names of other steps.
+struct Placed {
+    step: Step,
+    span: Span,
+    after: Vec<(String, Span)>,
+    texts: Vec<(String, Span)>,
+}
+
+pub(super) fn read(table: &Table<'_>, tasks: &BTreeMap<String, Task>) -> Option<Pipeline> {
+    let message = format!("[{}] is checked; running pipelines is of a later release", table.path());
+    table.report().remark(table.span(), message);
+    let params: BTreeMap<String, Value> =
+        table.optional("params", |item| Some(item.table()?.any())).unwrap_or_default();
+    let items = table.required("step", "[[pipeline.NAME.step]] with name and task", |item| item.items());
+    table.finish();
+    let items = items?;
+    if items.is_empty() || items.len() > STEPS_MAX {
+        table.report().mistake(
+            table.span(),
+            format!("[{}] has {} steps", table.path(), items.len()),
+            format!("a pipeline has 1 to {STEPS_MAX}, each a [[{}.step]]", table.path()),
+        );
+        return None;
+    }
+    let steps: Vec<Placed> = items.iter().filter_map(|item| step(item, tasks)).collect();
+    // With a step left out for its own mistake, what is said about the others would be misleading.
+    if steps.len() < items.len() {
+        return None;
+    }
+    check_names(table, &steps);
+    check_placeholders(table, &steps, &params);
+    let order = order(table, &steps)?;
+    let mut steps: Vec<Option<Step>> = steps.into_iter().map(|placed| Some(placed.step)).collect();
+    Some(Pipeline { params, steps: order.into_iter().filter_map(|at| steps[at].take()).collect() })
+}
+
+fn step(item: &Item<'_>, tasks: &BTreeMap<String, Task>) -> Option<Placed> {
+    let table = item.table()?;
+    let mut texts = Vec::new();
+    let name = table.required("name", "name = \"train\"", |item| item.name());
+    let action = action(&table, &mut texts);
+    let mut after = Vec::new();
+    if let Some(items) = table.optional("after", |item| item.items()) {
+        after.extend(items.iter().filter_map(|item| Some((item.name()?, item.span.clone()))));
+    }
+    let args: Args = table
+        .optional("args", |item| {
+            let table = item.table()?;
+            texts.extend(table.entries().into_iter().filter_map(|(_, item)| Some((item.placeholders()?, item.span))));
+            Some(table.any().into_iter().collect())
+        })
+        .unwrap_or_default();
+    let when = table.optional("when", |item| {
+        let text = item.string()?;
+        texts.push((text.clone(), item.span.clone()));
+        Some(text)
+    });
+    let flag = |key| table.optional(key, |item| item.boolean());
+    let (idempotent, checkpoint) = (flag("idempotent").unwrap_or(false), flag("checkpoint").unwrap_or(false));
+    let preemptible = table.item("preemptible");
+    let wanted = preemptible.as_ref().and_then(Item::boolean);
+    let retry = table.optional("retry", |item| item.count(0, RETRY_MAX));
+    table.finish();
+    let action = action?;
+    let task = match &action {
+        StepAction::Task(task) => tasks.get(task),
+        StepAction::Deploy { .. } => None,
+    };
+    let inherited = || task.and_then(|task| task.run.preemptible).unwrap_or(false);
+    let saves = checkpoint || task.is_some_and(|task| task.run.checkpoint.is_some());
+    let interrupted = wanted.unwrap_or_else(inherited);
+    if interrupted && !idempotent && !saves {
+        let place = preemptible.map_or_else(|| item.span.clone(), |item| item.span);
+        let message = format!("{}: preemptible, but it can neither go on nor begin again", table.path());
+        let hint = "say idempotent = true or checkpoint = true, or give its task a checkpoint";
+        table.report().mistake(&place, message, hint);
+    }
+    let names = after.iter().map(|(name, _)| name.clone()).collect();
+    let step = Step {
+        name: name?,
+        action,
+        after: names,
+        args,
+        when,
+        idempotent,
+        checkpoint: saves,
+        preemptible: interrupted,
+        retry,
+    };
+    Some(Placed { step, span: item.span.clone(), after, texts })
+}
+
+fn action(table: &Table<'_>, texts: &mut Vec<(String, Span)>) -> Option<StepAction> {
+    let deploy = table.optional("kind", |item| item.choice(&[("task", false), ("deploy", true)])).unwrap_or(false);
+    if !deploy {
+        let task = table.required("task", "task = \"train\", or kind = \"deploy\"", |item| item.reference(Kind::Task));
+        for key in ["model", "from"] {
+            if let Some(item) = table.item(key) {
+                item.wrong::<()>("only a step of kind = \"deploy\" has it", "say kind = \"deploy\", or leave it out");
+            }
+        }
+        return task.map(StepAction::Task);
+    }
+    if let Some(item) = table.item("task") {
+        item.wrong::<()>("a step of kind = \"deploy\" runs no task", "leave task out, or kind");
+    }
+    let model = table.required("model", "model = \"NAME\"", |item| item.name());
+    let from = table.required("from", "from = \"${steps.train.outputs.model}\"", |item| {
+        let text = item.string()?;
+        texts.push((text.clone(), item.span.clone()));
+        Some(text)
+    });
+    Some(StepAction::Deploy { model: model?, from: from? })
+}
+
+/// Every name once, and every `after` a step of this pipeline.
+fn check_names(table: &Table<'_>, steps: &[Placed]) {
+    let mut seen = BTreeSet::new();
+    for placed in steps {
+        if !seen.insert(placed.step.name.as_str()) {
+            let message = format!("two steps of [{}] are called {:?}", table.path(), placed.step.name);
+            table.report().mistake(&placed.span, message, "give each its own name");
+        }
+    }
+    for (name, span) in steps.iter().flat_map(|placed| &placed.after) {
+        unknown_step(table, &seen, name, span);
+    }
+}
+
+fn unknown_step(table: &Table<'_>, known: &BTreeSet<&str>, name: &str, span: &Span) {
+    if known.contains(name) {
+        return;
+    }
+    let list = || format!("its steps are: {}", known.iter().copied().collect::<Vec<_>>().join(", "));
+    let hint = nearest(name, known.iter().copied()).map_or_else(list, |near| format!("did you mean {near:?}?"));
+    table.report().mistake(span, format!("[{}] has no step {name:?}", table.path()), hint);
+}
+
+/// `${params.NAME}` is a parameter, `${steps.NAME.outputs.WORD}` a step, and nothing else is a placeholder.
+fn check_placeholders(table: &Table<'_>, steps: &[Placed], params: &BTreeMap<String, Value>) {
+    let names: BTreeSet<&str> = steps.iter().map(|placed| placed.step.name.as_str()).collect();
+    for (text, span) in steps.iter().flat_map(|placed| &placed.texts) {
+        for piece in text.split("${").skip(1) {
+            let words: Vec<&str> = piece.split('}').next().unwrap_or_default().split('.').collect();
+            let report = table.report();
+            match words.as_slice() {
+                _ if !piece.contains('}') => {
+                    report.mistake(span, format!("${{{piece} is not closed"), "write ${params.NAME}");
+                }
+                ["params", name] if params.contains_key(*name) => {}
+                ["params", name] => {
+                    let near = nearest(name, params.keys().map(String::as_str));
+                    let add = || format!("add {name} to params");
+                    let hint = near.map_or_else(add, |near| format!("did you mean {near:?}?"));
+                    report.mistake(span, format!("[{}] has no parameter {name:?}", table.path()), hint);
+                }
+                ["steps", name, "outputs", _] => unknown_step(table, &names, name, span),
+                other => {
+                    let message = format!("${{{}}} is no placeholder", other.join("."));
+                    report.mistake(span, message, "write ${params.NAME} or ${steps.NAME.outputs.WORD}");
+                }
+            }
+        }
+    }
+}
+
+/// The steps so that each comes after those it needs, otherwise as they stand.
+fn order(table: &Table<'_>, steps: &[Placed]) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = Vec::new();
+    let mut done: BTreeSet<&str> = BTreeSet::new();
+    loop {
+        let ready = |placed: &Placed| placed.after.iter().all(|(name, _)| done.contains(name.as_str()));
+        let next = steps.iter().enumerate().find(|(at, placed)| !order.contains(at) && ready(placed));
+        let Some((at, placed)) = next else { break };
+        order.push(at);
+        done.insert(&placed.step.name);
+    }
+    if order.len() == steps.len() {
+        return Some(order);
+    }
+    let names: BTreeSet<&str> = steps.iter().map(|placed| placed.step.name.as_str()).collect();
+    let left: Vec<&Placed> = steps.iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, p)| p).collect();
+    if let Some(circle) = circle(&left, &names) {
+        let (span, words) = circle;
+        let message = format!("[{}] goes in a circle: {words}", table.path());
+        table.report().mistake(&span, message, "leave one of these `after` out");
+    }
+    None
+}
+
+/// The steps of one circle among those that never become ready, with the place of an `after` in it. None where they only
+/// wait for a step that is not there.
+fn circle(left: &[&Placed], names: &BTreeSet<&str>) -> Option<(Span, String)> {
+    let find = |name: &str| left.iter().find(|placed| placed.step.name == name);
+    let mut way: Vec<&str> = vec![&left.first()?.step.name];
+    loop {
+        let here = find(way.last()?)?;
+        let needs = |(name, _): &&(String, Span)| names.contains(name.as_str()) && find(name).is_some();
+        let (next, span) = here.after.iter().find(needs)?;
+        if let Some(begin) = way.iter().position(|name| name == next) {
+            let mut words = way.split_off(begin);
+            words.push(next);
+            return Some((span.clone(), words.join(" after ")));
+        }
+        way.push(next);
+    }
+}

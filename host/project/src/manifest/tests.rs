@@ -1,0 +1,257 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+const HEAD: &str = "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n";
+
+/// Checks what is said about a file that begins with a project and a plugin `a`.
+fn check(rest: &str, expected: Expect) {
+    let text = format!("{HEAD}{rest}");
+    let said = Manifest::parse(&text).map_or_else(|found| found.render("saggar.toml"), |_| "taken".to_owned());
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn every_key_is_read() {
+    let manifest = Manifest::parse(include_str!("../../examples/full.toml")).unwrap();
+    assert_eq!(manifest.project.name, "mnist");
+    let train = &manifest.tasks["train"];
+    assert_eq!(train.args["epochs"], 20);
+    assert_eq!((train.data.len(), train.data[1].at.as_str()), (2, "/before"));
+    assert_eq!(train.run.device, Some(Device::Gpu(Gpu::Preferred)));
+    assert_eq!(train.run.memory, Some(2 << 30));
+    assert_eq!(train.run.retry_on.as_deref().unwrap(), ["preempted", "device-lost", "host-restart"]);
+    let checkpoint = train.run.checkpoint.as_ref().unwrap();
+    assert_eq!(checkpoint.keep_best, Some("max:validation/main/accuracy".to_owned()));
+    assert_eq!(train.schedule.as_ref().unwrap().as_str(), "15 23 * * *");
+    assert_eq!(manifest.queues["gpu"].pools, ["gpu0", "cpu"]);
+    assert_eq!(manifest.pools["gpu0"].slots, 2.0);
+    assert_eq!(manifest.quota.storage, Some(100 << 30));
+    assert_eq!(manifest.models["lenet"].keep_alive, Some(KeepAlive::For(std::time::Duration::from_secs(300))));
+    let steps: Vec<&str> = manifest.pipelines["nightly"].steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(steps, ["copydata", "train", "serve"]);
+    assert!(manifest.remarks.iter().any(|remark| remark.message.contains("running pipelines is of a later release")));
+    assert!(Manifest::parse(include_str!("../../examples/minimal.toml")).unwrap().remarks.is_empty());
+}
+
+#[test]
+fn unknown_keys_are_mistakes() {
+    check(
+        "[task.t]\nplugin = \"a\"\npriorty = 3\ncolour = \"red\"\n[tsak.x]\n",
+        expect![[r#"
+            saggar.toml:8:1: unknown key "priorty" in [task.t]
+              hint: did you mean "priority"?
+            saggar.toml:9:1: unknown key "colour" in [task.t]
+              hint: it takes: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, preemptible, priority, queue, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization
+            saggar.toml:10:2: unknown key "tsak" in the file
+              hint: did you mean "task"?"#]],
+    );
+}
+
+#[test]
+fn limits_are_above_zero_and_have_units() {
+    check(
+        "[task.t]\nplugin = \"a\"\nmax_runtime = \"90\"\nmemory = \"0MiB\"\ngpu_memory = 5\nretry = -1\npriority = 101\n\
+         checkpoint = { every = \"0s\", keep_last = 0 }\ngpu = -0.5\nreplicas = 0\n\
+         [quota]\ngpu_seconds = 0\nstorage = \"-1GiB\"\nmax_running_jobs = 0\n",
+        expect![[r#"
+            saggar.toml:8:15: task.t.max_runtime: expected a time above 0 with its unit, such as 90s, 10m or 1h, got "90"
+              hint: such as max_runtime = "90s"
+            saggar.toml:9:10: task.t.memory: expected a size above 0 with its unit, such as 512MiB or 4GiB, got "0MiB"
+              hint: such as memory = "4GiB"
+            saggar.toml:10:14: task.t.gpu_memory: expected a size above 0 with its unit, such as 512MiB or 4GiB, got 5
+              hint: such as gpu_memory = "5GiB"
+            saggar.toml:11:9: task.t.retry: expected a whole number from 0 to 1000, got -1
+              hint: such as retry = 0
+            saggar.toml:12:12: task.t.priority: expected a whole number from 0 to 100, got 101
+              hint: such as priority = 100
+            saggar.toml:13:24: task.t.checkpoint.every: expected an interval above 0, got "0s"
+              hint: `saggar check --schema` shows what every key takes
+            saggar.toml:13:42: task.t.checkpoint.keep_last: expected a whole number from 1 to 10000, got 0
+              hint: such as keep_last = 1
+            saggar.toml:14:7: task.t.gpu: expected a number above 0 and at most 64, got -0.5
+              hint: such as gpu = 1
+            saggar.toml:15:12: task.t.replicas: expected a whole number from 1 to 64, got 0
+              hint: such as replicas = 1
+            saggar.toml:17:15: quota.gpu_seconds: expected a number above 0, got 0
+              hint: such as gpu_seconds = 3600
+            saggar.toml:18:11: quota.storage: expected a size above 0 with its unit, such as 512MiB or 4GiB, got "-1GiB"
+              hint: such as storage = "4GiB"
+            saggar.toml:19:20: quota.max_running_jobs: expected a whole number from 1 to 1024, got 0
+              hint: such as max_running_jobs = 1"#]],
+    );
+}
+
+#[test]
+fn what_is_used_is_there() {
+    check(
+        "[task.t]\nplugin = \"b\"\nqueue = \"gpus\"\n[queue.gpu]\npools = [\"gpu0\", \"cpu\"]\n",
+        expect![[r#"
+            saggar.toml:7:10: no plugin is called "b"
+              hint: there are: a; or add a table [plugin.b]
+            saggar.toml:8:9: no queue is called "gpus"
+              hint: did you mean "gpu"?
+            saggar.toml:10:10: no pool is called "gpu0"
+              hint: there are: any; or add a table [pool.gpu0]"#]],
+    );
+    check("[task.t]\nplugin = \"a\"\nqueue = \"default\"\n", expect!["taken"]);
+    check(
+        "[queue.q]\npools = [\"cpu\", \"cpu\"]\n[queue.r]\npools = []\n",
+        expect![[r#"
+        saggar.toml:7:17: queue.q.pools[1]: "cpu" stands there twice
+          hint: name each pool once, the first choice first
+        saggar.toml:9:9: queue.r.pools: a queue without pools runs nothing
+          hint: such as pools = ["vulkan:0", "cpu"]"#]],
+    );
+}
+
+#[test]
+fn bad_cron_lines_show_the_field() {
+    check(
+        "[task.t]\nplugin = \"a\"\nschedule = \"15 25 * * *\"\n",
+        expect![[r#"
+        saggar.toml:8:16: task.t.schedule: "15 25 * * *" is no cron line: hour "25": value must be in range 0..=23; found 25
+          hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
+    );
+    check(
+        "[task.t]\nplugin = \"a\"\nschedule = \"@daily\"\n",
+        expect![[r#"
+        saggar.toml:8:13: task.t.schedule: "@daily" is no cron line: 1 fields: expected 5, minute hour day-of-month month day-of-week
+          hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
+    );
+    check(
+        "[task.t]\nplugin = \"a\"\nschedule = \"0 0 30 2 *\"\n",
+        expect![[r#"
+        saggar.toml:8:13: task.t.schedule: "0 0 30 2 *" is no cron line: never comes
+          hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
+    );
+}
+
+#[test]
+fn circles_are_shown() {
+    let step =
+        |name: &str, after: &str| format!("[[pipeline.p.step]]\nname = \"{name}\"\ntask = \"t\"\nafter = [{after}]\n");
+    let task = "[task.t]\nplugin = \"a\"\n";
+    check(
+        &format!("{task}{}{}{}", step("x", "\"z\""), step("y", "\"x\""), step("z", "\"y\"")),
+        expect![[r#"
+            saggar.toml:15:10: [pipeline.p] goes in a circle: x after z after y after x
+              hint: leave one of these `after` out"#]],
+    );
+    check(
+        &format!("{task}{}", step("x", "\"x\"")),
+        expect![[r#"
+        saggar.toml:11:10: [pipeline.p] goes in a circle: x after x
+          hint: leave one of these `after` out"#]],
+    );
+    check(
+        &format!("{task}{}{}", step("x", "\"w\""), step("x", "")),
+        expect![[r#"
+            saggar.toml:11:10: [pipeline.p] has no step "w"
+              hint: its steps are: x
+            saggar.toml:12:1: two steps of [pipeline.p] are called "x"
+              hint: give each its own name"#]],
+    );
+    check(&format!("{task}{}{}", step("y", "\"x\""), step("x", "")), expect!["taken"]);
+}
+
+#[test]
+fn what_may_be_interrupted_can_go_on() {
+    let step = "[[pipeline.p.step]]\nname = \"x\"\ntask = \"t\"\npreemptible = true\n";
+    check(
+        &format!("[task.t]\nplugin = \"a\"\n{step}"),
+        expect![[r#"
+        saggar.toml:11:15: pipeline.p.step[0]: preemptible, but it can neither go on nor begin again
+          hint: say idempotent = true or checkpoint = true, or give its task a checkpoint"#]],
+    );
+    check(&format!("[task.t]\nplugin = \"a\"\n{step}idempotent = true\n"), expect!["taken"]);
+    check(&format!("[task.t]\nplugin = \"a\"\ncheckpoint = {{ every = \"30s\" }}\n{step}"), expect!["taken"]);
+}
+
+#[test]
+fn placeholders_are_checked() {
+    check(
+        "[task.t]\nplugin = \"a\"\n[pipeline.p]\nparams = { steps = 3 }\n[[pipeline.p.step]]\nname = \"x\"\ntask = \"t\"\n\
+         args = { a = \"${params.stesp}\", b = \"${steps.y.outputs.m}\", c = \"${env.HOME}\", d = \"${params.steps}\" }\n",
+        expect![[r#"
+            saggar.toml:13:14: [pipeline.p] has no parameter "stesp"
+              hint: did you mean "steps"?
+            saggar.toml:13:37: [pipeline.p] has no step "y"
+              hint: its steps are: x
+            saggar.toml:13:65: ${env.HOME} is no placeholder
+              hint: write ${params.NAME} or ${steps.NAME.outputs.WORD}"#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_told_so() {
+    check(
+        "[task.t\nplugin = a\n",
+        expect![[r#"
+        saggar.toml:6:8: unclosed table, expected `]`
+          hint: TOML is written as in: [task.train] and name = "value""#]],
+    );
+    check(
+        "[task.t]\nplugin = \"a\"\nplugin = \"a\"\n",
+        expect![[r#"
+        saggar.toml:8:1: duplicate key
+          hint: TOML is written as in: [task.train] and name = "value""#]],
+    );
+    let empty = Manifest::parse("").unwrap_err().render("saggar.toml");
+    expect![[r#"
+        saggar.toml:1:1: the file has no manifest
+          hint: add a line such as manifest = 1
+        saggar.toml:1:1: the file has no project
+          hint: add a line such as name = "mnist" below [project]"#]]
+    .assert_eq(&empty);
+    let newer = Manifest::parse("manifest = 2\n[project]\nname = \"Bad Name\"\n").unwrap_err().render("saggar.toml");
+    expect![[r#"
+        saggar.toml:1:12: manifest: expected 1, the version of the format that this release reads, got 2
+          hint: `saggar check --schema` shows what every key takes
+        saggar.toml:3:8: project.name: expected a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, got "Bad Name"
+          hint: such as name = "bad-name""#]].assert_eq(&newer);
+}
+
+#[test]
+fn values_of_another_kind_are_told_apart() {
+    check(
+        "[task.t]\nplugin = 3\nargs = 4\ndata = \"mnist\"\ngpu = \"yes\"\nretry_on = [\"moon\"]\nsecrets = [1]\n\
+         device = \"cpu\"\n[model.m]\ntraffic = { a = 10 }\nkeep_alive = \"5\"\n",
+        expect![[r#"
+            saggar.toml:7:10: task.t.plugin: expected a text in quotes, got 3
+              hint: such as plugin = "3"
+            saggar.toml:8:8: task.t.args: expected a table in { }, got 4
+              hint: such as args = { KEY = VALUE }
+            saggar.toml:9:8: task.t.data: expected a list in [ ], got "mnist"
+              hint: such as data = ["mnist"]
+            saggar.toml:10:7: task.t.gpu: expected "required", "preferred", "none", or a number of slots such as 1 or 0.25, got "yes"
+              hint: `saggar check --schema` shows what every key takes
+            saggar.toml:11:13: task.t.retry_on[0]: expected "preempted" or "device-lost" or "worker-lost" or "host-restart" or "non-finite" or "error", got "moon"
+              hint: such as "preempted"
+            saggar.toml:12:12: task.t.secrets[0]: expected a text in quotes, got 1
+              hint: such as "1"
+            saggar.toml:15:11: model.m.traffic: the shares make 10, expected 100
+              hint: such as { stable = 90, canary = 10 }
+            saggar.toml:16:14: model.m.keep_alive: expected a time such as "5m" or "0s", or "forever", got "5"
+              hint: `saggar check --schema` shows what every key takes"#]],
+    );
+    check(
+        "[task.t]\nplugin = \"a\"\ndata = [\"mnist/x\", { from = \"m\" }, { from = \"n\", to = \"data\" }, \"o:/data\"]\n\
+         init_from = \"mnist\"\n[plugin.b]\nsource = \"b\"\nbuild = { command = \"\", watch = [\"../x\"] }\n",
+        expect![[r#"
+            saggar.toml:8:9: task.t.data[0]: "mnist/x" names no data: expected such as mnist, mnist/1 or job:mnist-7/output
+              hint: write such as "mnist/1:/data"
+            saggar.toml:8:36: task.t.data[2]: "data" is no mount point: expected an absolute path such as /data
+              hint: write such as { from = "mnist/1", to = "/data" }
+            saggar.toml:8:65: task.t.data[3]: two datasets are to be mounted at /data
+              hint: give each its own place: { from = "other/1", to = "/other" }
+            saggar.toml:9:13: task.t.init_from: expected job:NAME-N, job:NAME-N/checkpoint@STEP or model:NAME@VERSION, got "mnist"
+              hint: `saggar check --schema` shows what every key takes
+            saggar.toml:11:10: plugin.b.source: expected the path of a component, NAME.wasm, got "b"
+              hint: `saggar check --schema` shows what every key takes
+            saggar.toml:12:21: plugin.b.build.command: expected a command such as "saggar build", got ""
+              hint: `saggar check --schema` shows what every key takes
+            saggar.toml:12:34: plugin.b.build.watch[0]: expected a file pattern below the project such as "src/**/*.rs", got "../x"
+              hint: `saggar check --schema` shows what every key takes"#]],
+    );
+}

@@ -1,0 +1,154 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use toml::de::DeTable;
+
+use super::SCHEMA;
+use crate::manifest;
+use crate::report::Report;
+use crate::table::Table;
+
+const FULL: &str = include_str!("../../examples/full.toml");
+const MINIMAL: &str = include_str!("../../examples/minimal.toml");
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).unwrap()
+}
+
+/// What a schema is without its references.
+fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
+    match schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+        Some(name) => &root["$defs"][name],
+        None => schema,
+    }
+}
+
+/// Every table of the schema under the path of its keys, with `*` for names that users choose, and its keys.
+fn tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
+    let schema = resolved(root, schema);
+    for alternative in schema["anyOf"].as_array().into_iter().flatten() {
+        tables(root, alternative, path, found);
+    }
+    if schema["items"].is_object() {
+        tables(root, &schema["items"], &format!("{path}[]"), found);
+    }
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    if schema["additionalProperties"].is_object() {
+        tables(root, &schema["additionalProperties"], &below("*"), found);
+    }
+    if let Some(properties) = schema["properties"].as_object() {
+        assert_eq!(schema["additionalProperties"], false, "[{path}] takes any key");
+        found.push((path.to_owned(), properties.keys().cloned().collect()));
+        for (key, value) in properties {
+            tables(root, value, &below(key), found);
+        }
+    }
+}
+
+#[test]
+fn parser_and_schema_know_the_same_keys() {
+    let report = Report::new(FULL);
+    let document = DeTable::parse(FULL).unwrap();
+    manifest::read(&Table::root(document.get_ref(), &report)).unwrap();
+    let parsed = report.keys();
+    let root = schema();
+    let mut described = Vec::new();
+    tables(&root, &root, "", &mut described);
+    for (path, keys) in &described {
+        let known = parsed.get(path).unwrap_or_else(|| panic!("the parser reads no table [{path}]"));
+        let known: BTreeSet<String> = known.iter().map(|key| (*key).to_owned()).collect();
+        assert_eq!(keys, &known, "[{path}]");
+    }
+    let described: BTreeSet<&str> = described.iter().map(|(path, _)| path.as_str()).collect();
+    for path in parsed.keys() {
+        assert!(described.contains(path.as_str()), "the schema has no table [{path}]");
+    }
+}
+
+/// What in `value` is not as the schema says. As much of JSON Schema as ours uses, patterns left out.
+fn refused(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    let schema = resolved(root, schema);
+    let mut found = Vec::new();
+    let mut say = |what: &str| found.push(format!("{path}: {what}"));
+    let is = |kind: &str| match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        other => panic!("the schema has a type {other}"),
+    };
+    if schema["type"].as_str().is_some_and(|kind| !is(kind)) {
+        say("another type");
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value))
+        || schema["const"].is_number() && schema["const"] != *value
+    {
+        say("another value");
+    }
+    let number = value.as_f64();
+    let bound = |key: &str| schema[key].as_f64().zip(number);
+    if bound("minimum").is_some_and(|(least, value)| value < least)
+        || bound("maximum").is_some_and(|(most, value)| value > most)
+        || bound("exclusiveMinimum").is_some_and(|(least, value)| value <= least)
+    {
+        say("out of bounds");
+    }
+    for key in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.get(key).is_none() {
+            say(&format!("{key} is missing"));
+        }
+    }
+    if let Some(ways) = schema["anyOf"].as_array() {
+        let fits = |way: &Value| refused(root, way, value, path).is_empty();
+        if !ways.iter().any(fits) {
+            say("none of the ways");
+        }
+    }
+    for (key, below) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{key}");
+        match (&schema["properties"][key], &schema["additionalProperties"]) {
+            (Value::Null, Value::Bool(false)) => found.push(format!("{path}: unknown")),
+            (Value::Null, Value::Object(_)) => {
+                found.extend(refused(root, &schema["additionalProperties"], below, &path));
+            }
+            (Value::Null, _) => {}
+            (known, _) => found.extend(refused(root, known, below, &path)),
+        }
+    }
+    if schema["items"].is_object() {
+        for below in value.as_array().into_iter().flatten() {
+            found.extend(refused(root, &schema["items"], below, &format!("{path}[]")));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_schema_takes_the_examples_and_refuses_what_the_parser_refuses() {
+    let root = schema();
+    let validate = |text: &str| {
+        let value: Value = toml::from_str(text).unwrap();
+        refused(&root, &root, &value, "")
+    };
+    assert_eq!(validate(FULL), Vec::<String>::new());
+    assert_eq!(validate(MINIMAL), Vec::<String>::new());
+    for (from, to) in [
+        ("manifest = 1", "manifest = 2"),
+        ("priority = 50", "priorty = 50"),
+        ("priority = 50", "priority = 101"),
+        ("gpu = \"preferred\"", "gpu = \"yes\""),
+        ("min_gpu = 0.10, ", ""),
+        ("slots = 2", "slots = 0"),
+        ("spill = true", "spill = \"yes\""),
+        ("mode = \"max\"", "mode = \"best\""),
+        ("name = \"copydata\"\n", ""),
+        ("{ from = \"mnist/1\", to", "{ form = \"mnist/1\", to"),
+    ] {
+        let text = FULL.replacen(from, to, 1);
+        assert_ne!(text, FULL, "{from}");
+        assert!(!validate(&text).is_empty(), "the schema takes {to:?}");
+        assert!(manifest::Manifest::parse(&text).is_err(), "the parser takes {to:?}");
+    }
+}

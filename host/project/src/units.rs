@@ -1,0 +1,108 @@
+//! Durations, sizes, shares and intervals as users write them. A number without its unit is refused: nobody can tell
+//! seconds from minutes by looking at it.
+
+use core::time::Duration;
+
+use crate::error::UnitError;
+
+const TIMES: [(&str, f64); 6] =
+    [("us", 0.000_001), ("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+const SIZES: [(&str, f64); 5] =
+    [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0), ("B", 1.0)];
+
+/// When something is due again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// After so much time.
+    Time(Duration),
+    /// After so many steps.
+    Steps(u64),
+}
+
+/// Reads `90s`, `10m`, `1h`, `500ms`, `2d`.
+///
+/// # Errors
+/// `UnitError::Duration`: no unit, another one, negative, or too long for a number.
+pub fn duration(text: &str) -> Result<Duration, UnitError> {
+    let seconds = with_unit(text, &TIMES).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| UnitError::Duration { text: text.to_owned() })
+}
+
+/// Reads `512MiB`, `4GiB`, `100KiB`, `64B`, in bytes.
+///
+/// # Errors
+/// `UnitError::Size`: no unit, another one, or negative.
+pub fn bytes(text: &str) -> Result<u64, UnitError> {
+    let bytes = with_unit(text, &SIZES).ok_or_else(|| UnitError::Size { text: text.to_owned() })?;
+    Ok(bytes as u64)
+}
+
+/// Reads a price of an hour: `0.65/h`.
+///
+/// # Errors
+/// `UnitError::Price`: no number from 0, or not of an hour.
+pub fn rate(text: &str) -> Result<f64, UnitError> {
+    let number = text.strip_suffix("/h").and_then(|number| number.trim().parse().ok());
+    let number = number.filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+    number.ok_or_else(|| UnitError::Price { text: text.to_owned() })
+}
+
+/// Reads a share such as `10%`.
+///
+/// # Errors
+/// `UnitError::Percent`: no percent sign, or more than 100.
+pub fn percent(text: &str) -> Result<u32, UnitError> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).filter(|share| *share <= 100);
+    number.ok_or_else(|| UnitError::Percent { text: text.to_owned() })
+}
+
+/// Reads `30s` or `100steps`.
+///
+/// # Errors
+/// `UnitError::Interval`: neither a time nor a count of steps.
+pub fn interval(text: &str) -> Result<Interval, UnitError> {
+    let refused = || UnitError::Interval { text: text.to_owned() };
+    match text.strip_suffix("steps") {
+        Some(steps) => steps.trim().parse().map(Interval::Steps).map_err(|_| refused()),
+        None => duration(text).map(Interval::Time).map_err(|_| refused()),
+    }
+}
+
+fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.trim().parse().ok()?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let value = number * factor;
+    (value.is_finite() && value >= 0.0 && value < u64::MAX as f64).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read_and_their_absence_is_refused() {
+        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("1.5h").unwrap(), Duration::from_secs(5400));
+        assert_eq!(duration("1500us").unwrap(), Duration::from_micros(1500));
+        assert_eq!(bytes("512MiB").unwrap(), 512 << 20);
+        assert_eq!(percent("10%").unwrap(), 10);
+        assert_eq!(interval("100steps").unwrap(), Interval::Steps(100));
+        assert_eq!(interval("30s").unwrap(), Interval::Time(Duration::from_secs(30)));
+        for bad in ["90", "", "s", "-1s", "1 fortnight", "1e999s", "nans"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        for bad in ["4", "4GB", "GiB", "-1MiB"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(rate("0.65/h").unwrap(), 0.65);
+        for bad in ["0.65", "-1/h", "/h", "inf/h", "1/d"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        for bad in ["10", "101%", "-1%", "%"] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
+        assert_eq!(interval("30").unwrap_err().to_string(), "\"30\" is no interval: expected such as 30s or 100steps");
+    }
+}

@@ -1,0 +1,185 @@
+// Charts of series over steps, drawn by uPlot, which is loaded when the first one is shown.
+
+import { h } from './dom.js';
+import { number } from './format.js';
+import { aligned, positive, smooth } from './series.js';
+
+const HEIGHT = 260;
+/** Colours, and dashes beside them, so that lines differ by more than colour. */
+const COLOURS = ['--share-0', '--share-1', '--share-2', '--share-3'];
+const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
+
+let library = null;
+
+/** uPlot, once. */
+function load() {
+  library ??= import('./vendor/uPlot.esm.js').then((module) => module.default);
+  return library;
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/**
+ * A chart of what `update({ series, boundaries, log, smoothing })` gives it: series as the server has them, and the steps
+ * at which another attempt took over, as `[[step, attempt]]`. Returns `{ element, update, png, leave }`.
+ */
+export function chart(title) {
+  const box = h('div', { class: 'chart-box' });
+  const legend = h('ul', { class: 'legend' });
+  const element = h('figure', { class: 'chart', 'data-chart': title }, h('figcaption', {}, h('b', {}, title), legend), box);
+  let view = null;
+  let plot = null;
+  let built = '';
+  let left = false;
+
+  async function draw() {
+    const uPlot = await load();
+    if (left || !view || !box.clientWidth) return;
+    const data = columns(view);
+    const is = JSON.stringify([view.series.map(({ name }) => name), view.log, view.smoothing > 0]);
+    if (plot && is === built) {
+      plot.setData(data);
+      return;
+    }
+    plot?.destroy();
+    built = is;
+    plot = new uPlot(options(uPlot, view, box.clientWidth, () => view.boundaries, showLegend), data, box);
+    showLegend(null);
+  }
+
+  /** The series with their colours, and their values where the pointer is, or the last ones. */
+  function showLegend(index) {
+    if (!view) return;
+    const step = index === null ? null : plot?.data[0][index];
+    const entry = ({ name, points }, at) => {
+      const found = step === null || step === undefined ? points.at(-1) : points.find(([one]) => one === step);
+      const value = found ? (found[1] === null ? 'not a number' : number(found[1])) : '';
+      return h('li', {}, h('i', { class: `share share-${at % 4}`, 'aria-hidden': 'true' }), name, ' ', h('span', { class: 'figure' }, value));
+    };
+    const place = step === null || step === undefined ? [] : [h('li', { class: 'note' }, `step ${step}`)];
+    legend.replaceChildren(...place, ...view.series.map(entry));
+  }
+
+  function anew() {
+    built = '';
+    draw();
+  }
+  const sizes = new ResizeObserver(() => {
+    if (!plot) draw();
+    else if (box.clientWidth) plot.setSize({ width: box.clientWidth, height: HEIGHT });
+  });
+  sizes.observe(box);
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  dark.addEventListener('change', anew);
+  return {
+    element,
+    update(next) {
+      view = next;
+      showLegend(null);
+      draw();
+    },
+    png: () => picture(title, view, plot),
+    leave() {
+      left = true;
+      sizes.disconnect();
+      dark.removeEventListener('change', anew);
+      plot?.destroy();
+    },
+  };
+}
+
+/** The chart's data: the steps, the lines, and where lines are smoothed, the points behind them. */
+function columns({ series, log, smoothing }) {
+  const [steps, ...values] = aligned(series);
+  const shown = log ? values.map(positive) : values;
+  const lines = smoothing > 0 ? shown.map((column) => smooth(column, smoothing)) : shown;
+  return [steps, ...lines, ...(smoothing > 0 ? shown : [])];
+}
+
+function options(uPlot, { series, log, smoothing }, width, boundaries, pointed) {
+  const line = (at, more = {}) => ({
+    stroke: colour(COLOURS[at % COLOURS.length]), width: 2, dash: DASHES[Math.floor(at / COLOURS.length) % DASHES.length], points: { show: undefined }, ...more,
+  });
+  const faint = (at) => line(at, { width: 1, alpha: 0.35, points: { show: false } });
+  const axis = {
+    stroke: colour('--muted'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 }, font: '12px system-ui, sans-serif',
+  };
+  const lines = series.map(({ name }, at) => line(at, { label: name }));
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, sync: { key: 'steps' }, drag: { x: true, y: false } },
+    scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
+    axes: [{ ...axis, values: (_, ticks) => ticks.map(tick) }, { ...axis, size: 58, values: (_, ticks) => ticks.map(tick) }],
+    series: [{}, ...lines, ...(smoothing > 0 ? series.map((_, at) => faint(at)) : [])],
+    hooks: {
+      draw: [(plot) => mark(uPlot, plot, boundaries())],
+      setCursor: [(plot) => pointed(plot.cursor.left >= 0 ? plot.cursor.idx : null)],
+    },
+  };
+}
+
+/** Short words for the numbers beside an axis. */
+function tick(value) {
+  if (value === null) return '';
+  const size = Math.abs(value);
+  if (size >= 1e4 && size < 1e6) return `${Number((value / 1e3).toPrecision(4))}k`;
+  return size >= 1e6 || (size !== 0 && size < 1e-3) ? value.toExponential(0) : String(Number(value.toPrecision(4)));
+}
+
+/** Lines where another attempt took over, with its number. */
+function mark(uPlot, plot, boundaries) {
+  const { ctx, bbox } = plot;
+  const ratio = uPlot.pxRatio ?? window.devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = colour('--muted');
+  ctx.fillStyle = colour('--muted');
+  ctx.lineWidth = ratio;
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textBaseline = 'top';
+  ctx.textAlign = 'left';
+  ctx.setLineDash([3 * ratio, 4 * ratio]);
+  const places = boundaries.map(([step, attempt]) => [Math.round(plot.valToPos(step, 'x', true)), attempt]);
+  const end = bbox.left + bbox.width;
+  for (const [at, [x, attempt]] of places.entries()) {
+    if (x < bbox.left || x > end) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const room = Math.min(places[at + 1]?.[0] ?? end, end) - x - 8 * ratio;
+    const label = [`attempt ${attempt}`, String(attempt)].find((text) => ctx.measureText(text).width <= room);
+    if (label) ctx.fillText(label, x + 4 * ratio, bbox.top + 2 * ratio);
+  }
+  ctx.restore();
+}
+
+/** The chart as a PNG with its title and the names of its lines. */
+async function picture(title, view, plot) {
+  const from = plot.ctx.canvas;
+  const ratio = window.devicePixelRatio || 1;
+  const top = 34 * ratio;
+  const canvas = h('canvas', { width: from.width, height: from.height + top });
+  const ctx = canvas.getContext('2d');
+  ctx.fillStyle = colour('--surface');
+  ctx.fillRect(0, 0, canvas.width, canvas.height);
+  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
+  ctx.fillStyle = colour('--ink');
+  ctx.textBaseline = 'middle';
+  let x = 12 * ratio;
+  ctx.fillText(title, x, top / 2);
+  x += ctx.measureText(title).width + 18 * ratio;
+  ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+  for (const [at, { name }] of view.series.entries()) {
+    ctx.fillStyle = colour(COLOURS[at % COLOURS.length]);
+    ctx.fillRect(x, top / 2 - 5 * ratio, 10 * ratio, 10 * ratio);
+    ctx.fillStyle = colour('--muted');
+    ctx.fillText(name, x + 15 * ratio, top / 2);
+    x += ctx.measureText(name).width + 32 * ratio;
+  }
+  ctx.drawImage(from, 0, top);
+  return new Promise((resolve) => { canvas.toBlob(resolve, 'image/png'); });
+}

@@ -1,0 +1,113 @@
+// The charts of one or more jobs: which series are shown, on which scale, and how smooth.
+
+import { chart } from './chart.js';
+import { h, listen, patch } from './dom.js';
+import { save } from './files.js';
+import { groups } from './series.js';
+
+/** Charts that are shown before any were chosen. */
+const SHOWN_FIRST = 2;
+
+/** Charts in `root`, which are given what to show by `update(series, boundaries)`. `name` is what pictures are called. */
+export function charts(root, name) {
+  const state = { series: [], boundaries: [], log: false, smoothing: 0, chosen: null };
+  const shown = new Map();
+  const picker = h('div', { class: 'toolbar picker' });
+  const list = h('div', { class: 'charts' });
+  patch(root, picker, list);
+
+  /** Names of the series that are shown: those of the first groups, until some are chosen. */
+  const chosen = () => {
+    if (state.chosen) return state.chosen;
+    const first = groups(state.series.map((one) => one.name)).slice(0, SHOWN_FIRST);
+    return new Set(first.flatMap(([, names]) => names));
+  };
+
+  function render() {
+    const wanted = chosen();
+    showPicker(wanted);
+    const visible = groups(state.series.map((one) => one.name).filter((one) => wanted.has(one)));
+    for (const [group, one] of shown) {
+      if (visible.some(([other]) => other === group)) continue;
+      one.leave();
+      one.element.remove();
+      shown.delete(group);
+    }
+    for (const [at, [group, names]] of visible.entries()) {
+      if (!shown.has(group)) shown.set(group, chart(group));
+      const one = shown.get(group);
+      if (list.children[at] !== one.element) list.insertBefore(one.element, list.children[at] ?? null);
+      one.update({
+        series: names.map((name) => state.series.find((series) => series.name === name)),
+        boundaries: state.boundaries,
+        log: state.log,
+        smoothing: state.smoothing,
+      });
+    }
+    const nothing = state.series.length === 0 ? 'Numbers appear here as the training reports them.' : 'No series is chosen.';
+    list.classList.toggle('none', visible.length === 0);
+    list.dataset.nothing = nothing;
+  }
+
+  function showPicker(wanted) {
+    const names = groups(state.series.map((one) => one.name)).flatMap(([, of]) => of);
+    patch(
+      picker,
+      h(
+        'details',
+        { class: 'menu', 'data-key': 'series', hidden: names.length === 0 },
+        h('summary', { class: 'button small' }, `Series: ${[...wanted].length} of ${names.length}`),
+        h('div', { class: 'menu-body' }, names.map((one) => h(
+          'label',
+          { class: 'check', 'data-key': one },
+          h('input', { type: 'checkbox', 'data-change': 'series', 'data-name': one, checked: wanted.has(one) }),
+          ` ${one}`,
+        ))),
+      ),
+      names.length > 0 && [
+        h('label', { class: 'check', 'data-key': 'log' }, h('input', { type: 'checkbox', 'data-change': 'log', checked: state.log }), ' Log scale'),
+        h(
+          'label',
+          { class: 'check smoothing', 'data-key': 'smoothing' },
+          'Smoothing ',
+          h('input', { type: 'range', min: 0, max: 0.95, step: 0.05, value: state.smoothing, 'data-input': 'smoothing' }),
+          h('span', { class: 'figure' }, state.smoothing ? state.smoothing.toFixed(2) : 'off'),
+        ),
+        h('button', { type: 'button', class: 'quiet small', 'data-click': 'png', 'data-key': 'png' }, 'Save as PNG'),
+      ],
+    );
+  }
+
+  listen(picker, 'change', {
+    series({ dataset, checked }) {
+      state.chosen = new Set(chosen());
+      if (checked) state.chosen.add(dataset.name);
+      else state.chosen.delete(dataset.name);
+      render();
+    },
+    log({ checked }) {
+      state.log = checked;
+      render();
+    },
+  });
+  listen(picker, 'input', {
+    smoothing({ value }) {
+      state.smoothing = Number(value);
+      render();
+    },
+  });
+  listen(picker, 'click', {
+    async png() {
+      for (const [group, one] of shown) save(await one.png(), `${name}-${group}.png`);
+    },
+  });
+  return {
+    update(series, boundaries) {
+      Object.assign(state, { series, boundaries });
+      render();
+    },
+    leave() {
+      for (const one of shown.values()) one.leave();
+    },
+  };
+}

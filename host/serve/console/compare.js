@@ -1,0 +1,144 @@
+// Jobs side by side: what differs in what they were asked to do, and what came of it.
+
+import { ask, jobPath } from './api.js';
+import { chart } from './chart.js';
+import { h, listen, patch } from './dom.js';
+import { number, seconds, short } from './format.js';
+import { poll } from './poll.js';
+import { isOver, mark } from './state.js';
+
+const EVERY_MS = 5000;
+
+/** Shows the page in `root` for the jobs `names` until the returned `leave` is called. */
+export function comparePage(root, names, live) {
+  const state = { jobs: [], series: [], error: null, all: false, metric: null };
+  const body = h('div', { class: 'compare' });
+  const plot = chart('');
+  const page = h(
+    'div',
+    {},
+    h('p', { class: 'crumb' }, h('a', { href: '#/jobs' }, 'Jobs')),
+    h('div', { class: 'page-head' }, h('h1', {}, `Compare ${names.length} jobs`)),
+    body,
+  );
+  patch(root, page);
+  const choice = h('div', { class: 'section-head' });
+  const curves = h('section', { class: 'card', 'aria-label': 'Chart' }, choice, plot.element);
+  const table = h('div', {});
+  body.append(table, curves);
+
+  function render() {
+    if (state.jobs.length === 0) {
+      curves.hidden = true;
+      patch(table, h('p', { class: 'empty' }, state.error ? `${state.error.message}.` : 'Looking…'));
+      return;
+    }
+    patch(table, comparison(state.jobs, state.all));
+    const metrics = [...new Set(state.series.flatMap(({ series }) => series.map(({ name }) => name)))].sort();
+    curves.hidden = metrics.length === 0;
+    const metric = metrics.includes(state.metric) ? state.metric : metrics.includes('loss') ? 'loss' : metrics[0];
+    const option = (name) => h('option', { value: name, selected: name === metric }, name);
+    patch(choice, h('h2', {}, 'Chart'), h('select', { 'aria-label': 'Series', 'data-change': 'metric' }, metrics.map(option)));
+    if (!metric) return;
+    const series = state.series.map(({ job, series: of }) => ({ name: job, points: of.find(({ name }) => name === metric)?.points ?? [] }));
+    plot.update({ series, boundaries: [], log: false, smoothing: 0 });
+  }
+
+  const look = poll(async () => {
+    try {
+      if (!state.jobs.length || !state.jobs.every(({ state: is }) => isOver(is))) {
+        const [jobs, series] = await Promise.all([
+          Promise.all(names.map((name) => ask('GET', jobPath(name)))),
+          Promise.all(names.map(async (job) => ({ job, ...(await ask('GET', jobPath(job, 'metrics'))) }))),
+        ]);
+        Object.assign(state, { jobs, series });
+      }
+      state.error = null;
+      live(null);
+    } catch (error) {
+      state.error = error;
+      live(error.status === 404 ? null : error);
+    }
+    render();
+  }, EVERY_MS);
+  listen(page, 'change', {
+    all({ checked }) {
+      state.all = checked;
+      render();
+    },
+    metric({ value }) {
+      state.metric = value;
+      render();
+    },
+  });
+  return {
+    keys: {},
+    refresh: look.now,
+    leave() {
+      look.stop();
+      plot.leave();
+    },
+  };
+}
+
+/** The specification as names and texts: `parameters.epochs` is `5`. */
+export function flat(value, name = '') {
+  if (value === null || typeof value !== 'object' || (Array.isArray(value) && !value.some((one) => typeof one === 'object'))) {
+    return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];
+  }
+  return Object.entries(value).flatMap(([key, of]) => flat(of, name ? `${name}.${key}` : key));
+}
+
+/** The rows of several jobs' specifications: `[[name, texts, whether they differ]]`; what a job has not is null. */
+export function rowsOf(specs) {
+  const maps = specs.map((spec) => new Map(flat(spec)));
+  const names = [...new Set(maps.flatMap((map) => [...map.keys()]))];
+  return names.map((name) => {
+    const values = maps.map((map) => map.get(name) ?? null);
+    return [name, values, values.some((value) => value !== values[0])];
+  });
+}
+
+function comparison(jobs, all) {
+  const rows = rowsOf(jobs.map(({ spec }) => spec ?? {})).sort(([a], [b]) => rank(a) - rank(b));
+  const shown = rows.filter(([, , differs]) => all || differs);
+  const metrics = [...new Set(jobs.flatMap(({ metrics: of }) => Object.keys(of ?? {})))].sort();
+  const line = (name, values, differs) => h(
+    'tr',
+    { 'data-key': name },
+    h('th', { scope: 'row' }, name.replace(/^parameters\./, '')),
+    values.map((value) => h('td', { class: differs ? 'differs code' : 'code' }, value ?? h('span', { class: 'note' }, 'not set'))),
+  );
+  const group = (title, lines) => h('tbody', { 'data-key': title }, h('tr', { class: 'group' }, h('th', { colspan: jobs.length + 1, scope: 'rowgroup' }, title)), lines);
+  const told = (name, of) => h('tr', { 'data-key': name }, h('th', { scope: 'row' }, name), jobs.map((job) => h('td', { class: 'figure' }, of(job))));
+  const text = (name, value) => (name === 'plugin' && value ? short(value) : value);
+  return h(
+    'section',
+    { class: 'card', 'aria-label': 'Comparison' },
+    h(
+      'div',
+      { class: 'section-head' },
+      h('h2', {}, all ? 'Everything' : 'What differs'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', 'data-change': 'all', checked: all }), ' Also what is the same'),
+    ),
+    h('div', { class: 'scroll' }, h(
+      'table',
+      { class: 'sides' },
+      h('thead', {}, h('tr', {}, h('td', {}), jobs.map(({ name }) => h('th', { scope: 'col' }, h('a', { href: `#/jobs/${encodeURIComponent(name)}` }, name))))),
+      group('Asked for', shown.length ? shown.map(([name, values, differs]) => line(name, values.map((value) => text(name, value)), differs))
+        : h('tr', {}, h('td', { colspan: jobs.length + 1, class: 'note' }, 'Their specifications are the same.'))),
+      group('Came of it', [
+        told('state', ({ state }) => mark(state)),
+        told('step', ({ step }) => String(step)),
+        told('ran', ({ wall_seconds: wall }) => seconds(wall)),
+        told('GPU time', ({ gpu_seconds: gpu }) => seconds(gpu)),
+      ]),
+      metrics.length > 0 && group('Last numbers', metrics.map((name) => told(name, ({ metrics: of }) => (of?.[name] === undefined ? '–' : number(of[name]))))),
+    )),
+  );
+}
+
+/** Parameters come first. */
+function rank(name) {
+  return name.startsWith('parameters.') ? 0 : 1;
+}

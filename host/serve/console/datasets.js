@@ -1,0 +1,175 @@
+// The page of datasets: their versions, what is in them, and which jobs use them.
+
+import { ask, datasetPath } from './api.js';
+import { confirm, note } from './dialogs.js';
+import { h, listen, patch } from './dom.js';
+import { emptyDatasets } from './empty.js';
+import { fetchable } from './files.js';
+import { bytes, short } from './format.js';
+import { poll } from './poll.js';
+import { since } from './rows.js';
+
+const EVERY_MS = 5000;
+/** Jobs that are named of those that use a version. */
+const USERS_SHOWN = 5;
+
+/** Shows the page in `root` until the returned `leave` is called; `wanted` is the dataset to show first, or ''. */
+export function datasetsPage(root, wanted, live) {
+  const state = { datasets: null, error: null, filter: wanted, selected: wanted || null };
+  const list = h('div', { class: 'cards' });
+  const filter = h('input', {
+    type: 'search', placeholder: 'Filter', 'aria-label': 'Filter datasets by name or field', autocomplete: 'off', spellcheck: 'false', value: wanted,
+  });
+  const filters = h('span', { class: 'filter' }, filter, h('kbd', { 'aria-hidden': 'true' }, '/'));
+  const count = h('p', { class: 'note', id: 'count', role: 'status' });
+  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Datasets'), count, filters), list);
+  patch(root, page);
+  fetchable(page);
+
+  const shown = () => grouped(state.datasets ?? []).filter(([name, versions]) => {
+    const text = [name, ...versions.flatMap(({ fields }) => fields.map((field) => field.name))].join(' ');
+    return text.toLowerCase().includes(state.filter.toLowerCase());
+  });
+
+  function render() {
+    if (!state.datasets) {
+      patch(list, h('p', { class: 'empty' }, state.error ? `${state.error.message}.` : 'Looking…'));
+      return;
+    }
+    const visible = shown();
+    const whole = state.datasets.reduce((sum, { bytes: size }) => sum + size, 0);
+    count.textContent = state.datasets.length ? `${visible.length} shown, ${bytes(whole)} in all` : '';
+    filters.hidden = state.datasets.length === 0;
+    if (state.datasets.length === 0) patch(list, emptyDatasets());
+    else if (visible.length === 0) patch(list, h('p', { class: 'empty' }, `No dataset’s name or field has “${state.filter}”.`));
+    else patch(list, visible.map(([name, versions]) => card(name, versions, state.selected === name)));
+  }
+
+  const look = poll(async () => {
+    try {
+      state.datasets = (await ask('GET', '/api/v1/datasets')).datasets;
+      state.error = null;
+    } catch (error) {
+      state.error = error;
+    }
+    render();
+    live(state.error);
+  }, EVERY_MS);
+
+  filter.addEventListener('input', () => {
+    state.filter = filter.value;
+    render();
+  });
+  listen(list, 'click', {
+    async remove({ dataset: { name, version } }) {
+      const agreed = await confirm({
+        title: `Delete ${name}/${version}?`,
+        text: 'Its content is deleted for good, but for what other versions have too. A version that a job needs is kept.',
+        yes: 'Delete',
+        danger: true,
+      });
+      if (!agreed) return;
+      try {
+        await ask('DELETE', datasetPath(name, version));
+        note(`Deleted ${name}/${version}.`);
+      } catch (error) {
+        note(error.message, error);
+      }
+      await look.now();
+    },
+  });
+  const move = (by) => {
+    const names = shown().map(([name]) => name);
+    if (!names.length) return;
+    const at = names.indexOf(state.selected);
+    state.selected = names[Math.min(names.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    render();
+    const found = list.querySelector(`[data-key="dataset ${CSS.escape(state.selected)}"]`);
+    found.focus({ preventScroll: true });
+    found.scrollIntoView({ block: 'nearest' });
+  };
+  return {
+    keys: { '/': () => filter.focus(), j: () => move(1), k: () => move(-1) },
+    looks: 'Looks at the server every five seconds',
+    refresh: look.now,
+    leave: look.stop,
+  };
+}
+
+/** Versions by dataset, the newest first: `[[name, versions]]`. */
+function grouped(datasets) {
+  const found = new Map();
+  for (const one of datasets) found.set(one.name, [...(found.get(one.name) ?? []), one]);
+  for (const versions of found.values()) versions.sort((a, b) => b.version - a.version);
+  return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function card(name, versions, selected) {
+  const [newest] = versions;
+  const names = ['Version', 'Items', 'Parts', 'Size', 'Made', 'Used by', ''];
+  return h(
+    'article',
+    { class: selected ? 'card selected' : 'card', 'data-key': `dataset ${name}`, tabindex: -1, 'aria-label': `Dataset ${name}` },
+    h('div', { class: 'section-head' }, h('h2', {}, name), h('code', { class: 'note' }, `--data ${name}`)),
+    fields(newest),
+    h(
+      'table',
+      { class: 'grid' },
+      h('caption', { class: 'unseen' }, `Versions of ${name}`),
+      h('thead', {}, h('tr', {}, names.map((label) => h('th', { scope: 'col' }, label || h('span', { class: 'unseen' }, 'Actions'))))),
+      h('tbody', {}, versions.map((version) => line(name, version, newest))),
+    ),
+  );
+}
+
+function fields({ fields: of }) {
+  const field = ({ name, dtype, shape, classes }) => h(
+    'li',
+    {},
+    h('b', {}, name),
+    ` ${dtype}${shape.length ? ` [${shape.join(', ')}]` : ''}${counted(classes)}`,
+  );
+  return h('ul', { class: 'fields-list', 'aria-label': 'Fields' }, of.map(field));
+}
+
+function counted(classes) {
+  const count = Array.isArray(classes) ? classes.length : classes;
+  return count ? `, ${count} classes` : '';
+}
+
+function line(name, version, newest) {
+  const { version: number, items, splits, bytes: size, digest, created_ms: made, fields: of } = version;
+  const other = JSON.stringify(of) === JSON.stringify(newest.fields) ? null : fields(version);
+  const cell = (label, ...content) => h('td', { 'data-label': label }, content);
+  const href = datasetPath(name, number, 'export');
+  const file = `${name}-${number}.tar`;
+  return h(
+    'tr',
+    { 'data-key': `version ${number}` },
+    h('th', { scope: 'row' }, `${name}/${number}`, h('div', { class: 'note' }, h('code', { title: digest }, short(digest))), other),
+    cell('Items', items.toLocaleString('en')),
+    cell('Parts', Object.entries(splits).map(([part, count]) => h('div', {}, `${part} ${count.toLocaleString('en')}`))),
+    cell('Size', bytes(size)),
+    cell('Made', since(made)),
+    h('td', { 'data-label': 'Used by', class: 'used' }, users(version)),
+    h(
+      'td',
+      { class: 'row-actions' },
+      h(
+        'div',
+        {},
+        h('a', { class: 'button small quiet', href, download: file, 'data-file': file }, 'Export', h('span', { class: 'unseen' }, ` ${file}`)),
+        h('button', {
+          type: 'button', class: 'quiet small danger-text', 'data-click': 'remove', 'data-name': name, 'data-version': number, 'aria-label': `Delete ${name}/${number}`,
+        }, 'Delete…'),
+      ),
+    ),
+  );
+}
+
+function users({ used_by: jobs }) {
+  if (!jobs?.length) return jobs ? 'no job' : '–';
+  const links = jobs.slice(0, USERS_SHOWN).map((job) => h('a', { href: `#/jobs/${encodeURIComponent(job)}` }, job));
+  const rest = jobs.length - USERS_SHOWN;
+  return [links.flatMap((link, at) => (at ? [', ', link] : [link])), rest > 0 && ` and ${rest} more`];
+}

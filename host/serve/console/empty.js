@@ -1,0 +1,40 @@
+// Where there is nothing yet: what to run, word for word.
+
+import { h } from './dom.js';
+
+/** The command's name, with the server where it is not at the default address. */
+function saggar() {
+  return location.origin === 'http://127.0.0.1:5000' ? 'saggar' : `saggar --host ${location.origin}`;
+}
+
+function lines(...text) {
+  return h('pre', {}, h('code', {}, text.map((line) => `${saggar()} ${line}`).join('\n')));
+}
+
+const PUSH = 'data push examples/digits --name digits';
+const RUN = 'run plugins/target/saggar/lenet.wasm --data digits -f';
+
+function empty(title, ...content) {
+  return h('div', { class: 'empty' }, h('h2', {}, title), content, h('p', { class: 'note' }, 'It appears here by itself.'));
+}
+
+/** No models. */
+export function emptyModels() {
+  return empty(
+    'No models yet',
+    h('p', {}, 'A training that publishes makes one:'),
+    lines(PUSH, RUN),
+    h('p', {}, 'Or take a model from elsewhere:'),
+    lines('import model.onnx --name NAME'),
+  );
+}
+
+/** No jobs. */
+export function emptyJobs() {
+  return empty('No jobs yet', h('p', {}, 'A training is started from a shell, with data and a plugin:'), lines(PUSH, RUN));
+}
+
+/** No datasets. */
+export function emptyDatasets() {
+  return empty('No datasets yet', h('p', {}, 'A folder becomes the version of a dataset:'), lines(PUSH));
+}

@@ -1,0 +1,101 @@
+// Files that a job leaves: its outputs and its checkpoints, to be fetched, and checkpoints to be deployed.
+
+import { apiKey, ask, failure, jobPath, modelPath, send } from './api.js';
+import { askText, note } from './dialogs.js';
+import { h } from './dom.js';
+import { bytes, short } from './format.js';
+import { since } from './rows.js';
+
+/** Keeps `blob` as a file of the reader's. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h('a', { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+/**
+ * Fetches what links with `data-file` below `root` lead to. A browser's own download carries no key, so with one the page
+ * fetches it.
+ */
+export function fetchable(root) {
+  root.addEventListener('click', async (event) => {
+    const link = event.target.closest?.('a[data-file]');
+    if (!link || !apiKey()) return;
+    event.preventDefault();
+    try {
+      const response = await send(link.getAttribute('href'));
+      if (!response.ok) throw await failure(response);
+      save(await response.blob(), link.dataset.file);
+    } catch (error) {
+      note(error.message, error);
+    }
+  });
+}
+
+function download(href, file, text = 'Download') {
+  return h('a', { class: 'button small quiet', href, download: file, 'data-file': file }, text, h('span', { class: 'unseen' }, ` ${file}`));
+}
+
+/** The files that a job wrote. */
+export function outputs(job, files) {
+  if (!files?.length) return h('p', { class: 'note' }, 'The job wrote no files.');
+  const line = ({ path, bytes: size }) => h(
+    'tr',
+    { 'data-key': path },
+    h('th', { scope: 'row', class: 'path' }, path),
+    h('td', { class: 'figure', 'data-label': 'Size' }, bytes(size)),
+    h('td', { class: 'row-actions' }, h('div', {}, download(jobPath(job, 'output', ...path.split('/')), path.split('/').pop()))),
+  );
+  return h('table', { class: 'grid files' }, h('caption', { class: 'unseen' }, 'Outputs'), h('tbody', {}, files.map(line)));
+}
+
+/** The checkpoints that are kept, the newest first. */
+export function checkpoints(job, kept) {
+  if (!kept?.length) return h('p', { class: 'note' }, 'No checkpoint is kept.');
+  const newest = Math.max(...kept.map(({ step }) => step));
+  const line = ({ step, epoch, bytes: size, digest, written_ms: at, best }) => h(
+    'tr',
+    { 'data-key': `${step}` },
+    h('th', { scope: 'row' }, `Step ${step}`, step === newest && h('span', { class: 'tag' }, 'newest'), best && h('span', { class: 'tag' }, 'best')),
+    h('td', { 'data-label': 'Epoch', class: 'figure' }, epoch ?? '–'),
+    h('td', { 'data-label': 'Size', class: 'figure' }, bytes(size)),
+    h('td', { 'data-label': 'Written' }, since(at)),
+    h('td', { 'data-label': 'Digest' }, h('code', { title: digest }, short(digest))),
+    h(
+      'td',
+      { class: 'row-actions' },
+      h(
+        'div',
+        {},
+        download(jobPath(job, 'checkpoints', step), `${job}-${step}.safetensors`),
+        h('button', { type: 'button', class: 'small', 'data-click': 'deploy', 'data-step': step, 'aria-label': `Deploy step ${step}` }, 'Deploy…'),
+      ),
+    ),
+  );
+  const names = ['Checkpoint', 'Epoch', 'Size', 'Written', 'Digest'];
+  return h(
+    'table',
+    { class: 'grid checkpoints' },
+    h('caption', { class: 'unseen' }, 'Checkpoints'),
+    h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name)), h('th', {}, h('span', { class: 'unseen' }, 'Actions')))),
+    h('tbody', {}, [...kept].sort((a, b) => b.step - a.step).map(line)),
+  );
+}
+
+/** Asks for the model that the checkpoint becomes a version of, and makes it one. */
+export async function deploy(job, step) {
+  const model = await askText({
+    title: `Deploy step ${step} of ${job.name}`,
+    text: 'The checkpoint becomes the newest version of a model, which is swapped in as any other.',
+    label: 'Model',
+    value: job.project,
+    yes: 'Deploy',
+  });
+  if (!model) return;
+  try {
+    const made = await ask('POST', modelPath(model, 'versions'), { from: `job:${job.name}/checkpoint@${step}` });
+    note(`Version ${made.version} of ${made.model ?? model} is made of step ${step}.`);
+  } catch (error) {
+    note(error.message, error);
+  }
+}

@@ -1,0 +1,206 @@
+// The page of one job: how it stands, its attempts, charts, log, files, and what it was asked to do.
+
+import { ask, jobPath } from './api.js';
+import { attemptsTable, ribbon } from './attempts.js';
+import { charts } from './charts.js';
+import { note } from './dialogs.js';
+import { h, listen, patch } from './dom.js';
+import { checkpoints, deploy, fetchable, outputs } from './files.js';
+import { facts, heading, history, specification, title } from './facts.js';
+import { logView } from './log.js';
+import { orders } from './orders.js';
+import { poll } from './poll.js';
+import { restart } from './restart.js';
+import { retime } from './rows.js';
+import { extend } from './series.js';
+import { watch } from './watch.js';
+
+/** How often files and times are looked at though nothing was heard. */
+const EVERY_MS = 10_000;
+/** Points in one answer of the server; as many as that are not all. */
+const POINTS_MAX = 100_000;
+
+/** Shows the page of the job `name` in `root` until the returned `leave` is called; `part` is `logs` or ''. */
+export function jobPage(root, { name, part }, live) {
+  const state = { job: null, attempts: [], events: [], series: new Map(), files: null, kept: null, error: null, busy: false };
+  /** What is to be asked for. */
+  const wanted = { whole: true, series: true, files: true };
+  let seen = '';
+  let goesToLog = part === 'logs';
+
+  const parts = frame(root, name);
+  const log = logView(parts.log, name, live);
+  const curves = charts(parts.charts, name);
+  fetchable(parts.page);
+
+  function render() {
+    const { job, error } = state;
+    parts.rest.hidden = !job;
+    if (!job) {
+      patch(parts.head, h('h1', {}, name), h('p', { class: error ? 'reason' : 'note' }, error ? `${error.message}.` : 'Looking…'));
+      return;
+    }
+    patch(parts.head, heading(job, state.busy));
+    patch(parts.facts, facts(job, state.phases ?? []));
+    patch(parts.ribbon, title('Attempts'), ribbon(state.attempts, log.chosen()), attemptsTable(state.attempts));
+    patch(parts.files, title('Outputs'), outputs(job.name, state.files));
+    patch(parts.kept, title('Checkpoints'), checkpoints(job.name, state.kept));
+    patch(parts.spec, specification(job));
+    patch(parts.events, history(state.events));
+    retime(parts.page);
+    if (goesToLog) log.focus();
+    goesToLog = false;
+  }
+
+  function showCurves() {
+    const series = [...state.series].map(([one, points]) => ({ name: one, points }));
+    curves.update(series, state.attempts.filter(({ number }) => number > 1).map((one) => [one.first_step, one.number]));
+  }
+
+  async function askWhole() {
+    const { attempts, phases, events, ...job } = await ask('GET', jobPath(name));
+    const fewer = state.attempts.length && attempts.length !== state.attempts.length;
+    Object.assign(state, { job, attempts, phases, events });
+    // Another attempt does steps again; those before it may have other values.
+    if (fewer) state.series.clear();
+    log.update({ attempts, state: job.state });
+  }
+
+  async function askSeries() {
+    for (;;) {
+      const last = [...state.series.values()].map((points) => points.at(-1)?.[0] ?? 0);
+      const from = last.length ? Math.max(...last) : 0;
+      const { series } = await ask('GET', `${jobPath(name, 'metrics')}?from=${from}`);
+      extend(state.series, series);
+      if (!series.some(({ points }) => points.length >= POINTS_MAX)) break;
+    }
+    showCurves();
+  }
+
+  async function askFiles() {
+    const [{ files }, { checkpoints: kept }] = await Promise.all([ask('GET', jobPath(name, 'output')), ask('GET', jobPath(name, 'checkpoints'))]);
+    Object.assign(state, { files, kept });
+  }
+
+  const look = poll(async () => {
+    const now = { ...wanted };
+    Object.assign(wanted, { whole: false, series: false, files: false });
+    try {
+      if (now.whole || !state.job) await askWhole();
+      if (now.series) await askSeries();
+      if (now.files) await askFiles();
+      state.error = null;
+    } catch (error) {
+      state.error = error;
+      live(error.status === 404 ? null : error);
+    }
+    if (state.job && !['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMED_OUT'].includes(state.job.state)) wanted.files = true;
+    render();
+  }, EVERY_MS);
+
+  const stream = watch({
+    job: name,
+    changed(jobs) {
+      const [job] = jobs.values();
+      if (!job) return;
+      const is = `${job.state} ${job.attempt}`;
+      if (is !== seen) Object.assign(wanted, { whole: true, series: true, files: true });
+      else wanted.series = true;
+      seen = is;
+      if (state.job) state.job = { ...state.job, ...job };
+      render();
+      look.now();
+    },
+    noted(event) {
+      if (!state.events.some(({ sequence }) => sequence === event.sequence)) state.events.push(event);
+      if (event.kind.includes('CHECKPOINT') || event.kind === 'PUBLISHED') wanted.files = true;
+      render();
+    },
+    live,
+  });
+
+  const tell = (order) => async () => {
+    const work = await order([state.job]);
+    if (!work) return;
+    state.busy = true;
+    render();
+    await work();
+    state.busy = false;
+    Object.assign(wanted, { whole: true });
+    if (order === orders.remove) location.hash = '#/jobs';
+    else await look.now();
+  };
+  const work = async (done, request) => {
+    try {
+      await request();
+      note(done);
+    } catch (error) {
+      note(error.message, error);
+    }
+  };
+  listen(parts.page, 'click', {
+    ...Object.fromEntries(Object.entries(orders).map(([key, order]) => [key, tell(order)])),
+    restart: () => restart(state.job),
+    checkpoint: () => work(`${name} saves a checkpoint at its next step.`, () => ask('POST', jobPath(name, 'checkpoint'))),
+    deploy: ({ dataset }) => deploy(state.job, Number(dataset.step)),
+    attempt({ dataset }) {
+      const number = Number(dataset.attempt);
+      log.choose(log.chosen() === number ? 0 : number);
+      render();
+      parts.log.scrollIntoView({ block: 'nearest' });
+    },
+  });
+
+  const sections = () => [...parts.page.querySelectorAll('h2')];
+  const move = (by) => {
+    const heads = sections();
+    const at = heads.indexOf(document.activeElement);
+    const head = heads[Math.min(heads.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    head.focus({ preventScroll: true });
+    head.scrollIntoView({ block: 'start' });
+  };
+  render();
+  return {
+    keys: { '/': log.find, l: log.focus, j: () => move(1), k: () => move(-1) },
+    looks: 'The server tells of every change',
+    refresh() {
+      Object.assign(wanted, { whole: true, series: true, files: true });
+      stream.again();
+      log.again();
+      return look.now();
+    },
+    leave() {
+      look.stop();
+      stream.stop();
+      log.leave();
+      curves.leave();
+    },
+  };
+}
+
+/** What stays on the page; what changes is drawn into its parts. */
+function frame(root, name) {
+  const card = (kind, label) => h('section', { class: `card ${kind}`, 'aria-label': label });
+  const parts = {
+    head: h('header', { class: 'job-head' }),
+    facts: card('job-facts', 'Facts'),
+    ribbon: card('', 'Attempts'),
+    charts: h('div'),
+    log: card('', 'Log'),
+    files: card('', 'Outputs'),
+    kept: card('', 'Checkpoints'),
+    spec: card('', 'Specification'),
+    events: card('', 'Events'),
+  };
+  const numbers = h('section', { class: 'card', 'aria-label': 'Charts' }, title('Charts'), parts.charts);
+  parts.rest = h(
+    'div',
+    { class: 'job-rest' },
+    parts.facts, parts.ribbon, numbers, parts.log,
+    h('div', { class: 'two files-row' }, parts.kept, parts.files),
+    h('div', { class: 'two' }, parts.spec, parts.events),
+  );
+  parts.page = h('div', { class: 'job-page', 'data-job': name }, h('p', { class: 'crumb' }, h('a', { href: '#/jobs' }, 'Jobs')), parts.head, parts.rest);
+  patch(root, parts.page);
+  return parts;
+}

@@ -1,0 +1,36 @@
+// States of jobs and attempts, and what they allow.
+
+import { h } from './dom.js';
+
+/** Every state of a job, in the order in which it meets them. */
+export const STATES = ['QUEUED', 'STARTING', 'RUNNING', 'STOPPING', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
+
+/** The look of each state's mark, among those of the theme. */
+const LOOKS = {
+  QUEUED: 'queued', STARTING: 'loading', RUNNING: 'loading', STOPPING: 'draining', SUCCEEDED: 'ready', FAILED: 'failed',
+  CANCELLED: 'cancelled', TIMED_OUT: 'failed', PREEMPTED: 'cut', INTERRUPTED: 'cut',
+};
+
+/** Whether nothing comes after it. */
+export function isOver(state) {
+  return ['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMED_OUT'].includes(state);
+}
+
+/** Whether a worker has the job. */
+export function isActive(state) {
+  return ['STARTING', 'RUNNING', 'STOPPING'].includes(state);
+}
+
+/** A state as a mark of its own shape and a word. */
+export function mark(state) {
+  return h('span', { class: `state ${LOOKS[state] ?? ''}` }, h('i', { 'aria-hidden': 'true' }), state.replaceAll('_', ' '));
+}
+
+/**
+ * The state that people see of an attempt. One that was cut short and followed by another has that outcome, whichever word
+ * the server keeps for it.
+ */
+export function outcome({ state, reason }) {
+  if (state !== 'QUEUED') return state;
+  return reason === 'PREEMPTED' ? 'PREEMPTED' : 'INTERRUPTED';
+}

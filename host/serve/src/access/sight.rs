@@ -1,0 +1,174 @@
+//! What a request may see of jobs: the one place that decides it.
+//!
+//! A key may be limited to projects. For its requests a job of another project is not there: [`Sight::job`] answers with the
+//! very error of a job that there is not, and lists are made with [`Sight::sees`] or [`Sight::projects`]. Handlers get a
+//! route's `{job}` as a [`SeenJob`] and look up names that come in bodies by [`Sight::job`]; a test walks every route, and
+//! another one keeps handlers from asking the records by themselves.
+//!
+//! Plugins, datasets, models, devices and secrets are shared by all projects and are not looked at here.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::Extensions;
+use axum::http::request::Parts;
+use saggar_jobs::{JobError, Jobs};
+use saggar_store::keys::KeyRecord;
+use saggar_store::records::Job;
+
+use super::AccessError;
+use crate::app::App;
+use crate::error::ApiError;
+
+/// The projects whose jobs a request may see. A request without this extension sees all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sight(Option<Arc<Limit>>);
+
+#[derive(Debug)]
+struct Limit {
+    /// The key's name.
+    key: String,
+    projects: Vec<String>,
+}
+
+impl Sight {
+    /// What the holder of a key may see.
+    pub(super) fn of_key(key: &KeyRecord) -> Sight {
+        let limit = |projects: &Vec<String>| Arc::new(Limit { key: key.name.clone(), projects: projects.clone() });
+        Sight(key.projects.as_ref().map(limit))
+    }
+
+    /// What the request with these extensions may see.
+    pub(crate) fn of(extensions: &Extensions) -> Sight {
+        extensions.get::<Sight>().cloned().unwrap_or_default()
+    }
+
+    /// Whether jobs of this project are there for it.
+    pub(crate) fn sees(&self, project: &str) -> bool {
+        self.0.as_ref().is_none_or(|limit| limit.projects.iter().any(|seen| seen == project))
+    }
+
+    /// Whether what this key used is there for it: who sees some projects alone sees no key but its own.
+    pub(crate) fn sees_key(&self, key: &str) -> bool {
+        self.0.as_ref().is_none_or(|limit| limit.key == key)
+    }
+
+    /// The projects, for a filter of jobs; none where all are seen.
+    pub(crate) fn projects(&self) -> Option<Vec<String>> {
+        self.0.as_ref().map(|limit| limit.projects.clone())
+    }
+
+    /// The job of this name or identifier, as far as it is there for the request.
+    ///
+    /// # Errors
+    /// `NotFound`, the same where there is none and where it is hidden; `Records`.
+    pub(crate) async fn job(&self, jobs: &Jobs, name: &str) -> Result<Job, JobError> {
+        let job = jobs.get(name).await?;
+        if self.sees(&job.project) { Ok(job) } else { Err(JobError::no_job(name)) }
+    }
+
+    /// Names of jobs, given as project and name, those that are hidden as their number: `digits-2 and 1 of other projects`.
+    pub(crate) fn names<'a>(&self, jobs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+        let (seen, hidden): (Vec<_>, Vec<_>) = jobs.partition(|(project, _)| self.sees(project));
+        let seen: Vec<&str> = seen.into_iter().map(|(_, name)| name).collect();
+        let (seen, others) = (seen.join(", "), format!("{} of other projects", hidden.len()));
+        match (seen.is_empty(), hidden.is_empty()) {
+            (_, true) => seen,
+            (true, false) => others,
+            (false, false) => format!("{seen} and {others}"),
+        }
+    }
+
+    /// Whether a job of this project may be submitted.
+    ///
+    /// # Errors
+    /// `Project`, with those that the key has.
+    pub(crate) fn check_submission(&self, project: &str) -> Result<(), AccessError> {
+        match &self.0 {
+            Some(limit) if !self.sees(project) => {
+                let projects = limit.projects.join(", ");
+                let project = project.chars().take(80).collect();
+                Err(AccessError::Project { name: limit.key.clone(), project, projects })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The idempotency key of a submission to this project. Those of a limited key hold for the project alone: the same text
+    /// must not bring up a job that somebody submitted to another one.
+    pub(crate) fn idempotency_key(&self, project: &str, key: String) -> String {
+        if self.0.is_none() || key.is_empty() { key } else { format!("project {project} {key}") }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Sight {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Sight, Infallible> {
+        Ok(Sight::of(&parts.extensions))
+    }
+}
+
+/// The job that a route's `{job}` names, where it is there for the request. It is looked up before the body is read, so
+/// that nothing of a request tells a hidden job from one that there is not.
+#[derive(Debug)]
+pub(crate) struct SeenJob(pub(crate) Job);
+
+impl FromRequestParts<App> for SeenJob {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<SeenJob, ApiError> {
+        let named = Path::<HashMap<String, String>>::from_request_parts(parts, app).await;
+        let Path(named) = named.map_err(|error| ApiError::Parameter {
+            name: "job",
+            expected: "a job's name or identifier",
+            got: error.body_text().chars().take(80).collect(),
+        })?;
+        let name = named.get("job").map(String::as_str).unwrap_or_default();
+        Ok(SeenJob(Sight::of(&parts.extensions).job(app.jobs(), name).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(projects: &[&str]) -> Sight {
+        let projects = projects.iter().map(|name| (*name).to_owned()).collect();
+        Sight(Some(Arc::new(Limit { key: "ci".to_owned(), projects })))
+    }
+
+    #[test]
+    fn a_limit_holds_and_an_empty_one_shows_nothing() {
+        let (all, some, none) = (Sight::default(), limited(&["digits", "faces"]), limited(&[]));
+        assert!(all.sees("digits") && all.sees_key("anyone") && all.projects().is_none());
+        assert!(some.sees("digits") && some.sees("faces") && !some.sees("digit") && !some.sees(""));
+        assert!(some.sees_key("ci") && !some.sees_key("other"));
+        assert!(!none.sees("digits") && none.projects() == Some(Vec::new()));
+        assert!(all.check_submission("x").is_ok() && some.check_submission("faces").is_ok());
+        let refused = some.check_submission("secret").unwrap_err().to_string();
+        assert_eq!(refused, "the key ci is for jobs of digits, faces, not of secret");
+    }
+
+    #[test]
+    fn names_are_told_as_far_as_they_are_seen() {
+        let some = limited(&["digits"]);
+        let jobs = [("digits", "digits-1"), ("faces", "faces-1"), ("digits", "digits-2"), ("faces", "faces-2")];
+        assert_eq!(some.names(jobs.into_iter()), "digits-1, digits-2 and 2 of other projects");
+        assert_eq!(some.names(jobs[1..2].iter().copied()), "1 of other projects");
+        assert_eq!(some.names(jobs[..1].iter().copied()), "digits-1");
+        assert_eq!(Sight::default().names(jobs[..2].iter().copied()), "digits-1, faces-1");
+    }
+
+    #[test]
+    fn an_idempotency_key_is_of_one_project_where_projects_are_limited() {
+        let key = |sight: &Sight, project| sight.idempotency_key(project, "k".to_owned());
+        let some = limited(&["digits", "faces"]);
+        assert_ne!(key(&some, "digits"), key(&some, "faces"));
+        assert_eq!(key(&some, "digits"), key(&limited(&["digits"]), "digits"));
+        assert_eq!(key(&Sight::default(), "digits"), "k");
+        assert_eq!(some.idempotency_key("digits", String::new()), "", "an empty one is refused as ever");
+    }
+}

@@ -1,0 +1,271 @@
+//! `GET /api/v1/events`: jobs as they change, and what happens to them, as server-sent events.
+//!
+//! A stream begins with a `job` for each job that it follows and then `ready`; after that come a `job` for each that
+//! changed, `gone` for one that was deleted, and a `note`, with its number, for each event of a job. It looks at the
+//! records when `Jobs::changes` says that something changed, at most every [`EVENTS_PACE`], and only when its client has
+//! taken what there was, so that a slow client costs nothing but its own news. Source of the form: WHATWG HTML.
+
+use std::collections::{HashMap, HashSet};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use futures::stream;
+use saggar_jobs::{JobError, Wait};
+use saggar_store::limits::EVENTS_LISTED_MAX;
+use saggar_store::records::{Event, Job, JobFilter, JobState};
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::jobs::shown;
+use super::query::Parameters;
+use crate::access::Sight;
+use crate::app::App;
+use crate::connection::told;
+use crate::error::ApiError;
+use crate::limits::{EVENTS_PACE, EVENTS_QUIET_MAX, JOBS_FOLLOWED_MAX};
+
+/// The header by which a client that was cut off says what it read last.
+pub(super) const LAST_EVENT_ID: &str = "last-event-id";
+/// What a stream says when it has nothing to say, so that either side notices when the other is gone.
+pub(super) const STILL_HERE: &str = ": still here\n\n";
+
+/// `GET /api/v1/events?follow=1&job=&project=`. Without `follow` it ends after `ready`.
+pub(crate) async fn events(
+    State(app): State<App>,
+    sight: Sight,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> Result<Response, ApiError> {
+    let last = headers.get(LAST_EVENT_ID).map(|id| number(id).ok_or_else(|| refused(id))).transpose()?;
+    let job = match parameters.get("job") {
+        Some(name) => Some(sight.job(app.jobs(), name).await?.id),
+        None => None,
+    };
+    let permit = app.stream_permit()?;
+    let after = match last {
+        Some(last) => last,
+        None => app.jobs().newest_event().await?,
+    };
+    let follower = Follower {
+        sight,
+        job,
+        project: parameters.get("project").map(str::to_owned),
+        follow: parameters.flag("follow"),
+        after,
+        sent: HashMap::new(),
+        looked: None,
+        more: false,
+        over: false,
+        changes: app.jobs().changes(),
+        shutdown: app.shutdown(),
+        app,
+        _permit: permit,
+    };
+    let news = stream::unfold(follower, |mut follower| async move {
+        match follower.next().await {
+            Ok(text) => text.map(|text| (Ok(text), follower)),
+            Err(error) => {
+                // The head is out already: the answer ends here, and the client asks again.
+                tracing::error!(%error, "following jobs failed");
+                follower.over = true;
+                Some((Err(error), follower))
+            }
+        }
+    });
+    Ok(answer(Body::from_stream(news)))
+}
+
+fn number(id: &HeaderValue) -> Option<u64> {
+    id.to_str().ok()?.trim().parse().ok()
+}
+
+fn refused(id: &HeaderValue) -> ApiError {
+    let got = String::from_utf8_lossy(id.as_bytes()).chars().take(80).collect();
+    ApiError::Parameter { name: "Last-Event-ID", expected: "the number of an event", got }
+}
+
+/// An answer of server-sent events.
+pub(super) fn answer(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// An event as text. `data` has no line breaks.
+pub(super) fn event(id: Option<&str>, name: &str, data: &str) -> String {
+    debug_assert!(!data.contains(['\n', '\r']), "one line of data");
+    let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
+    format!("{id}event: {name}\ndata: {data}\n\n")
+}
+
+/// A job as it was when its client was told of it.
+struct Sent {
+    job: Job,
+    wait: Option<Wait>,
+    json: String,
+}
+
+struct Follower {
+    app: App,
+    /// What the client may see.
+    sight: Sight,
+    /// The identifier of the only job that is followed, where there is one.
+    job: Option<String>,
+    project: Option<String>,
+    follow: bool,
+    /// The sequence of the last event that was sent.
+    after: u64,
+    /// What the client knows, by identifier.
+    sent: HashMap<String, Sent>,
+    looked: Option<Instant>,
+    /// Whether one look did not show all events.
+    more: bool,
+    over: bool,
+    changes: watch::Receiver<u64>,
+    shutdown: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// The next events; none at the end.
+    async fn next(&mut self) -> Result<Option<String>, ApiError> {
+        loop {
+            if self.over || (self.looked.is_some() && !self.follow && !self.more) {
+                return Ok(None);
+            }
+            if let Some(looked) = self.looked.filter(|_| !self.more) {
+                tokio::select! {
+                    changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
+                    () = sleep(EVENTS_QUIET_MAX) => return Ok(Some(STILL_HERE.to_owned())),
+                    () = told(&mut self.shutdown) => return Ok(None),
+                }
+                tokio::select! {
+                    () = sleep_until(looked + EVENTS_PACE) => {}
+                    () = told(&mut self.shutdown) => return Ok(None),
+                }
+            }
+            // Before looking: a change that comes in between is then noticed after it.
+            self.changes.mark_unchanged();
+            let news = self.look().await?;
+            self.looked = Some(Instant::now());
+            if !news.is_empty() {
+                return Ok(Some(news));
+            }
+        }
+    }
+
+    /// What is new since the last look.
+    async fn look(&mut self) -> Result<String, ApiError> {
+        let first = self.looked.is_none();
+        let mut news = String::new();
+        let (jobs, cursor) = self.jobs().await?;
+        let is_queue = jobs.iter().any(|job| job.state == JobState::Queued);
+        let waits = if is_queue { self.waits().await? } else { HashMap::new() };
+        for job in &jobs {
+            if let Some(json) = self.news_of(job, waits.get(&job.id)).await? {
+                news += &event(None, "job", &json);
+            }
+        }
+        for (id, name) in self.gone(&jobs, cursor) {
+            news += &event(None, "gone", &json!({ "id": id, "name": name }).to_string());
+            self.over |= self.job.is_some();
+        }
+        if first {
+            news += &event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
+        }
+        self.notes(&mut news).await?;
+        Ok(news)
+    }
+
+    async fn waits(&self) -> Result<HashMap<String, Wait>, JobError> {
+        self.app.jobs().waits(|project| self.sight.sees(project)).await
+    }
+
+    /// The jobs that are followed, newest first, and the cursor of the oldest where there may be more.
+    async fn jobs(&self) -> Result<(Vec<Job>, Option<u64>), ApiError> {
+        if let Some(id) = &self.job {
+            return match self.sight.job(self.app.jobs(), id).await {
+                Ok(job) => Ok((vec![job], None)),
+                Err(error) if is_missing(&error) => Ok((Vec::new(), None)),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let (project, projects) = (self.project.clone(), self.sight.projects());
+        let filter = JobFilter { project, projects, limit: JOBS_FOLLOWED_MAX, ..JobFilter::default() };
+        let jobs = self.app.jobs().list(filter).await?;
+        let full = jobs.len() == JOBS_FOLLOWED_MAX as usize;
+        let cursor = jobs.last().filter(|_| full).map(|job| job.cursor);
+        Ok((jobs, cursor))
+    }
+
+    /// The job as JSON, where it is not as the client knows it.
+    async fn news_of(&mut self, job: &Job, wait: Option<&Wait>) -> Result<Option<String>, ApiError> {
+        let sent = self.sent.get(&job.id);
+        let is_same = sent.is_some_and(|sent| sent.job == *job && sent.wait.as_ref() == wait);
+        // What a job at work reports is not in its record alone.
+        if is_same && !job.state.is_active() {
+            return Ok(None);
+        }
+        let json = match shown::job(&self.app, job, wait).await {
+            Ok(value) => value.to_string(),
+            // Deleted meanwhile: the next look says so.
+            Err(ApiError::Job(error)) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_news = sent.is_none_or(|sent| sent.json != json);
+        let sent = Sent { job: job.clone(), wait: wait.cloned(), json: json.clone() };
+        self.sent.insert(job.id.clone(), sent);
+        Ok(is_news.then_some(json))
+    }
+
+    /// Jobs, by identifier and name, that the client knows and that are no more. Those that are older than what a stream
+    /// follows are not followed any more either.
+    fn gone(&mut self, jobs: &[Job], oldest: Option<u64>) -> Vec<(String, String)> {
+        let there: HashSet<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+        let mut gone = Vec::new();
+        self.sent.retain(|id, sent| {
+            let stays = there.contains(id.as_str());
+            if !stays && oldest.is_none_or(|oldest| sent.job.cursor > oldest) {
+                gone.push((id.clone(), sent.job.name.clone()));
+            }
+            stays
+        });
+        gone
+    }
+
+    /// Adds the events of the jobs that are followed.
+    async fn notes(&mut self, news: &mut String) -> Result<(), ApiError> {
+        let events = match &self.job {
+            Some(id) => self.app.jobs().events(id, self.after).await,
+            None => self.app.jobs().events_of_all(self.after).await,
+        };
+        let events = match events {
+            Err(error) if is_missing(&error) => return Ok(()),
+            events => events?,
+        };
+        self.more = events.len() >= EVENTS_LISTED_MAX as usize;
+        for one in events {
+            self.after = one.sequence;
+            // Of jobs that are not followed nothing is told.
+            if let Some(sent) = self.sent.get(&one.job) {
+                *news += &event(Some(&one.sequence.to_string()), "note", &note(&sent.job.name, &one));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn note(job: &str, event: &Event) -> String {
+    let mut json: Value = shown::event(event);
+    json["job"] = job.into();
+    json.to_string()
+}
+
+/// Whether the job is not there, or not any more.
+fn is_missing(error: &JobError) -> bool {
+    matches!(error, JobError::NotFound { .. })
+}

@@ -1,0 +1,95 @@
+//! `/api/v1/jobs/{job}/checkpoints`: listing, verifying and fetching them, while the job runs too.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use saggar_jobs::{JobSpec, Which};
+use saggar_store::CheckpointInfo;
+use saggar_store::checkpoint::{BestBy, Wanted};
+use saggar_store::error::CheckpointError;
+use saggar_store::records::Job;
+use serde_json::{Value, json};
+
+use crate::access::SeenJob;
+use crate::api::query::Parameters;
+use crate::app::App;
+use crate::error::ApiError;
+
+/// `GET /api/v1/jobs/{job}/checkpoints?verify=1`. With `verify`, every byte of them is read.
+pub(crate) async fn list(
+    State(app): State<App>,
+    SeenJob(job): SeenJob,
+    parameters: Parameters,
+) -> Result<Json<Value>, ApiError> {
+    if parameters.flag("verify") {
+        let verified = app.checkpoints().verify(&job.id).await?;
+        let checkpoint = |it: &saggar_store::checkpoint::Verified| match &it.outcome {
+            Ok(info) => {
+                let mut shown = shown(info, false);
+                shown["whole"] = json!(true);
+                shown
+            }
+            Err(reason) => json!({ "step": it.step, "epoch": it.epoch, "whole": false, "reason": reason }),
+        };
+        return Ok(Json(json!({ "checkpoints": verified.iter().map(checkpoint).collect::<Vec<Value>>() })));
+    }
+    let listed = app.checkpoints().list(&job.id).await?;
+    let best = best_by(&job).and_then(|by| by.choose(&listed)).map(|best| best.file.clone());
+    let checkpoint = |info: &CheckpointInfo| shown(info, best.as_ref() == Some(&info.file));
+    Ok(Json(json!({ "checkpoints": listed.iter().map(checkpoint).collect::<Vec<Value>>() })))
+}
+
+fn shown(info: &CheckpointInfo, best: bool) -> Value {
+    json!({
+        "step": info.step,
+        "epoch": info.epoch,
+        "bytes": info.bytes,
+        "digest": info.digest,
+        "written_ms": info.written_ms,
+        "metrics": info.metrics,
+        "best": best,
+    })
+}
+
+/// By what the job keeps its best checkpoint.
+pub(super) fn best_by(job: &Job) -> Option<BestBy> {
+    serde_json::from_str::<JobSpec>(&job.spec).ok()?.checkpoint_keep_best
+}
+
+/// `GET /api/v1/jobs/{job}/checkpoints/{which}`: a step, `latest` or `best`, as a safetensors file.
+pub(crate) async fn one(
+    State(app): State<App>,
+    SeenJob(job): SeenJob,
+    Path((_, which)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let refuse = |_| {
+        let got = which.chars().take(80).collect();
+        ApiError::Parameter { name: "checkpoint", expected: "a step, `latest` or `best`", got }
+    };
+    let which: Which = which.parse().map_err(refuse)?;
+    let missing = || ApiError::NotFound {
+        kind: "checkpoint",
+        name: format!("{which} of {}", job.name),
+        hint: format!("GET /api/v1/jobs/{}/checkpoints lists them", job.name),
+    };
+    let wanted = match which {
+        Which::Step(step) => Wanted::Step(step),
+        Which::Latest => Wanted::Latest,
+        // A job that keeps no best one has none.
+        Which::Best => Wanted::Best(best_by(&job).ok_or_else(missing)?),
+    };
+    let export = app.checkpoints().export(&job.id, &wanted).await.map_err(|error| match error {
+        CheckpointError::NotFound { .. } => missing(),
+        error => error.into(),
+    })?;
+    let info = export.info();
+    let headers = [
+        (header::CONTENT_TYPE.as_str(), "application/octet-stream".to_owned()),
+        (header::CONTENT_LENGTH.as_str(), export.bytes().to_string()),
+        ("x-saggar-step", info.step.to_string()),
+        ("x-saggar-digest", info.digest.to_string()),
+    ];
+    Ok((headers, Body::from_stream(export.into_stream())).into_response())
+}

@@ -1,0 +1,129 @@
+//! Removing jobs with all they left: their records, logs, outputs and checkpoints. Models that they published stay.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use saggar_jobs::JobError;
+use saggar_store::records::{Job, JobFilter, JobState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::{Actor, SeenJob, Sight};
+use crate::app::App;
+use crate::audit::Action;
+use crate::error::ApiError;
+
+/// `DELETE /api/v1/jobs/{job}`.
+pub(crate) async fn remove(
+    State(app): State<App>,
+    SeenJob(job): SeenJob,
+    actor: Actor,
+    sight: Sight,
+) -> Result<Json<Value>, ApiError> {
+    let removed = take_away(&app, &sight, &job).await;
+    app.audit().record(&actor, Action::JobRemove, &job.name, "", &removed);
+    Ok(Json(json!({ "name": job.name, "freed_bytes": removed? })))
+}
+
+/// Which jobs go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sweep {
+    /// Of each project, jobs that are over beyond the newest so many.
+    keep_last: Option<usize>,
+    /// Jobs that failed, were stopped or timed out, and ended longer ago than this.
+    failed_older_than_seconds: Option<f64>,
+    /// Only of this project.
+    project: Option<String>,
+    /// Only of this experiment: all of its jobs that are over, where nothing else is said.
+    experiment: Option<String>,
+    /// Only tell what would go.
+    dry_run: bool,
+}
+
+/// `POST /api/v1/jobs/gc`.
+pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
+    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
+    let sweep: Sweep = app.bodies().json_or_default(request).await?;
+    if sweep.keep_last.is_none() && sweep.failed_older_than_seconds.is_none() && sweep.experiment.is_none() {
+        return Err(ApiError::Parameter {
+            name: "keep_last",
+            expected: "which jobs go: keep_last, failed_older_than_seconds or experiment",
+            got: "none of them".to_owned(),
+        });
+    }
+    let mut gone = Vec::new();
+    let mut freed = 0;
+    for job in chosen(&app, &sight, &sweep).await? {
+        let bytes = match sweep.dry_run {
+            true => kept_bytes(&app, &job).await?,
+            false => match take_away(&app, &sight, &job).await {
+                // Somebody reads it, or restarted it meanwhile: it stays.
+                Err(ApiError::Job(JobError::Read { .. } | JobError::State { .. } | JobError::NotFound { .. })) => {
+                    continue;
+                }
+                removed => {
+                    app.audit().record(&actor, Action::JobRemove, &job.name, "gc", &removed);
+                    removed?
+                }
+            },
+        };
+        freed += bytes;
+        gone.push(json!({ "name": job.name, "state": job.state.name(), "bytes": bytes }));
+    }
+    Ok(Json(json!({ "jobs": gone, "freed_bytes": freed, "dry_run": sweep.dry_run })))
+}
+
+/// The jobs that a sweep means and that are there for who asks, newest first.
+async fn chosen(app: &App, sight: &Sight, sweep: &Sweep) -> Result<Vec<Job>, ApiError> {
+    let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
+    let (project, experiment) = (sweep.project.clone(), sweep.experiment.clone());
+    let mut filter = JobFilter { states, project, projects: sight.projects(), experiment, ..JobFilter::default() };
+    let now_ms = app.now_ms();
+    let mut newer: HashMap<String, usize> = HashMap::new();
+    let mut chosen = Vec::new();
+    loop {
+        let jobs = app.jobs().list(filter.clone()).await?;
+        let Some(last) = jobs.last() else { return Ok(chosen) };
+        filter.before = Some(last.cursor);
+        for job in jobs {
+            let before = newer.entry(job.project.clone()).or_default();
+            let beyond = sweep.keep_last.is_some_and(|keep| *before >= keep);
+            *before += 1;
+            let age = now_ms.saturating_sub(job.finished_ms.unwrap_or(now_ms)) as f64 / 1000.0;
+            let old = sweep.failed_older_than_seconds.is_some_and(|most| age > most);
+            let whole = sweep.keep_last.is_none() && sweep.failed_older_than_seconds.is_none();
+            if whole || beyond || (old && job.state != JobState::Succeeded) {
+                chosen.push(job);
+            }
+        }
+    }
+}
+
+/// Bytes that removing a job would free.
+async fn kept_bytes(app: &App, job: &Job) -> Result<u64, ApiError> {
+    let checkpoints = app.checkpoints().bytes(&job.id).await?;
+    let id = job.id.clone();
+    let files = app.blocking(move |parts| parts.home.job_bytes(&id)).await?;
+    Ok(checkpoints + files)
+}
+
+/// Removes a job's files, then its record: a job whose files are gone can be removed again, files whose job is forgotten
+/// would stay for ever.
+async fn take_away(app: &App, sight: &Sight, job: &Job) -> Result<u64, ApiError> {
+    if !job.state.is_final() {
+        let hint = format!("`saggar stop {}` ends it first", job.name);
+        return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint }.into());
+    }
+    let readers = app.jobs().readers(&job.name).await?;
+    if !readers.is_empty() {
+        let readers = sight.names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));
+        return Err(JobError::Read { name: job.name.clone(), readers }.into());
+    }
+    let checkpoints = app.checkpoints().remove_all(&job.id).await?;
+    let id = job.id.clone();
+    let files = app.blocking(move |parts| parts.home.remove_job(&id)).await?;
+    app.jobs().forget(&job.id).await?;
+    Ok(checkpoints + files)
+}

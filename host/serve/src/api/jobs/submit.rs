@@ -1,0 +1,181 @@
+//! `POST /api/v1/jobs` and `/restart`: what a job refers to is looked up once, at submission, so that every attempt reads
+//! the same.
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
+use saggar_store::CheckpointInfo;
+use saggar_store::error::DatasetError;
+use saggar_store::records::Job;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::shown;
+use crate::access::{Actor, SeenJob, Sight, Who};
+use crate::app::App;
+use crate::error::{ApiError, created};
+
+/// The header under which submitting the same twice makes one job.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// `POST /api/v1/jobs`.
+pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let submitter = Submitter::of(&request)?;
+    let spec: JobSpec = app.bodies().json(request).await?;
+    let job = submitter.record(&app, spec).await?;
+    Ok(created(shown::alone(&app, &submitter.sight, &job).await?))
+}
+
+/// What a restart changes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Restart {
+    /// The plugin's parameters, one by one; null removes one.
+    parameters: Map<String, Value>,
+    /// Fields of the specification; null sets one to its default.
+    overrides: Map<String, Value>,
+    /// Whether to go on from the newest checkpoint. Where nothing is said, a job that did not succeed does.
+    resume: Option<bool>,
+}
+
+/// `POST /api/v1/jobs/{job}/restart`.
+pub(crate) async fn restart(
+    State(app): State<App>,
+    SeenJob(old): SeenJob,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let submitter = Submitter::of(&request)?;
+    let Restart { parameters, overrides, resume } = app.bodies().json_or_default(request).await?;
+    let has_checkpoint = !app.checkpoints().list(&old.id).await?.is_empty();
+    let spec = restarted(&old, parameters, overrides, resume, has_checkpoint)?;
+    let job = submitter.record(&app, spec).await?;
+    Ok(created(shown::alone(&app, &submitter.sight, &job).await?))
+}
+
+/// Who submits, and under what.
+struct Submitter {
+    owner: Option<String>,
+    sight: Sight,
+    idempotency_key: Option<String>,
+}
+
+impl Submitter {
+    fn of(request: &Request) -> Result<Submitter, ApiError> {
+        let idempotency_key = idempotency_key(request.headers())?;
+        let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
+        Ok(Submitter { owner: owner(&actor), sight, idempotency_key })
+    }
+
+    /// Looks up what the specification refers to, and records the job.
+    async fn record(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
+        pin(app, &self.sight, &mut spec).await?;
+        let (plugin, owner) = (spec.plugin.clone(), self.owner.clone());
+        let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
+        let job = app.jobs().submit(Submission { spec, owner, idempotency_key }).await?;
+        tracing::info!(job = job.name, plugin, "job submitted");
+        Ok(job)
+    }
+}
+
+/// The name of the key that a request came with.
+pub(crate) fn owner(actor: &Actor) -> Option<String> {
+    match &actor.who {
+        Who::Key(name) => Some(name.to_string()),
+        Who::Loopback | Who::Socket | Who::Anyone | Who::Cli => None,
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let expected = "printable text";
+    let refuse = |_| ApiError::Parameter { name: "Idempotency-Key", expected, got: "something else".to_owned() };
+    Ok(Some(value.to_str().map_err(refuse)?.to_owned()))
+}
+
+/// Checks a specification, and replaces what it refers to by what that is now: datasets without a version by their newest,
+/// the newest checkpoint by its step. Its project, and the jobs that it names, must be there for who submits it.
+pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<(), ApiError> {
+    sight.check_submission(&spec.project)?;
+    spec.validate().map_err(JobError::from)?;
+    let digest = spec.plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
+        name: "plugin",
+        expected: "64 hexadecimal digits",
+        got: spec.plugin.clone(),
+    })?;
+    let facts = super::super::plugins::facts(app, &digest).await?;
+    if !facts.trains {
+        return Err(JobError::NoTrainer { digest: digest.hex() }.into());
+    }
+    spec.plugin = digest.hex();
+    for mount in &mut spec.data {
+        pin_mount(app, sight, mount).await?;
+    }
+    if let Some(origin) = &mut spec.init_from {
+        pin_origin(app, sight, origin).await?;
+    }
+    Ok(())
+}
+
+async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), ApiError> {
+    let reference = mount.source.to_string();
+    match &mut mount.source {
+        Source::Dataset { version, .. } => {
+            let hint = "GET /api/v1/datasets lists them; `saggar data push` uploads one".to_owned();
+            let missing = ApiError::NotFound { kind: "dataset", name: reference.clone(), hint };
+            let found = app.blocking(move |parts| parts.datasets.resolve(&reference)).await;
+            let info = found.map_err(|error| match error {
+                ApiError::Dataset(DatasetError::NotFound { .. }) => missing,
+                error => error,
+            })?;
+            *version = Some(info.version);
+        }
+        Source::Output { job: name, .. } => {
+            let job = sight.job(app.jobs(), name).await?;
+            if !job.state.is_final() {
+                let hint = "its output can be mounted when it is over".to_owned();
+                return Err(JobError::State { name: job.name, state: job.state.name().to_owned(), hint }.into());
+            }
+            *name = job.name;
+        }
+    }
+    Ok(())
+}
+
+async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(), ApiError> {
+    match origin {
+        Origin::Checkpoint { job: name, which } => {
+            let job = sight.job(app.jobs(), name).await?;
+            let found = checkpoint(app, &job, *which).await?;
+            *which = Which::Step(found.step);
+            *name = job.name;
+        }
+        Origin::Model { model, version } => {
+            let status = app.models().status(model)?;
+            let newest = || status.versions.iter().map(|version| version.version).max();
+            let known = |wanted: u64| status.versions.iter().any(|version| version.version == wanted);
+            let wanted = version.or_else(newest).filter(|wanted| known(*wanted));
+            *version = Some(wanted.ok_or_else(|| ApiError::NotFound {
+                kind: "model version",
+                name: version.map_or_else(|| model.clone(), |version| format!("{model}@{version}")),
+                hint: "GET /api/v1/models lists them".to_owned(),
+            })?);
+        }
+    }
+    Ok(())
+}
+
+/// One of a job's checkpoints.
+pub(crate) async fn checkpoint(app: &App, job: &Job, which: Which) -> Result<CheckpointInfo, ApiError> {
+    let listed = app.checkpoints().list(&job.id).await?;
+    let found = match which {
+        Which::Latest => listed.first(),
+        Which::Best => super::checkpoints::best_by(job).as_ref().and_then(|by| by.choose(&listed)),
+        Which::Step(step) => listed.iter().find(|info| info.step == step),
+    };
+    found.cloned().ok_or_else(|| ApiError::NotFound {
+        kind: "checkpoint",
+        name: format!("{} of {}", which, job.name),
+        hint: format!("GET /api/v1/jobs/{}/checkpoints lists them", job.name),
+    })
+}

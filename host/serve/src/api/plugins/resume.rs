@@ -1,0 +1,192 @@
+//! `/api/v1/plugins/{digest}/resume-test`: marks a plugin whose training, interrupted, ended as one that was left alone.
+//!
+//! Nobody is believed: the server has both jobs, and looks at what came of them.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use saggar_store::Models;
+use saggar_store::digest::Digest;
+use saggar_store::error::StoreError;
+use saggar_store::models;
+use saggar_store::objects::Objects;
+use saggar_store::records::{Job, JobState};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::facts;
+use crate::access::{Actor, Sight};
+use crate::api::jobs::shown::published;
+use crate::app::App;
+use crate::audit::Action;
+use crate::error::ApiError;
+
+/// Where marks are kept, each under its plugin's digest.
+const FOLDER: &str = "resume-tests";
+
+/// A pair of jobs that shows that a plugin resumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ResumeTest {
+    /// The job that was left alone.
+    pub whole: String,
+    /// The same job, interrupted.
+    pub interrupted: String,
+    /// The project of both.
+    pub project: String,
+    /// How often it went on from a checkpoint.
+    pub resumes: u64,
+    /// When that was seen.
+    pub at_ms: u64,
+}
+
+/// The body: two jobs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    whole: String,
+    interrupted: String,
+}
+
+/// `POST /api/v1/plugins/{digest}/resume-test`.
+pub(crate) async fn mark(
+    State(app): State<App>,
+    Path(digest): Path<String>,
+    request: Request,
+) -> Result<Json<ResumeTest>, ApiError> {
+    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
+    let pair: Pair = app.bodies().json(request).await?;
+    let plugin = super::digest(&digest)?;
+    let marked = marked(&app, &sight, &plugin, pair).await;
+    let detail = marked.as_ref().map_or_else(|_| String::new(), |it| format!("{} as {}", it.interrupted, it.whole));
+    app.audit().record(&actor, Action::PluginMark, &digest, &detail, &marked);
+    Ok(Json(marked?))
+}
+
+async fn marked(app: &App, sight: &Sight, plugin: &Digest, pair: Pair) -> Result<ResumeTest, ApiError> {
+    facts(app, plugin).await?;
+    let whole = Ended::of(app, sight, plugin, &pair.whole).await?;
+    let interrupted = Ended::of(app, sight, plugin, &pair.interrupted).await?;
+    if whole.job.id == interrupted.job.id {
+        return Err(whole.refuse("it is both jobs of the pair"));
+    }
+    if whole.resumes > 0 {
+        return Err(whole.refuse("it was interrupted; the pair needs one that was left alone"));
+    }
+    if interrupted.resumes == 0 {
+        return Err(interrupted.refuse("it never went on from a checkpoint: nothing is shown by it"));
+    }
+    if whole.asked() != interrupted.asked() {
+        return Err(interrupted.refuse(&format!("it was not asked for the same as {}", whole.job.name)));
+    }
+    whole.compare(&interrupted)?;
+    let test = ResumeTest {
+        whole: whole.job.name,
+        interrupted: interrupted.job.name,
+        project: interrupted.job.project,
+        resumes: interrupted.resumes,
+        at_ms: app.now_ms(),
+    };
+    let text = serde_json::to_vec(&test).expect("a mark is plain data");
+    // The first mark stays: one is enough.
+    app.parts().objects.create(&name(plugin), text.into()).await?;
+    Ok(test)
+}
+
+/// A job that has ended, and what came of it.
+struct Ended {
+    job: Job,
+    resumes: u64,
+    /// Digests of the weights that it published, by model, the newest of each.
+    models: BTreeMap<String, Digest>,
+    /// Step and digest of its newest checkpoint.
+    checkpoint: Option<(u64, Digest)>,
+}
+
+impl Ended {
+    async fn of(app: &App, sight: &Sight, plugin: &Digest, name: &str) -> Result<Ended, ApiError> {
+        let job = sight.job(app.jobs(), name).await?;
+        let attempts = app.jobs().attempts(&job.id).await?;
+        let resumes = attempts.iter().skip(1).filter(|attempt| attempt.usage.first_step > 0).count() as u64;
+        let published = published(&app.jobs().all_events(&job.id).await?);
+        let checkpoints = app.checkpoints().list(&job.id).await?;
+        let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
+        let made: Vec<(String, u64)> = published
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|it| Some((it["model"].as_str()?.to_owned(), it["version"].as_u64()?)))
+            .collect();
+        let read = move |parts: &crate::Parts| {
+            let models = Models::new(&parts.models_dir);
+            let weights = |(model, version): (String, u64)| {
+                let files = models::verify(&models.dir(&model, version)?)?;
+                Ok::<_, ApiError>((model, files.manifest.weights))
+            };
+            made.into_iter().map(weights).collect()
+        };
+        let models = app.blocking(read).await?;
+        let ended = Ended { job, resumes, models, checkpoint };
+        let spec = ended.spec();
+        if spec["plugin"].as_str() != Some(&plugin.hex()) {
+            return Err(ended.refuse("it ran another plugin"));
+        }
+        if ended.job.state != JobState::Succeeded {
+            return Err(ended.refuse(&format!("it is {}, and must have SUCCEEDED", ended.job.state)));
+        }
+        Ok(ended)
+    }
+
+    fn spec(&self) -> Value {
+        serde_json::from_str(&self.job.spec).unwrap_or_default()
+    }
+
+    /// What the result depends on: all but words for people, where it waits, and what it may take.
+    fn asked(&self) -> Value {
+        let mut spec = self.spec();
+        if let Some(fields) = spec.as_object_mut() {
+            for aside in ["message", "experiment", "queue", "priority", "preemptible", "retry", "retry_on"] {
+                fields.remove(aside);
+            }
+        }
+        spec
+    }
+
+    /// # Errors
+    /// `Conflict` where the other came to something else, or where there is nothing to compare.
+    fn compare(&self, other: &Ended) -> Result<(), ApiError> {
+        if !self.models.is_empty() || !other.models.is_empty() {
+            if self.models == other.models {
+                return Ok(());
+            }
+            return Err(other.refuse(&format!("its model has other weights than that of {}", self.job.name)));
+        }
+        match (self.checkpoint, other.checkpoint) {
+            (Some(here), Some(there)) if here == there => Ok(()),
+            (Some((step, _)), Some((same, _))) if step == same => {
+                Err(other.refuse(&format!("its checkpoint @{step} is another than that of {}", self.job.name)))
+            }
+            _ => Err(other.refuse(
+                "neither published a model, and their newest checkpoints are of different steps: have it publish, or run \
+                 both with --checkpoint-every Nsteps",
+            )),
+        }
+    }
+
+    fn refuse(&self, reason: &str) -> ApiError {
+        ApiError::Conflict { what: format!("job {}", self.job.name), reason: reason.to_owned() }
+    }
+}
+
+fn name(plugin: &Digest) -> String {
+    format!("{FOLDER}/{plugin}.json")
+}
+
+/// What shows that a plugin resumes, if anything does.
+pub(super) async fn test_of(objects: &Objects, plugin: &Digest) -> Result<Option<ResumeTest>, StoreError> {
+    match objects.get(&name(plugin)).await {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,39 @@
+//! `GET /api/v1/queues`: pools, who has their slots, and who waits for them.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use crate::access::Sight;
+use crate::app::App;
+use crate::error::ApiError;
+
+/// `GET /api/v1/queues`.
+pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+    let layout = app.jobs().layout();
+    let running = app.jobs().running().await?;
+    let waiting = app.jobs().queued().await?;
+    let queues = layout.queues.iter().map(|(name, queue)| {
+        json!({
+            "name": name,
+            "pools": queue.pools,
+            "spill": queue.spill,
+            "max_running_jobs": queue.max_running_jobs,
+            "running": running.iter().filter(|job| job.demand.queue == *name).count(),
+            "waiting": waiting.get(name).copied().unwrap_or(0),
+        })
+    });
+    let slots = |milli: u32| f64::from(milli) / 1000.0;
+    let pools = layout.pools.iter().map(|(name, pool)| {
+        let held = || running.iter().filter(|job| job.pool == *name);
+        json!({
+            "name": name,
+            "device": pool.device,
+            "slots": slots(pool.slots_milli),
+            "used": slots(held().map(|job| job.demand.slots_milli).sum()),
+            // Slots that others hold are taken for everybody; whose jobs have them is not.
+            "jobs": held().filter(|job| sight.sees(&job.project)).map(|job| job.name.as_str()).collect::<Vec<_>>(),
+        })
+    });
+    Ok(Json(json!({ "queues": queues.collect::<Vec<_>>(), "pools": pools.collect::<Vec<_>>() })))
+}

@@ -1,0 +1,94 @@
+//! `/api/v1/schedules`: jobs that are submitted at times of a clock.
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use saggar_jobs::{JobError, JobSpec};
+use saggar_store::Millis;
+use saggar_store::records::Schedule;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::jobs::submit;
+use crate::access::{Actor, Sight};
+use crate::app::App;
+use crate::audit::Action;
+use crate::error::{ApiError, created};
+
+/// A schedule to set.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSchedule {
+    name: String,
+    cron: String,
+    spec: JobSpec,
+}
+
+/// `POST /api/v1/schedules`.
+pub(crate) async fn set(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
+    let NewSchedule { name, cron, mut spec } = app.bodies().json(request).await?;
+    let asked = spec.clone();
+    // What it refers to must be there; each job then means what is newest at its time.
+    submit::pin(&app, &sight, &mut spec).await?;
+    let owner = submit::owner(&actor);
+    let set = match is_hidden(&app, &sight, &name).await? {
+        // Names are of the whole server: one that is taken cannot be had, and what has it stays.
+        true => {
+            let reason = "the name is taken; choose another one".to_owned();
+            Err(ApiError::Conflict { what: format!("schedule {name}"), reason })
+        }
+        false => app.jobs().set_schedule(&name, &cron, &asked, owner).await.map_err(ApiError::from),
+    };
+    app.audit().record(&actor, Action::ScheduleSet, &name, &cron, &set);
+    let set = set?;
+    let next = app.jobs().schedules().await?.into_iter().find(|(schedule, _)| schedule.name == set.name);
+    Ok(created(shown(&set, next.and_then(|(_, next)| next))))
+}
+
+/// `GET /api/v1/schedules`.
+pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+    let schedules = app.jobs().schedules().await?;
+    let seen = schedules.iter().filter(|(schedule, _)| sight.sees(&project(schedule)));
+    let schedules: Vec<Value> = seen.map(|(schedule, next)| shown(schedule, *next)).collect();
+    Ok(Json(json!({ "schedules": schedules })))
+}
+
+/// `DELETE /api/v1/schedules/{name}`.
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    actor: Actor,
+    sight: Sight,
+) -> Result<Json<Value>, ApiError> {
+    let removed = match is_hidden(&app, &sight, &name).await? {
+        true => Err(JobError::no_schedule(&name).into()),
+        false => app.jobs().remove_schedule(&name).await.map_err(ApiError::from),
+    };
+    app.audit().record(&actor, Action::ScheduleRemove, &name, "", &removed);
+    removed?;
+    Ok(Json(json!({ "name": name })))
+}
+
+/// Whether there is a schedule of this name that is not there for who asks.
+async fn is_hidden(app: &App, sight: &Sight, name: &str) -> Result<bool, ApiError> {
+    let schedules = app.jobs().schedules().await?;
+    Ok(schedules.iter().any(|(schedule, _)| schedule.name == name && !sight.sees(&project(schedule))))
+}
+
+/// The project that a schedule submits jobs to; none that anybody is limited to where that cannot be read.
+fn project(schedule: &Schedule) -> String {
+    serde_json::from_str::<JobSpec>(&schedule.spec).map(|spec| spec.project).unwrap_or_default()
+}
+
+fn shown(schedule: &Schedule, next_ms: Option<Millis>) -> Value {
+    json!({
+        "name": schedule.name,
+        "cron": schedule.cron,
+        "spec": serde_json::from_str::<Value>(&schedule.spec).unwrap_or(Value::Null),
+        "owner": schedule.owner,
+        "created_ms": schedule.created_ms,
+        "next_ms": next_ms,
+        "last_job": schedule.last_job,
+    })
+}

@@ -1,0 +1,97 @@
+//! `POST /api/v1/models/{model}/versions`: a version of what the server has already.
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use saggar_store::digest::Digest;
+use saggar_store::error::StoreError;
+use serde::Deserialize;
+use serde_json::json;
+
+use saggar_jobs::{JobSpec, Origin};
+use saggar_store::VariableKind;
+
+use super::jobs::submit;
+use crate::access::{Actor, Sight};
+use crate::app::App;
+use crate::audit::Action;
+use crate::error::{ApiError, created};
+use crate::limits::BODY_BYTES_MAX;
+use crate::models::Weights;
+
+/// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum Parts {
+    /// Another plugin with the weights of a version.
+    Plugin {
+        /// The component's digest.
+        plugin: Digest,
+        /// Whose weights and configuration it gets; the newest's where it is left out.
+        #[serde(default)]
+        from_version: Option<u64>,
+    },
+    /// What a job had learnt, with its plugin.
+    Checkpoint {
+        /// The checkpoint.
+        from: Origin,
+    },
+}
+
+/// The answer names the version and tells whether it serves, or why it was refused.
+pub(crate) async fn publish(
+    State(app): State<App>,
+    Path(model): Path<String>,
+    actor: Actor,
+    sight: Sight,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
+    let asked: Parts =
+        serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+    let (plugin, weights) = match asked {
+        Parts::Plugin { plugin, from_version } => (plugin, Weights::Version(from_version)),
+        Parts::Checkpoint { from } => checkpoint(&app, &sight, from).await?,
+    };
+    let plugin = app.parts().objects.get_blob(&plugin).await.map_err(|error| match error {
+        StoreError::NotFound { .. } => ApiError::NotFound {
+            kind: "plugin",
+            name: plugin.hex(),
+            hint: "upload it first: POST /api/v1/plugins".to_owned(),
+        },
+        error => error.into(),
+    })?;
+    let done = app.lifecycle().publish(&model, plugin, weights).await;
+    let detail = done.as_ref().map_or_else(|_| String::new(), |(made, _)| format!("version {}", made.version));
+    app.audit().record(&actor, Action::ModelPublish, &model, &detail, &done);
+    let (published, status) = done?;
+    let version = status.versions.iter().find(|version| version.version == published.version);
+    let answer = json!({
+        "model": model,
+        "version": published.version,
+        "is_new": published.is_new,
+        "state": version.map_or("UNLOADED", |version| version.state.name()),
+        "reason": version.map_or("", |version| version.reason.as_str()),
+    });
+    Ok(created(answer))
+}
+
+/// The plugin of a job, and what a model ships of one of its checkpoints.
+async fn checkpoint(app: &App, sight: &Sight, from: Origin) -> Result<(Digest, Weights), ApiError> {
+    let Origin::Checkpoint { job, which } = from else {
+        let got = from.to_string();
+        return Err(ApiError::Parameter { name: "from", expected: "such as job:mnist-7/checkpoint@1200", got });
+    };
+    let job = sight.job(app.jobs(), &job).await?;
+    let info = submit::checkpoint(app, &job, which).await?;
+    let (_, checkpoint) = app.checkpoints().at(&job.id, info.step, None).await?;
+    let unreadable = |cause: String| ApiError::Internal { cause };
+    let spec: JobSpec = serde_json::from_str(&job.spec).map_err(|error| unreadable(error.to_string()))?;
+    let plugin = spec.plugin.parse().map_err(|_| unreadable(format!("job {} names no plugin", job.name)))?;
+    let shipped = |kind| match kind {
+        VariableKind::Parameter | VariableKind::Statistic => true,
+        VariableKind::Training => false,
+    };
+    let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
+    Ok((plugin, Weights::Checkpoint { variables, job: job.name }))
+}

@@ -1,0 +1,84 @@
+//! A version made of parts that are here: another plugin with the weights of a version there is. What users do who change a
+//! model's code and want to see it answer before it is trained anew.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use saggar_store::SavedVariable;
+use saggar_store::error::ModelError;
+use saggar_store::models::{Publication, Published};
+
+use super::lifecycle::Lifecycle;
+use super::state::ModelStatus;
+use crate::error::ApiError;
+
+/// The weights of a version that is made here.
+#[derive(Debug)]
+pub enum Weights {
+    /// Those of a version, or of the newest that is whole.
+    Version(Option<u64>),
+    /// What a job had learnt at a checkpoint.
+    Checkpoint {
+        /// Parameters and statistics.
+        variables: Vec<SavedVariable>,
+        /// The job's name.
+        job: String,
+    },
+}
+
+impl Lifecycle {
+    /// Makes a version of `plugin` with these weights, and the configuration of the version that they are of, or of the newest
+    /// that is whole: what a predictor is given, its training alone knows, and says when it publishes for the first time.
+    /// Returns when it serves or was refused: the status says which and why, and what served before serves on. The same again
+    /// is the version that is there.
+    ///
+    /// # Errors
+    /// `NoModel`; `NotFound` where there is no such version; `LoadFailed` where its files are damaged.
+    pub async fn publish(
+        self: &Arc<Lifecycle>,
+        name: &str,
+        plugin: Bytes,
+        weights: Weights,
+    ) -> Result<(Published, ModelStatus), ApiError> {
+        self.known_model(name).await?;
+        let (models, model, created_ms) = (self.models.clone(), name.to_owned(), self.clock.now_ms());
+        let from = match &weights {
+            Weights::Version(from) => *from,
+            Weights::Checkpoint { .. } => None,
+        };
+        let publish = move || {
+            let (files, variables) = models.open(&model, from)?;
+            let (variables, source_job) = match weights {
+                Weights::Version(_) => (variables, files.manifest.source_job),
+                Weights::Checkpoint { variables, job } => (variables, job),
+            };
+            models.publish(&Publication {
+                model: &model,
+                plugin: &plugin,
+                variables: &variables,
+                config: &files.manifest.config,
+                source_job: &source_job,
+                created_ms,
+            })
+        };
+        let published = tokio::task::spawn_blocking(publish).await;
+        let published = published.map_err(|error| ApiError::Internal { cause: error.to_string() })?;
+        let published = published.map_err(|error| refusal(name, from, error))?;
+        let status = self.settled(name, "PUBLISHED").await?;
+        Ok((published, status))
+    }
+}
+
+fn refusal(model: &str, version: Option<u64>, error: ModelError) -> ApiError {
+    match error {
+        ModelError::NotFound { .. } => ApiError::NotFound {
+            kind: "version",
+            name: version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}")),
+            hint: format!("GET /api/v1/models/{model} lists them"),
+        },
+        error @ ModelError::Incomplete { .. } => {
+            ApiError::LoadFailed { model: model.to_owned(), version, reason: error.to_string() }
+        }
+        error => error.into(),
+    }
+}

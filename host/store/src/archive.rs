@@ -1,0 +1,179 @@
+//! Archives from elsewhere, unpacked into a folder.
+//!
+//! An archive is not trusted: nothing is written outside of the folder, whatever its paths say; links and devices are
+//! refused; files and bytes are counted while they are written, not taken from what the archive says of itself.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use zip::ZipArchive;
+
+use crate::dataset::upload::is_path;
+use crate::error::{DatasetError, StoreError};
+use crate::limits::UPLOAD_FILES_MAX;
+
+#[cfg(test)]
+mod tests;
+
+/// The forms of archives, by names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Archive {
+    /// `.tar`
+    Tar,
+    /// `.tar.gz`, `.tgz`
+    TarGz,
+    /// `.zip`
+    Zip,
+    /// `.gz`: one file, compressed.
+    Gz,
+}
+
+impl Archive {
+    /// What a file of this name is; none where it is a file and no archive.
+    pub fn of_name(name: &str) -> Option<Archive> {
+        let name = name.to_ascii_lowercase();
+        let endings = [
+            (".tar.gz", Archive::TarGz),
+            (".tgz", Archive::TarGz),
+            (".tar", Archive::Tar),
+            (".zip", Archive::Zip),
+            (".gz", Archive::Gz),
+        ];
+        endings.into_iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, archive)| archive)
+    }
+
+    /// Unpacks the file at `path`, which is called `name`, into the folder `into`, of which nothing is written over. Names
+    /// that begin with a dot are left out, as a push leaves them out. Returns how many bytes were written.
+    ///
+    /// # Errors
+    /// `BadPath` for a path that leaves the folder; `Malformed` naming the entry; `TooLarge` where it would be more than
+    /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
+    pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+        let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
+        let mut folder = Folder::new(name, into, bytes_max);
+        match self {
+            Archive::Tar => folder.tar(file)?,
+            Archive::TarGz => folder.tar(MultiGzDecoder::new(file))?,
+            Archive::Zip => folder.zip(file)?,
+            Archive::Gz => {
+                let plain = name.get(..name.len() - ".gz".len()).unwrap_or_default();
+                folder.file(plain, &mut MultiGzDecoder::new(file))?;
+            }
+        }
+        Ok(folder.bytes)
+    }
+}
+
+/// Unpacks a tar archive as it comes. As [`Archive::unpack`].
+///
+/// # Errors
+/// As [`Archive::unpack`].
+pub fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+    let mut folder = Folder::new(name, into, bytes_max);
+    folder.tar(reader)?;
+    Ok(folder.bytes)
+}
+
+/// A folder that is being filled.
+struct Folder<'a> {
+    archive: &'a str,
+    into: &'a Path,
+    bytes: u64,
+    bytes_max: u64,
+    paths: HashSet<String>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(archive: &'a str, into: &'a Path, bytes_max: u64) -> Folder<'a> {
+        Folder { archive, into, bytes: 0, bytes_max, paths: HashSet::new() }
+    }
+
+    fn malformed(&self, entry: &str, reason: impl ToString) -> DatasetError {
+        let entry: String = entry.chars().take(200).collect();
+        let file = if entry.is_empty() { self.archive.to_owned() } else { format!("{}/{entry}", self.archive) };
+        DatasetError::Malformed { file, reason: reason.to_string() }
+    }
+
+    fn tar(&mut self, reader: impl Read) -> Result<(), DatasetError> {
+        let mut archive = tar::Archive::new(reader);
+        let entries = archive.entries().map_err(|error| self.malformed("", error))?;
+        for entry in entries {
+            let mut entry = entry.map_err(|error| self.malformed("", broken(&error)))?;
+            let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let kind = entry.header().entry_type();
+            if kind.is_file() || kind.is_contiguous() {
+                self.file(&path, &mut entry)?;
+            } else if !kind.is_dir() && !kind.is_pax_global_extensions() {
+                return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
+            }
+        }
+        Ok(())
+    }
+
+    fn zip(&mut self, file: BufReader<File>) -> Result<(), DatasetError> {
+        let mut zip = ZipArchive::new(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
+        for at in 0..zip.len() {
+            let mut entry = zip.by_index(at).map_err(|error| self.malformed("", error))?;
+            let path = entry.name().map_err(|error| self.malformed("", error))?.into_owned();
+            if entry.is_symlink() {
+                return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
+            }
+            if !entry.is_dir() {
+                self.file(&path, &mut entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an entry, if it is one that a push would send.
+    fn file(&mut self, path: &str, reader: &mut impl Read) -> Result<(), DatasetError> {
+        // Archives of a folder often call its files ./NAME.
+        let plain = path.trim_start_matches("./");
+        let hidden = |part: &str| part.starts_with('.') && part != "." && part != "..";
+        if plain.split('/').any(hidden) {
+            return Ok(());
+        }
+        if !is_path(plain) {
+            return Err(DatasetError::BadPath { path: format!("{}/{path}", self.archive) });
+        }
+        if !self.paths.insert(plain.to_owned()) {
+            return Err(self.malformed(path, "it is there twice"));
+        }
+        if self.paths.len() > UPLOAD_FILES_MAX {
+            return Err(self.too_large(UPLOAD_FILES_MAX as u64, "files"));
+        }
+        let target = self.into.join(plain);
+        let parent = target.parent().unwrap_or(self.into);
+        fs::create_dir_all(parent).map_err(StoreError::io(parent))?;
+        let mut file = File::create_new(&target).map_err(StoreError::io(&target))?;
+        let mut piece = vec![0; 1 << 18];
+        loop {
+            let n = match reader.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.malformed(path, broken(&error))),
+            };
+            self.bytes += n as u64;
+            if self.bytes > self.bytes_max {
+                return Err(self.too_large(self.bytes_max, "bytes unpacked"));
+            }
+            file.write_all(&piece[..n]).map_err(StoreError::io(&target))?;
+        }
+    }
+
+    fn too_large(&self, max: u64, unit: &'static str) -> DatasetError {
+        DatasetError::TooLarge { what: self.archive.to_owned(), max, unit }
+    }
+}
+
+/// What reading an archive reports, in words.
+fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the archive ends early".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,188 @@
+//! A checkpoint on its way out: one safetensors file, in pieces, while its job may be running.
+//!
+//! The header comes first, so every offset follows from the manifest; each part is verified before a byte of it leaves, and
+//! two parts are in memory at most. Tensors lie as in a published version: those of wider elements first, then by name, so
+//! each is aligned. What is damaged ends the stream with an error: there is never a file that looks whole and is not.
+//!
+//! Source: the format's description, <https://github.com/huggingface/safetensors>.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use safetensors::tensor::TensorInfo;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::load::{self, Entry};
+use super::manifest::{Manifest, Part, Variable};
+use super::pack::Piece;
+use super::retention::BestBy;
+use super::save::{folder, part_name};
+use super::{CheckpointInfo, Checkpoints};
+use crate::error::CheckpointError;
+use crate::limits::{EXPORT_PIECE_BYTES_MIN, WEIGHTS_HEADER_BYTES_MAX};
+use crate::models::safetensors_dtype;
+use crate::objects::Objects;
+use crate::objects::files::Pin;
+
+/// Which checkpoint is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// That of a step; where several attempts saved it, the latest's.
+    Step(u64),
+    /// The newest of which all parts are there.
+    Latest,
+    /// The best of which all parts are there.
+    Best(BestBy),
+}
+
+/// A checkpoint that is being read as one file. As long as it lives, [`Checkpoints::prune`] leaves the checkpoint alone,
+/// in other processes too.
+#[derive(Debug)]
+pub struct Export {
+    info: CheckpointInfo,
+    bytes: u64,
+    reading: Reading,
+}
+
+impl Export {
+    /// Which checkpoint it is.
+    pub fn info(&self) -> &CheckpointInfo {
+        &self.info
+    }
+
+    /// Bytes of the whole file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The file, in pieces of any size. An error ends it; what came before is then no file.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, CheckpointError>> + Send + 'static {
+        futures::stream::try_unfold(self.reading, |mut reading| async move {
+            Ok(reading.next().await?.map(|bytes| (bytes, reading)))
+        })
+    }
+}
+
+pub(super) async fn export(checkpoints: &Checkpoints, job: &str, wanted: &Wanted) -> Result<Export, CheckpointError> {
+    let folder = folder(job)?;
+    let entry = load::wanted(checkpoints, &folder, job, wanted).await?;
+    let pin = load::pin(checkpoints, job, &entry)?;
+    let (mut manifest, digest) =
+        load::own_manifest(checkpoints, job, &entry).await.map_err(|obstacle| obstacle.of(&entry))?;
+    let info = entry.info(&manifest, digest);
+    manifest.variables.sort_by_cached_key(|it| (std::cmp::Reverse(it.tensor.dtype.bytes()), it.name.clone()));
+    let header = header(&manifest, &info).map_err(|reason| damaged(&entry, reason))?;
+    let data: u64 = manifest.variables.iter().map(|variable| variable.tensor.bytes() as u64).sum();
+    let bytes = header.len() as u64 + data;
+    let pieces = manifest.variables.into_iter().flat_map(|variable| variable.pieces).collect();
+    let objects = checkpoints.objects.clone();
+    let (parts, header) = (manifest.parts, Some(header));
+    let reading = Reading { objects, folder, entry, parts, header, pieces, shared: None, _pin: pin };
+    Ok(Export { info, bytes, reading })
+}
+
+fn damaged(entry: &Entry, reason: String) -> CheckpointError {
+    CheckpointError::Damaged { file: entry.file.clone(), reason }
+}
+
+/// What is still to be read.
+#[derive(Debug)]
+struct Reading {
+    objects: Objects,
+    folder: String,
+    entry: Entry,
+    parts: Vec<Part>,
+    header: Option<Bytes>,
+    pieces: VecDeque<Piece>,
+    /// The part that several variables share, of which one was read last, and its number.
+    shared: Option<(usize, Bytes)>,
+    _pin: Pin,
+}
+
+impl Reading {
+    /// The next bytes of the file: small pieces together, or one large one.
+    async fn next(&mut self) -> Result<Option<Bytes>, CheckpointError> {
+        if let Some(header) = self.header.take() {
+            return Ok(Some(header));
+        }
+        let Some(first) = self.pieces.pop_front() else { return Ok(None) };
+        let bytes = self.piece(first).await?;
+        if bytes.len() >= EXPORT_PIECE_BYTES_MIN {
+            return Ok(Some(bytes));
+        }
+        let mut together = BytesMut::from(bytes);
+        while together.len() < EXPORT_PIECE_BYTES_MIN
+            && let Some(&next) = self.pieces.front()
+            && next.2 < EXPORT_PIECE_BYTES_MIN as u64
+        {
+            self.pieces.pop_front();
+            together.extend_from_slice(&self.piece(next).await?);
+        }
+        Ok(Some(together.freeze()))
+    }
+
+    async fn piece(&mut self, (number, offset, length): Piece) -> Result<Bytes, CheckpointError> {
+        let place = offset as usize..(offset + length) as usize;
+        if let Some((_, part)) = self.shared.as_ref().filter(|(shared, _)| *shared == number) {
+            return Ok(part.slice(place));
+        }
+        let sha256 = &self.parts[number].sha256;
+        let part = load::read(&self.objects, &part_name(&self.folder, sha256), Some(sha256)).await;
+        let part = part.map_err(|reason| damaged(&self.entry, reason))?;
+        if part.len() as u64 != self.parts[number].bytes {
+            return Err(damaged(&self.entry, format!("part number {number} has {} bytes", part.len())));
+        }
+        if length < part.len() as u64 {
+            self.shared = Some((number, part.clone()));
+        }
+        Ok(part.slice(place))
+    }
+}
+
+/// The header's JSON: an entry for the file, and one for each tensor.
+struct Header<'a> {
+    about: BTreeMap<&'static str, String>,
+    variables: &'a [Variable],
+}
+
+impl Serialize for Header<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.variables.len() + 1))?;
+        map.serialize_entry(METADATA, &self.about)?;
+        let mut begin = 0;
+        for variable in self.variables {
+            let end = begin + variable.tensor.bytes();
+            let dtype = safetensors_dtype(variable.tensor.dtype);
+            let shape = variable.tensor.shape.dims().to_vec();
+            map.serialize_entry(&variable.name, &TensorInfo { dtype, shape, data_offsets: (begin, end) })?;
+            begin = end;
+        }
+        map.end()
+    }
+}
+
+/// The entry that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// The header with its length before it, or why there can be none.
+fn header(manifest: &Manifest, info: &CheckpointInfo) -> Result<Bytes, String> {
+    if manifest.variables.iter().any(|variable| variable.name == METADATA) {
+        return Err(format!("a variable is called {METADATA}, which safetensors files keep for themselves"));
+    }
+    let about = BTreeMap::from([
+        ("job", manifest.job.clone()),
+        ("step", manifest.step.to_string()),
+        ("digest", info.digest.hex()),
+        ("plugin", manifest.plugin.clone()),
+    ]);
+    let header = Header { about, variables: &manifest.variables };
+    let mut text = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
+    // Spaces, so that the tensors after it are aligned.
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let length = text.len() as u64;
+    if length > WEIGHTS_HEADER_BYTES_MAX {
+        return Err(format!("a header of {length} bytes is more than safetensors files may have"));
+    }
+    Ok([&length.to_le_bytes()[..], &text].concat().into())
+}

@@ -1,0 +1,203 @@
+//! Which checkpoints stay: the newest, and the best by a metric. Taking away: manifests first, then parts, so that
+//! whatever cuts it off leaves whole checkpoints and parts that nobody uses.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::load::{self, Entry};
+use super::manifest::Manifest;
+use super::save::{folder, known, part_name};
+use super::{CheckpointInfo, Checkpoints};
+use crate::error::{CheckpointError, StoreError};
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The lower the better: a loss.
+    Min,
+    /// The higher the better: an accuracy.
+    Max,
+}
+
+/// By what a checkpoint is the best.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BestBy {
+    /// The name of the series: `validation/loss`.
+    pub metric: String,
+    /// Which way it is better.
+    pub mode: Mode,
+}
+
+/// Which checkpoints stay when the others are taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many of the newest whole ones; 0 counts as 1.
+    pub keep_last: usize,
+    /// Besides, the best whole one by this.
+    pub keep_best: Option<BestBy>,
+}
+
+impl Retention {
+    /// The newest `keep_last`, and no more.
+    pub fn last(keep_last: usize) -> Retention {
+        Retention { keep_last, keep_best: None }
+    }
+}
+
+impl BestBy {
+    /// The best of these. A checkpoint without the metric, or of which it is no number, is never it; of equals, the
+    /// earlier is.
+    pub fn choose<'a>(&self, infos: impl IntoIterator<Item = &'a CheckpointInfo>) -> Option<&'a CheckpointInfo> {
+        let value = |info: &CheckpointInfo| info.metrics.get(&self.metric).copied().filter(|value| !value.is_nan());
+        let mut best: Option<(f64, &CheckpointInfo)> = None;
+        for info in infos {
+            let Some(value) = value(info) else { continue };
+            let is_better = best.is_none_or(|(than, there)| {
+                let better = match self.mode {
+                    Mode::Min => value < than,
+                    Mode::Max => value > than,
+                };
+                // The same step in a later attempt is the one that a reader gets who names the step.
+                let earlier = info.step < there.step || info.step == there.step && info.epoch > there.epoch;
+                better || value == than && earlier
+            });
+            if is_better {
+                best = Some((value, info));
+            }
+        }
+        best.map(|(_, info)| info)
+    }
+}
+
+/// The parts of a job, by name, with their sizes.
+struct Parts(HashMap<String, u64>);
+
+impl Parts {
+    async fn list(checkpoints: &Checkpoints, folder: &str) -> Result<Parts, CheckpointError> {
+        let listed = checkpoints.objects.list(&format!("{folder}/parts")).await?;
+        Ok(Parts(listed.into_iter().map(|part| (part.name, part.size)).collect()))
+    }
+
+    /// Whether all parts of a manifest are there, as far as a glance shows.
+    fn have(&self, folder: &str, manifest: &Manifest) -> bool {
+        manifest.parts.iter().all(|part| self.0.get(&part_name(folder, &part.sha256)) == Some(&part.bytes))
+    }
+}
+
+/// A manifest, or none where it is damaged or gone.
+async fn manifest_of(
+    checkpoints: &Checkpoints,
+    entry: &Entry,
+) -> Result<Option<(Manifest, CheckpointInfo)>, CheckpointError> {
+    match checkpoints.objects.get(&entry.file).await {
+        Ok(text) => Ok(Manifest::decode(&text).ok().map(|(manifest, digest)| {
+            let info = entry.info(&manifest, digest);
+            (manifest, info)
+        })),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The newest checkpoint of which all parts are there.
+pub(super) async fn newest(checkpoints: &Checkpoints, folder: &str) -> Result<Option<Entry>, CheckpointError> {
+    let parts = Parts::list(checkpoints, folder).await?;
+    for entry in load::entries(checkpoints, folder).await? {
+        if manifest_of(checkpoints, &entry).await?.is_some_and(|(manifest, _)| parts.have(folder, &manifest)) {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) async fn best(
+    checkpoints: &Checkpoints,
+    job: &str,
+    by: &BestBy,
+) -> Result<Option<CheckpointInfo>, CheckpointError> {
+    let folder = folder(job)?;
+    let parts = Parts::list(checkpoints, &folder).await?;
+    let entries = load::entries(checkpoints, &folder).await?;
+    best_of(checkpoints, &folder, &parts, &entries, by).await
+}
+
+async fn best_of(
+    checkpoints: &Checkpoints,
+    folder: &str,
+    parts: &Parts,
+    entries: &[Entry],
+    by: &BestBy,
+) -> Result<Option<CheckpointInfo>, CheckpointError> {
+    let mut whole = Vec::with_capacity(entries.len());
+    for entry in entries {
+        if let Some((manifest, info)) = manifest_of(checkpoints, entry).await?
+            && parts.have(folder, &manifest)
+        {
+            whole.push(info);
+        }
+    }
+    Ok(by.choose(&whole).cloned())
+}
+
+pub(super) async fn prune(
+    checkpoints: &Checkpoints,
+    job: &str,
+    retention: &Retention,
+) -> Result<usize, CheckpointError> {
+    let folder = folder(job)?;
+    let objects = &checkpoints.objects;
+    let parts = Parts::list(checkpoints, &folder).await?;
+    let entries = load::entries(checkpoints, &folder).await?;
+    let best = match &retention.keep_best {
+        Some(by) => best_of(checkpoints, &folder, &parts, &entries, by).await?.map(|info| info.file),
+        None => None,
+    };
+    let mut used = HashSet::new();
+    let (mut kept, mut deleted) = (0, 0);
+    for entry in &entries {
+        let is_best = best.as_ref() == Some(&entry.file);
+        // One that somebody reads goes the next time.
+        let goes = kept >= retention.keep_last.max(1) && !is_best;
+        if goes && objects.delete_unless_pinned(&entry.file).await? {
+            deleted += 1;
+            continue;
+        }
+        // Only what could be resumed from counts as kept. A damaged one newer than those stays,
+        // for people to look at.
+        let Some((manifest, _)) = manifest_of(checkpoints, entry).await? else { continue };
+        if parts.have(&folder, &manifest) {
+            kept += 1;
+        }
+        used.extend(manifest.parts.iter().map(|part| part_name(&folder, &part.sha256)));
+    }
+    if deleted > 0 {
+        // A manifest that came back without its parts would be listed, and of no use.
+        objects.sync_folder(&folder)?;
+    }
+    for part in parts.0.keys().filter(|part| !used.contains(*part)) {
+        known(checkpoints).remove(part);
+        objects.delete(part).await?;
+    }
+    Ok(deleted)
+}
+
+pub(super) async fn bytes(checkpoints: &Checkpoints, job: &str) -> Result<u64, CheckpointError> {
+    let listed = checkpoints.objects.list(&folder(job)?).await?;
+    Ok(listed.iter().fold(0, |sum, object| sum.saturating_add(object.size)))
+}
+
+pub(super) async fn remove_all(checkpoints: &Checkpoints, job: &str) -> Result<u64, CheckpointError> {
+    let folder = folder(job)?;
+    let freed = bytes(checkpoints, job).await?;
+    // Without its manifests a checkpoint is none: nobody finds one that is half gone.
+    for entry in load::entries(checkpoints, &folder).await? {
+        checkpoints.objects.delete(&entry.file).await?;
+    }
+    let prefix = format!("{folder}/");
+    known(checkpoints).retain(|part| !part.starts_with(&prefix));
+    checkpoints.objects.delete_folder(&folder).await?;
+    Ok(freed)
+}

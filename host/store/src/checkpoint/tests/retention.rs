@@ -1,0 +1,188 @@
+//! Which checkpoints stay, which is the best, which can be had by name; and what an older build wrote.
+
+use super::*;
+
+const LOSS: &str = "validation/loss";
+
+fn by(mode: Mode) -> BestBy {
+    BestBy { metric: LOSS.to_owned(), mode }
+}
+
+fn with_loss(step: u64, loss: f64) -> Checkpoint {
+    let metrics = [(LOSS.to_owned(), loss), ("other".to_owned(), step as f64)].into();
+    Checkpoint { metrics, ..checkpoint(step) }
+}
+
+/// A store with checkpoints of these losses, at steps 1, 2, 3 ...
+async fn of_losses(losses: &[f64]) -> (TempDir, Checkpoints) {
+    let (directory, checkpoints) = saved(&[]).await;
+    for (loss, step) in losses.iter().zip(1..) {
+        checkpoints.save(JOB, 1, &with_loss(step, *loss)).await.unwrap();
+    }
+    (directory, checkpoints)
+}
+
+async fn steps(checkpoints: &Checkpoints) -> Vec<u64> {
+    checkpoints.list(JOB).await.unwrap().iter().map(|info| info.step).collect()
+}
+
+async fn best(losses: &[f64], mode: Mode) -> Option<u64> {
+    let (_directory, checkpoints) = of_losses(losses).await;
+    checkpoints.best(JOB, &by(mode)).await.unwrap().map(|info| info.step)
+}
+
+#[tokio::test]
+async fn the_best_is_told_by_manifests() {
+    assert_eq!(best(&[0.5, 0.25, 0.75], Mode::Min).await, Some(2));
+    assert_eq!(best(&[0.5, 0.25, 0.75], Mode::Max).await, Some(3));
+    assert_eq!(best(&[], Mode::Min).await, None);
+    // Of equals the earlier; what is no number is never it, nor is what has no metric.
+    assert_eq!(best(&[0.5, 0.25, 0.25], Mode::Min).await, Some(2));
+    assert_eq!(best(&[f64::NAN, 0.5, f64::NEG_INFINITY], Mode::Min).await, Some(2));
+    assert_eq!(best(&[f64::NAN], Mode::Max).await, None);
+    assert_eq!(best(&[-0.0, 0.0], Mode::Max).await, Some(1));
+    let (_directory, checkpoints) = saved(&[1, 2]).await;
+    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn az_25_the_newest_and_the_best_stay() {
+    let (directory, checkpoints) = of_losses(&[0.5, 0.0625, 0.25, 0.125, 0.375]).await;
+    let retention = Retention { keep_last: 2, keep_best: Some(by(Mode::Min)) };
+    assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 2);
+    assert_eq!(steps(&checkpoints).await, [5, 4, 2]);
+    let parts = directory.path().join("checkpoints").join(JOB).join("parts");
+    assert_eq!(files(&parts).len(), 6);
+    for info in checkpoints.list(JOB).await.unwrap() {
+        assert_eq!(checkpoints.at(JOB, info.step, Some(PLUGIN)).await.unwrap().1.step, info.step);
+    }
+    // A new best takes the old one's place, and is among the newest.
+    checkpoints.save(JOB, 1, &with_loss(6, 0.03125)).await.unwrap();
+    checkpoints.prune(JOB, &retention).await.unwrap();
+    assert_eq!(steps(&checkpoints).await, [6, 5]);
+    // By a metric that none has, only the newest stay.
+    let by_nothing = BestBy { metric: "nothing".to_owned(), mode: Mode::Max };
+    let retention = Retention { keep_last: 1, keep_best: Some(by_nothing) };
+    checkpoints.prune(JOB, &retention).await.unwrap();
+    assert_eq!(steps(&checkpoints).await, [6]);
+}
+
+#[tokio::test]
+async fn a_best_that_is_not_whole_is_not_the_best() {
+    let (directory, checkpoints) = of_losses(&[0.125, 0.25, 0.5]).await;
+    let best = checkpoints.best(JOB, &by(Mode::Min)).await.unwrap().unwrap();
+    assert_eq!((best.step, best.metrics[LOSS], best.metrics["other"]), (1, 0.125, 1.0));
+    std::fs::write(directory.path().join(best.file), "x").unwrap();
+    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap().unwrap().step, 2);
+    for (path, _) in files(&directory.path().join("checkpoints").join(JOB).join("parts")) {
+        std::fs::write(path, "short").unwrap();
+    }
+    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn metrics_in_a_manifest_are_bounded() {
+    let (_directory, checkpoints) = saved(&[]).await;
+    let many = (0..1000).map(|number| (format!("{number:04}"), 1.0));
+    let metrics = many.chain([("é".repeat(1 << 20), 1.0)]).collect();
+    checkpoints.save(JOB, 1, &Checkpoint { metrics, ..checkpoint(1) }).await.unwrap();
+    let kept = &checkpoints.list(JOB).await.unwrap()[0].metrics;
+    assert_eq!((kept.len(), kept.contains_key("0000")), (crate::limits::CHECKPOINT_METRICS_MAX, true));
+}
+
+#[tokio::test]
+async fn a_step_can_be_had_by_its_number() {
+    let (directory, checkpoints) = saved(&[1, 2, 3]).await;
+    let of_attempt_2 = Checkpoint { state: vec![9], ..checkpoint(2) };
+    checkpoints.save(JOB, 2, &of_attempt_2).await.unwrap();
+    assert_eq!(checkpoints.at(JOB, 1, None).await.unwrap().1, checkpoint(1));
+    let (info, found) = checkpoints.at(JOB, 2, Some(PLUGIN)).await.unwrap();
+    assert_eq!((info.epoch, found), (2, of_attempt_2.clone()));
+    let refusal = async |step, plugin| checkpoints.at(JOB, step, plugin).await.unwrap_err();
+    assert!(matches!(refusal(2, Some("another")).await, CheckpointError::OtherPlugin { .. }));
+    assert_eq!(refusal(7, None).await.to_string(), "job 01JOB has no checkpoint of step 7");
+    // Who names a step gets it or an error; who takes the newest gets one that is whole.
+    std::fs::write(directory.path().join(info.file), "x").unwrap();
+    assert!(matches!(refusal(2, None).await, CheckpointError::Damaged { .. }));
+    let latest = checkpoints.latest_of_any_plugin(JOB).await.unwrap();
+    assert_eq!((latest.found.unwrap().1, latest.skipped.len()), (checkpoint(3), 1));
+}
+
+#[tokio::test]
+async fn every_byte_is_verified() {
+    let (directory, checkpoints) = saved(&[1, 2]).await;
+    let whole = checkpoints.verify(JOB).await.unwrap();
+    assert_eq!(whole.iter().map(|it| (it.step, it.epoch)).collect::<Vec<_>>(), [(2, 1), (1, 1)]);
+    assert_eq!(whole[0].outcome, Ok(checkpoints.list(JOB).await.unwrap().remove(0)));
+    for (path, content) in files(&directory.path().join("checkpoints").join(JOB)) {
+        for at in [0, content.len() / 2, content.len() - 2] {
+            let mut flipped = content.clone();
+            flipped[at] ^= 4;
+            std::fs::write(&path, flipped).unwrap();
+            let verified = checkpoints.verify(JOB).await.unwrap();
+            assert_eq!(verified.iter().filter(|it| it.outcome.is_err()).count(), 1, "byte {at} of {}", path.display());
+        }
+        std::fs::write(&path, content).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn fh_20_removing_frees_every_byte() {
+    let (directory, checkpoints) = saved(&[1, 2]).await;
+    checkpoints.claim(JOB, 2).await.unwrap();
+    checkpoints.save("other", 1, &checkpoint(1)).await.unwrap();
+    let on_disk: u64 = files(&directory.path().join("checkpoints").join(JOB)).values().map(|it| it.len() as u64).sum();
+    assert_eq!(checkpoints.bytes(JOB).await.unwrap(), on_disk);
+    assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), on_disk);
+    assert!(!directory.path().join("checkpoints").join(JOB).exists());
+    assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), 0);
+    assert_eq!(checkpoints.latest("other", PLUGIN).await.unwrap().found.unwrap().1, checkpoint(1));
+    // Nothing of it is remembered: the same job could begin again.
+    checkpoints.save(JOB, 1, &checkpoint(1)).await.unwrap();
+    assert_eq!(latest_step(&checkpoints).await, Some(1));
+}
+
+#[tokio::test]
+async fn what_an_older_build_wrote_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("checkpoints").join(JOB);
+    std::fs::create_dir_all(folder.join("parts")).unwrap();
+    std::fs::write(folder.join("00000000000000001200-2.json"), include_bytes!("format-1.json")).unwrap();
+    let part = [&[0, 0, 128, 63, 0, 0, 192, 127, 1, 2, 3, 4, 7, 8, 9], &b"plugin"[..]].concat();
+    std::fs::write(folder.join("parts").join(Digest::of(&part).hex()), &part).unwrap();
+    let checkpoints = open(directory.path());
+    let (info, found) = checkpoints.latest(JOB, &"p".repeat(64)).await.unwrap().found.unwrap();
+    assert_eq!((info.step, info.epoch, info.bytes, info.metrics.len()), (1200, 2, 21, 0));
+    let variable = |name: &str, kind, dtype, dims: &[usize], bytes: &[u8]| SavedVariable {
+        name: name.to_owned(),
+        kind,
+        descriptor: Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap()),
+        bytes: Bytes::copy_from_slice(bytes),
+    };
+    let expected = Checkpoint {
+        step: 1200,
+        metrics: BTreeMap::new(),
+        variables: vec![
+            variable("bias", VariableKind::Parameter, DType::F32, &[2], &part[..8]),
+            variable("mean", VariableKind::Statistic, DType::F16, &[1, 2], &part[8..12]),
+            variable("moment", VariableKind::Training, DType::U8, &[3], &part[12..15]),
+        ],
+        positions: vec![Position { dataset: "d".repeat(64), seed: Some(u64::MAX), batch: 32, epoch: 3, item: 96 }],
+        state: b"plugin".to_vec(),
+        plugin_digest: "p".repeat(64),
+        device: "cpu: native (none)".to_owned(),
+        build: "0.1.0".to_owned(),
+    };
+    assert_eq!(found, expected);
+    // The next attempt goes on from there, in this build's format.
+    checkpoints.save(JOB, 3, &checkpoint(1201)).await.unwrap();
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
+    assert_eq!(checkpoints.verify(JOB).await.unwrap().iter().filter(|it| it.outcome.is_ok()).count(), 2);
+}
+
+#[tokio::test]
+async fn a_job_that_saved_nothing_can_be_removed_from_a_new_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(Objects::local(directory.path()).unwrap());
+    assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), 0);
+}

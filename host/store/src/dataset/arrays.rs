@@ -1,0 +1,156 @@
+//! Arrays whose first axis counts items, put side by side as the columns of a dataset: what `.npy`, `.npz` and
+//! `.safetensors` files hold.
+//!
+//! Where nothing says otherwise, names do: arrays called `x_train`, `y_train`, `x_test`, `y_test` are the fields `x` and
+//! `y` of two parts; so are the arrays `x` and `y` of files `train` and `test`. Everything else is one part, `train`.
+
+use std::collections::BTreeMap;
+
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::describe::check_field_names;
+use super::ingest::{Draft, DraftColumn, check_size};
+use crate::error::DatasetError;
+
+/// The part that arrays are where no name says another.
+pub(super) const PART: &str = "train";
+/// What names of arrays may end in, after `_`, to say their part.
+const PARTS: [&str; 5] = ["train", "test", "val", "valid", "validation"];
+
+/// An array of a file: items one after the other, little-endian and row-major.
+#[derive(Debug)]
+pub(super) struct Array {
+    /// Where it comes from, for messages: `mnist.npz/x_train.npy`.
+    pub(super) file: String,
+    /// The field that it is of.
+    pub(super) name: String,
+    /// Length of the first axis.
+    pub(super) items: u64,
+    /// What is behind the first axis.
+    pub(super) item: Descriptor,
+    pub(super) data: Vec<u8>,
+}
+
+/// For each part, its arrays.
+pub(super) type Parts = BTreeMap<String, Vec<Array>>;
+
+/// The items of an array of these dimensions, and the descriptor of one.
+pub(super) fn items(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Descriptor), DatasetError> {
+    let malformed = |reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
+    let Some((items, item)) = dims.split_first() else {
+        return Err(malformed("a single number; the first axis of an array counts items".to_owned()));
+    };
+    if dims.contains(&0) {
+        return Err(DatasetError::Empty { file: file.to_owned() });
+    }
+    let bytes = dims.iter().try_fold(dtype.bytes() as u64, |product, dim| product.checked_mul(*dim));
+    check_size(file, bytes)?;
+    let item = item.iter().map(|dim| usize::try_from(*dim).unwrap_or(usize::MAX)).collect::<Vec<_>>();
+    let shape = Shape::new(item).map_err(|error| malformed(error.to_string()))?;
+    Ok((*items, Descriptor::new(dtype, shape)))
+}
+
+/// The arrays of files that are parts by their names; an only file's arrays say their part themselves, or are one.
+pub(super) fn of_files(mut files: Parts) -> Parts {
+    match files.pop_first() {
+        Some((_, arrays)) if files.is_empty() => of_names(arrays),
+        Some((name, arrays)) => {
+            files.insert(name, arrays);
+            files
+        }
+        None => files,
+    }
+}
+
+/// The arrays by the parts that their names end in, if all do; else all as one part.
+pub(super) fn of_names(arrays: Vec<Array>) -> Parts {
+    let split = |array: &Array| {
+        let (field, part) = array.name.rsplit_once('_')?;
+        (!field.is_empty() && PARTS.contains(&part)).then(|| (field.to_owned(), part.to_owned()))
+    };
+    let Some(names) = arrays.iter().map(split).collect::<Option<Vec<_>>>() else {
+        return Parts::from([(PART.to_owned(), arrays)]);
+    };
+    let mut parts = Parts::new();
+    for (array, (name, part)) in arrays.into_iter().zip(names) {
+        parts.entry(part).or_default().push(Array { name, ..array });
+    }
+    parts
+}
+
+/// The dataset of these parts, in their order. Each has the same fields, and a field the same items everywhere.
+pub(super) fn draft(parts: Parts, description: String) -> Result<Draft, DatasetError> {
+    let mut columns: Vec<(DraftColumn, String)> = Vec::new();
+    let (mut splits, mut count) = (Vec::new(), 0u64);
+    for (at, (part, mut arrays)) in parts.into_iter().enumerate() {
+        arrays.sort_by(|a, b| a.name.cmp(&b.name));
+        let items = count_of(&arrays, &part)?;
+        if at == 0 {
+            check_field_names(arrays.iter().map(|array| array.name.as_str()))?;
+            columns = arrays.into_iter().map(first).collect();
+        } else {
+            same_fields(&columns, &arrays, &part)?;
+            for ((column, first), array) in columns.iter_mut().zip(arrays) {
+                append(column, first, array)?;
+            }
+        }
+        check_size(&part, Some(columns.iter().map(|(column, _)| column.data.len() as u64).sum()))?;
+        splits.push((part, count, count + items));
+        count += items;
+    }
+    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    Ok(Draft { columns, splits, items: count, description })
+}
+
+/// A column that begins with this array, and where it comes from.
+fn first(array: Array) -> (DraftColumn, String) {
+    let column = DraftColumn { name: array.name, item: array.item, classes: Vec::new(), data: array.data };
+    (column, array.file)
+}
+
+fn append(column: &mut DraftColumn, first: &str, array: Array) -> Result<(), DatasetError> {
+    if array.item != column.item {
+        return Err(DatasetError::ItemMismatch {
+            file: array.file,
+            found: Box::new(array.item),
+            other: first.to_owned(),
+            expected: Box::new(column.item.clone()),
+        });
+    }
+    column.data.extend_from_slice(&array.data);
+    Ok(())
+}
+
+/// The number of items, which all arrays of a part have.
+fn count_of(arrays: &[Array], part: &str) -> Result<u64, DatasetError> {
+    let Some(first) = arrays.first() else { return Err(DatasetError::Empty { file: part.to_owned() }) };
+    match arrays.iter().find(|array| array.items != first.items) {
+        None => Ok(first.items),
+        Some(array) => Err(DatasetError::CountMismatch {
+            file: array.file.clone(),
+            found: array.items,
+            other: first.file.clone(),
+            expected: first.items,
+        }),
+    }
+}
+
+/// Refuses a part that lacks a field of the first one, or has one more. Both are sorted by name.
+fn same_fields(columns: &[(DraftColumn, String)], arrays: &[Array], part: &str) -> Result<(), DatasetError> {
+    let missing = columns.iter().find(|(column, _)| !arrays.iter().any(|array| array.name == column.name));
+    if let Some((column, file)) = missing {
+        return Err(DatasetError::Malformed {
+            file: file.clone(),
+            reason: format!("part {part} has no field {}; every part has the same fields", column.name),
+        });
+    }
+    let more = arrays.iter().find(|array| !columns.iter().any(|(column, _)| column.name == array.name));
+    let more = more.or_else(|| arrays.windows(2).find(|pair| pair[0].name == pair[1].name).map(|pair| &pair[1]));
+    match more {
+        None => Ok(()),
+        Some(array) => Err(DatasetError::Malformed {
+            file: array.file.clone(),
+            reason: format!("field {} is not in every part once; every part has the same fields", array.name),
+        }),
+    }
+}

@@ -1,0 +1,166 @@
+//! Stored versions as files that other programs read: a `.npy` file for each column, and `dataset.json`, which says the
+//! rest. Taking these in again gives a dataset of the same digest.
+
+use std::io::{self, Read, Write};
+
+use saggar_tensor::Descriptor;
+use serde_json::{Value, json};
+
+use super::manifest::{Manifest, file_name};
+use super::{Dataset, Datasets, check_name, npy};
+use crate::clock::Millis;
+use crate::error::DatasetError;
+
+/// Bytes of a block of a tar archive.
+const BLOCK: u64 = 512;
+
+/// A version's files, to be written one after the other. Columns are not copied before.
+#[derive(Debug)]
+pub struct Export {
+    dataset: Dataset,
+    files: Vec<ExportedFile>,
+    created_ms: Millis,
+}
+
+/// A file of an [`Export`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedFile {
+    /// Its name: `image.npy`.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What comes before the column, or all of it.
+    head: Vec<u8>,
+    /// The column's number.
+    column: Option<usize>,
+}
+
+impl Datasets {
+    /// The files that a version can be given away as.
+    ///
+    /// # Errors
+    /// `BadName`; `NotFound`; `Damaged`; `Store`.
+    pub fn export(&self, name: &str, version: u64) -> Result<Export, DatasetError> {
+        check_name(name)?;
+        let dir = self.versions.directory(name, version);
+        let manifest = Manifest::read(&dir)?;
+        let dataset = Dataset::open(&dir)?;
+        let text = serde_json::to_vec_pretty(&description(&manifest)).expect("strings and numbers can be written");
+        let mut files = vec![ExportedFile::new("dataset.json".to_owned(), text, None)];
+        for (at, column) in manifest.columns.iter().enumerate() {
+            files.push(ExportedFile::column(&column.name, manifest.items, &column.item, at));
+        }
+        Ok(Export { dataset, files, created_ms: manifest.created_ms })
+    }
+}
+
+/// What `dataset.json` says of it.
+fn description(manifest: &Manifest) -> Value {
+    let field = |column: &super::manifest::Column| json!({ "name": column.name, "file": array_name(&column.name), "classes": column.classes });
+    let split = |(name, start, end): &super::manifest::Range| (name.clone(), json!([start, end]));
+    json!({
+        "format": "npy",
+        "description": manifest.description,
+        "fields": manifest.columns.iter().map(field).collect::<Vec<Value>>(),
+        "splits": manifest.splits.iter().map(split).collect::<serde_json::Map<String, Value>>(),
+    })
+}
+
+/// The file of a field's array.
+fn array_name(field: &str) -> String {
+    file_name(field).replace(".bin", ".npy")
+}
+
+impl ExportedFile {
+    fn new(name: String, head: Vec<u8>, column: Option<usize>) -> ExportedFile {
+        ExportedFile { name, bytes: head.len() as u64, head, column }
+    }
+
+    fn column(field: &str, items: u64, item: &Descriptor, at: usize) -> ExportedFile {
+        let mut file = ExportedFile::new(array_name(field), npy::head(items, item), Some(at));
+        file.bytes += items * item.bytes() as u64;
+        file
+    }
+}
+
+impl Export {
+    /// The files, in the order in which they are written.
+    pub fn files(&self) -> &[ExportedFile] {
+        &self.files
+    }
+
+    /// Writes one of [`Export::files`].
+    ///
+    /// # Errors
+    /// Whatever writing reports.
+    pub fn write(&self, file: &ExportedFile, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&file.head)?;
+        file.column.map_or(Ok(()), |column| out.write_all(&self.dataset.0.columns[column]))
+    }
+
+    /// Bytes of [`Export::into_tar`].
+    pub fn tar_bytes(&self) -> u64 {
+        let file = |file: &ExportedFile| BLOCK + file.bytes.next_multiple_of(BLOCK);
+        // Two empty blocks end an archive.
+        self.files.iter().map(file).sum::<u64>() + 2 * BLOCK
+    }
+
+    /// All of them as a tar archive, to be read piece by piece. The same version gives the same bytes.
+    pub fn into_tar(self) -> ExportedTar {
+        let mut pieces = Vec::with_capacity(3 * self.files.len() + 1);
+        for file in &self.files {
+            pieces.push(Piece::Bytes([header(file, self.created_ms).as_bytes().as_slice(), &file.head].concat()));
+            pieces.extend(file.column.map(Piece::Column));
+            let padding = file.bytes.next_multiple_of(BLOCK) - file.bytes;
+            pieces.push(Piece::Bytes(vec![0; padding as usize]));
+        }
+        pieces.push(Piece::Bytes(vec![0; 2 * BLOCK as usize]));
+        ExportedTar { export: self, pieces, piece: 0, at: 0 }
+    }
+}
+
+/// The entry of a file. Names have at most 67 bytes, and sizes have the form for large ones where they need it.
+fn header(file: &ExportedFile, created_ms: Millis) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(&file.name).expect("a short name");
+    header.set_size(file.bytes);
+    header.set_mode(0o644);
+    header.set_mtime(created_ms / 1000);
+    header.set_cksum();
+    header
+}
+
+/// An [`Export`] as a tar archive.
+#[derive(Debug)]
+pub struct ExportedTar {
+    export: Export,
+    pieces: Vec<Piece>,
+    /// The piece that is being read, and where in it.
+    piece: usize,
+    at: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Vec<u8>),
+    Column(usize),
+}
+
+impl Read for ExportedTar {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(piece) = self.pieces.get(self.piece) {
+            let bytes: &[u8] = match piece {
+                Piece::Bytes(bytes) => bytes,
+                Piece::Column(column) => &self.export.dataset.0.columns[*column],
+            };
+            let n = buffer.len().min(bytes.len() - self.at);
+            buffer[..n].copy_from_slice(&bytes[self.at..self.at + n]);
+            self.at += n;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            (self.piece, self.at) = (self.piece + 1, 0);
+        }
+        Ok(0)
+    }
+}

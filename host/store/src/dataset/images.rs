@@ -1,0 +1,174 @@
+//! Folders of images: a folder for each class, holding its PNG and JPEG files; or folders `train`, `test` of such folders.
+//!
+//! ```text
+//! cat/1.png  cat/2.jpg  dog/1.png          one part, train
+//! train/cat/1.png  test/dog/1.png          parts by their names
+//! ```
+//! All images must have one size and number of channels: nothing is scaled or recoloured here. 16-bit samples are cut to
+//! 8 bits and palettes looked up. Classes are numbered in the order of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::ingest::{Draft, DraftColumn, check_size};
+use crate::error::{DatasetError, StoreError};
+use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
+
+mod decode;
+
+const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+const PART: &str = "train";
+
+/// For each part, the images of each class.
+type Parts = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;
+
+/// Whether folders in it, or in these, hold images.
+pub(super) fn is_there(folder: &Path) -> bool {
+    let holds = |folder: &PathBuf| list(folder).is_ok_and(|entries| entries.files.iter().any(|file| is_image(file)));
+    let Ok(entries) = list(folder) else { return false };
+    let deeper = |folder: &PathBuf| list(folder).is_ok_and(|entries| entries.folders.iter().any(holds));
+    entries.folders.iter().any(|folder| holds(folder) || deeper(folder))
+}
+
+/// Reads the images: fields `image` (`uint8[height, width, channels]`) and `label`.
+pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+    let parts = parts(folder)?;
+    let classes: BTreeSet<&String> = parts.values().flat_map(BTreeMap::keys).collect();
+    let numbers: BTreeMap<&String, u64> = classes.iter().copied().zip(0..).collect();
+    if classes.len() > DATASET_NAMES_MAX {
+        let what = "the dataset".to_owned();
+        return Err(DatasetError::TooLarge { what, max: DATASET_NAMES_MAX as u64, unit: "classes" });
+    }
+    // One byte a label as elsewhere, while they fit.
+    let dtype = if classes.len() <= 256 { DType::U8 } else { DType::U32 };
+    let (mut splits, mut items) = (Vec::new(), 0u64);
+    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    let mut first: Option<(String, Descriptor)> = None;
+    for (part, folders) in &parts {
+        let begin = items;
+        for (class, files) in folders {
+            for path in files {
+                let (file, item) = image(folder, path, &mut pixels)?;
+                let (other, expected) = first.get_or_insert_with(|| (file.clone(), item.clone()));
+                if item != *expected {
+                    let (found, expected) = (Box::new(item), Box::new(expected.clone()));
+                    return Err(DatasetError::ItemMismatch { file, found, other: other.clone(), expected });
+                }
+                labels.extend_from_slice(&numbers[class].to_le_bytes()[..dtype.bytes()]);
+                items += 1;
+            }
+        }
+        splits.push((part.clone(), begin, items));
+    }
+    let Some((_, item)) = first else {
+        return Err(DatasetError::Empty { file: "the folder".to_owned() });
+    };
+    let classes = classes.into_iter().cloned().collect();
+    let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
+    let label = Descriptor::new(dtype, Shape::scalar());
+    let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, classes, labels)];
+    Ok(Draft { columns, splits, items, description })
+}
+
+/// Appends an image's pixels; its name in the folder, and what it is.
+fn image(folder: &Path, path: &Path, pixels: &mut Vec<u8>) -> Result<(String, Descriptor), DatasetError> {
+    let file = shown(folder, path);
+    let mut bytes = Vec::new();
+    let opened = File::open(path).map_err(StoreError::io(path))?;
+    opened.take(IMAGE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(StoreError::io(path))?;
+    if bytes.len() > IMAGE_BYTES_MAX {
+        return Err(DatasetError::TooLarge { what: file, max: IMAGE_BYTES_MAX as u64, unit: "bytes" });
+    }
+    let image = decode::decode(&bytes);
+    let image = image.map_err(|reason| DatasetError::Malformed { file: file.clone(), reason })?;
+    check_size("the images", Some((pixels.len() + image.pixels.len()) as u64))?;
+    pixels.extend_from_slice(&image.pixels);
+    let shape = Shape::new(image.dims).expect("as many elements as bytes that are there");
+    Ok((file, Descriptor::new(DType::U8, shape)))
+}
+
+/// The images by part and class, each sorted.
+fn parts(folder: &Path) -> Result<Parts, DatasetError> {
+    let malformed = |path: &Path, reason: String| DatasetError::Malformed { file: shown(folder, path), reason };
+    let tops = list(folder)?.folders;
+    let mut listed = Vec::with_capacity(tops.len());
+    for top in &tops {
+        listed.push((top, list(top)?));
+    }
+    let has_folders = |(_, entries): &&(&PathBuf, Entries)| !entries.folders.is_empty();
+    let Some((deep, _)) = listed.iter().find(has_folders) else {
+        let classes = listed.into_iter().map(|(class, entries)| images(folder, class, entries));
+        return Ok(Parts::from([(PART.to_owned(), classes.collect::<Result<_, _>>()?)]));
+    };
+    let mut parts = Parts::new();
+    for (part, entries) in &listed {
+        if let Some(file) = entries.files.first() {
+            let reason =
+                format!("beside folders of classes; {} has folders, so {}", shown(folder, deep), "this is a part");
+            return Err(malformed(file, reason));
+        }
+        let mut classes = BTreeMap::new();
+        for class in &entries.folders {
+            let (name, files) = images(folder, class, list(class)?)?;
+            classes.insert(name, files);
+        }
+        if classes.is_empty() {
+            return Err(DatasetError::Empty { file: shown(folder, part) });
+        }
+        parts.insert(name(part), classes);
+    }
+    Ok(parts)
+}
+
+/// A class and its images.
+fn images(folder: &Path, class: &Path, entries: Entries) -> Result<(String, Vec<PathBuf>), DatasetError> {
+    if let Some(deep) = entries.folders.first() {
+        let reason = "a folder in a class; folders are classes, or parts with classes in them".to_owned();
+        return Err(DatasetError::Malformed { file: shown(folder, deep), reason });
+    }
+    if entries.files.is_empty() {
+        return Err(DatasetError::Empty { file: shown(folder, class) });
+    }
+    if let Some(other) = entries.files.iter().find(|file| !is_image(file)) {
+        let reason = format!("no image; the folder of a class holds files in {} only", ENDINGS.join(", "));
+        return Err(DatasetError::Malformed { file: shown(folder, other), reason });
+    }
+    Ok((name(class), entries.files))
+}
+
+/// What a folder holds, each sorted; names that begin with a dot are left out.
+struct Entries {
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+fn list(folder: &Path) -> Result<Entries, DatasetError> {
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for entry in folder.read_dir().map_err(StoreError::io(folder))? {
+        let path = entry.map_err(StoreError::io(folder))?.path();
+        if name(&path).starts_with('.') {
+            continue;
+        }
+        if path.is_dir() { folders.push(path) } else { files.push(path) }
+    }
+    folders.sort();
+    files.sort();
+    Ok(Entries { folders, files })
+}
+
+fn is_image(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn shown(folder: &Path, path: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned()
+}

@@ -1,0 +1,39 @@
+//! A column's bytes: in memory, or a file that the operating system shows as memory.
+//!
+//! A mapped file takes no memory of the process's own: pages come from the page cache when they are read, are shared by all
+//! jobs that read them, and can be taken away again. A map of a file that has been deleted goes on showing it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+
+use memmap2::Mmap;
+
+/// The bytes of a column.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Owned(Vec<u8>),
+    Mapped(Mmap),
+}
+
+impl Bytes {
+    /// The bytes of a column file.
+    pub(super) fn map(file: &File) -> io::Result<Bytes> {
+        #[expect(unsafe_code, reason = "the compiler cannot know that nobody changes the file")]
+        // SAFETY: column files are written once, before their version has its name, and never written to or cut
+        // afterwards: a version is only ever deleted, which leaves maps as they are.
+        let map = unsafe { Mmap::map(file) }?;
+        Ok(Bytes::Mapped(map))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Owned(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+        }
+    }
+}

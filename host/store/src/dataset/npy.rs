@@ -1,0 +1,186 @@
+//! NumPy's `.npy` files: an array each, with items along the first axis.
+//!
+//! A file is the magic bytes, a version, the length of a header, the header, which is the text of a Python dictionary,
+//! and the elements. Source: NumPy, `numpy.lib.format`, versions 1.0 to 3.0. Big-endian elements and Fortran order are
+//! made little-endian and row-major; types that no column can have, objects above all, are refused.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use saggar_tensor::{DType, Descriptor};
+
+use super::arrays::{self, Array, Parts};
+use super::describe::{ArrayFiles, check_field_names};
+use super::ingest::{Draft, DraftColumn, check_size};
+use super::source::{Source, named};
+use super::upload::is_path;
+use crate::error::DatasetError;
+use crate::limits::NPY_HEADER_BYTES_MAX;
+
+mod header;
+pub(super) mod labels;
+
+use header::Header;
+
+const MAGIC: [u8; 6] = *b"\x93NUMPY";
+/// Bytes of magic and version.
+const BEGIN: u64 = 8;
+
+/// Whether the folder has such files, or folders of them.
+pub(super) fn is_there(folder: &Path) -> bool {
+    !named(folder, "npy").is_empty() || !parts(folder).is_empty()
+}
+
+/// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
+pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
+    let files = named(folder, "npy");
+    if !files.is_empty() {
+        return arrays::draft(arrays::of_names(fields("", files)?), String::new());
+    }
+    let parts = parts(folder).into_iter().map(|(part, files)| {
+        let arrays = fields(&format!("{part}/"), files)?;
+        Ok((part, arrays))
+    });
+    arrays::draft(parts.collect::<Result<Parts, DatasetError>>()?, String::new())
+}
+
+/// Reads the files that a description names.
+pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<Draft, DatasetError> {
+    check_field_names(description.fields.iter().map(|field| field.name.as_str()))?;
+    let mut columns = Vec::new();
+    let mut first: Option<(String, u64)> = None;
+    for field in &description.fields {
+        if !is_path(&field.file) {
+            return Err(DatasetError::BadPath { path: field.file.clone() });
+        }
+        let path = folder.join(&field.file);
+        if !path.is_file() {
+            let (file, needed_by) = (field.file.clone(), "dataset.json".to_owned());
+            return Err(DatasetError::MissingFile { file, needed_by });
+        }
+        let mut source = Source::open(&path)?;
+        source.name.clone_from(&field.file);
+        let array = read_array(&mut source, field.name.clone())?;
+        let (other, expected) = first.get_or_insert_with(|| (array.file.clone(), array.items)).clone();
+        if array.items != expected {
+            return Err(DatasetError::CountMismatch { file: array.file, found: array.items, other, expected });
+        }
+        labels::check(&array, &field.classes)?;
+        let bytes = columns.iter().map(|column: &DraftColumn| column.data.len()).sum::<usize>() + array.data.len();
+        check_size(&field.file, Some(bytes as u64))?;
+        let (name, classes) = (array.name, field.classes.clone());
+        columns.push(DraftColumn { name, item: array.item, classes, data: array.data });
+    }
+    let items = first.map_or(0, |(_, items)| items);
+    let splits = description.ranges(items)?;
+    Ok(Draft { columns, splits, items, description: description.description.clone() })
+}
+
+/// The folders in it that have such files.
+fn parts(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
+    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
+    let part = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        let files = named(&entry.path(), "npy");
+        (!files.is_empty()).then_some((name, files))
+    };
+    entries.filter_map(part).collect()
+}
+
+fn fields(prefix: &str, files: BTreeMap<String, PathBuf>) -> Result<Vec<Array>, DatasetError> {
+    let field = |(name, path): (String, PathBuf)| {
+        let mut source = Source::open(&path)?;
+        source.name = format!("{prefix}{}", source.name);
+        read_array(&mut source, name)
+    };
+    files.into_iter().map(field).collect()
+}
+
+/// Reads the array that a file is, to its end.
+pub(super) fn read_array(source: &mut Source<'_>, name: String) -> Result<Array, DatasetError> {
+    let begin = source.take(BEGIN, BEGIN)?;
+    let file = source.name.clone();
+    let refuse = |offset, reason| DatasetError::Unreadable { file: file.clone(), offset, reason };
+    if begin[..MAGIC.len()] != MAGIC {
+        return Err(refuse(0, "no array of NumPy's: it does not begin with \\x93NUMPY".to_owned()));
+    }
+    let length_bytes = match begin[MAGIC.len()] {
+        1 => 2,
+        2 | 3 => 4,
+        version => return Err(refuse(6, format!("version {version} of the format; 1 to 3 are read"))),
+    };
+    let length = source.take(length_bytes, BEGIN + length_bytes)?;
+    let length = length.iter().rev().fold(0u64, |length, byte| length << 8 | u64::from(*byte));
+    let first = BEGIN + length_bytes;
+    if length > NPY_HEADER_BYTES_MAX {
+        let reason = format!("its header would have {length} bytes, and at most {NPY_HEADER_BYTES_MAX} are read");
+        return Err(refuse(BEGIN, reason));
+    }
+    let text = source.take(length, first + length)?;
+    let header = Header::parse(&text).map_err(|reason| refuse(first, reason))?;
+    let (items, item) = arrays::items(&file, header.dtype, &header.dims)?;
+    // Both fit: `items` has checked the product.
+    let bytes = items * item.bytes() as u64;
+    let mut data = source.take(bytes, first + length + bytes)?;
+    source.end()?;
+    if header.big_endian {
+        data.chunks_exact_mut(header.dtype.bytes()).for_each(<[u8]>::reverse);
+    }
+    if header.fortran {
+        data = row_major(&data, header.dtype.bytes(), &header.dims);
+    }
+    Ok(Array { file, name, items, item, data })
+}
+
+/// Elements of `size` bytes that lie first axis first, with the last axis first.
+fn row_major(data: &[u8], size: usize, dims: &[u64]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len());
+    let mut strides = Vec::with_capacity(dims.len());
+    let mut stride = size;
+    for dim in dims {
+        strides.push(stride);
+        stride *= *dim as usize;
+    }
+    let mut index = vec![0u64; dims.len()];
+    let mut at = 0usize;
+    while out.len() < data.len() {
+        out.extend_from_slice(&data[at..at + size]);
+        for axis in (0..dims.len()).rev() {
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < dims[axis] {
+                break;
+            }
+            at -= strides[axis] * index[axis] as usize;
+            index[axis] = 0;
+        }
+    }
+    out
+}
+
+/// The bytes before the elements of an array of `items` such items, little-endian and row-major.
+pub(super) fn head(items: u64, item: &Descriptor) -> Vec<u8> {
+    let dims: String = item.shape.dims().iter().map(|dim| format!(" {dim},")).collect();
+    // A tuple of one number ends with a comma, a longer one does not.
+    let shape = if dims.is_empty() { format!("{items},") } else { format!("{items},{}", dims.trim_end_matches(',')) };
+    let mut text = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({shape}), }}", header::name(item.dtype))
+        .into_bytes();
+    // Elements begin at a multiple of 64 bytes, and the header ends with a line feed.
+    let first = BEGIN as usize + 2;
+    text.resize((first + text.len() + 1).next_multiple_of(64) - first - 1, b' ');
+    text.push(b'\n');
+    let length = u16::try_from(text.len()).expect("a tensor has few axes");
+    [&MAGIC[..], &[1, 0], &length.to_le_bytes(), &text].concat()
+}
+
+/// Data types as NumPy spells them.
+const NAMES: [(DType, &str); 8] = [
+    (DType::F32, "f4"),
+    (DType::F16, "f2"),
+    (DType::I64, "i8"),
+    (DType::U64, "u8"),
+    (DType::I32, "i4"),
+    (DType::U32, "u4"),
+    (DType::I8, "i1"),
+    (DType::U8, "u1"),
+];

@@ -1,0 +1,41 @@
+//! Whether the elements of an array are numbers of classes.
+
+use saggar_tensor::DType;
+
+use super::super::arrays::Array;
+use crate::error::DatasetError;
+
+/// Refuses numbers that no class has. Where there are no names of classes, every array will do.
+pub(in super::super) fn check(array: &Array, classes: &[String]) -> Result<(), DatasetError> {
+    if classes.is_empty() {
+        return Ok(());
+    }
+    let dtype = array.item.dtype;
+    if dtype.is_float() {
+        let what = "a class number; `classes` needs an integer type";
+        return Err(DatasetError::BadType { field: array.name.clone(), dtype, what });
+    }
+    let labels = array.data.chunks_exact(dtype.bytes()).map(|bytes| number(dtype, bytes)).enumerate();
+    for (at, label) in labels {
+        if usize::try_from(label).is_ok_and(|label| label < classes.len()) {
+            continue;
+        }
+        return Err(DatasetError::Malformed {
+            file: array.file.clone(),
+            reason: format!("element {at}: label {label}, and there are {} classes", classes.len()),
+        });
+    }
+    Ok(())
+}
+
+/// A little-endian integer.
+fn number(dtype: DType, bytes: &[u8]) -> i128 {
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    let unsigned = u64::from_le_bytes(wide);
+    if !dtype.is_signed_integer() {
+        return i128::from(unsigned);
+    }
+    let unused = 64 - 8 * bytes.len() as u32;
+    i128::from((unsigned << unused) as i64 >> unused)
+}

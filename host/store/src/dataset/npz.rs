@@ -1,0 +1,58 @@
+//! NumPy's `.npz` files: ZIP archives of arrays.
+//!
+//! Several files are parts by their names; an only one whose arrays are called `x_train`, `x_test` and so on has the parts
+//! that these say. What an archive claims about sizes is not believed: no more is expanded than arrays say of
+//! themselves, and that is bounded before.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use zip::ZipArchive;
+
+use super::arrays::{self, Array, Parts};
+use super::ingest::{Draft, check_size};
+use super::npy::read_array;
+use super::source::{Source, named};
+use crate::error::{DatasetError, StoreError};
+use crate::limits::DATASET_NAMES_MAX;
+
+/// Whether the folder has such files.
+pub(super) fn is_there(folder: &Path) -> bool {
+    !named(folder, "npz").is_empty()
+}
+
+/// Reads the folder's archives.
+pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+    let parts = named(folder, "npz").into_iter().map(|(part, path)| Ok((part, read_archive(&path)?)));
+    arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
+}
+
+fn read_archive(path: &Path) -> Result<Vec<Array>, DatasetError> {
+    let archive = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let malformed = |reason: String| DatasetError::Malformed { file: archive.clone(), reason };
+    let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
+    let mut zip = ZipArchive::new(file).map_err(|error| malformed(format!("no ZIP archive: {error}")))?;
+    if zip.is_empty() {
+        return Err(DatasetError::Empty { file: archive });
+    }
+    if zip.len() > DATASET_NAMES_MAX {
+        let max = DATASET_NAMES_MAX as u64;
+        return Err(DatasetError::TooLarge { what: archive, max, unit: "arrays" });
+    }
+    let mut arrays = Vec::with_capacity(zip.len());
+    let mut total = 0;
+    for at in 0..zip.len() {
+        let entry = zip.by_index(at).map_err(|error| malformed(format!("entry {}: {error}", at + 1)))?;
+        let name = entry.name().map_err(|error| malformed(format!("entry {}: {error}", at + 1)))?.into_owned();
+        let Some(field) = name.strip_suffix(".npy") else {
+            return Err(malformed(format!("entry {name} is no array: its name does not end in .npy")));
+        };
+        let mut source = Source::new(format!("{archive}/{name}"), entry);
+        let array = read_array(&mut source, field.to_owned())?;
+        total += array.data.len() as u64;
+        check_size(&archive, Some(total))?;
+        arrays.push(array);
+    }
+    Ok(arrays)
+}

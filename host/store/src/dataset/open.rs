@@ -1,0 +1,53 @@
+//! Opening a stored version: every byte is checked, and columns are mapped.
+//!
+//! Bytes are checked at every opening, by reading the file in pieces: that finds what the disk lost since, which no note of
+//! an earlier check could, and leaves no copy in the process. The map is of the file that was read, not of its name.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::manifest::{Column, MANIFEST_FILE, Manifest};
+use super::map::Bytes;
+use super::{Dataset, Loaded};
+use crate::digest::Digest;
+use crate::error::{DatasetError, Problem, StoreError};
+
+impl Dataset {
+    /// Opens a version's directory, checking every byte. It can be read as long as this lives, even where the version is
+    /// removed meanwhile.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged` naming the file; `Store`.
+    pub fn open(dir: &Path) -> Result<Dataset, DatasetError> {
+        let manifest = Manifest::read(dir)?;
+        let columns = manifest.columns.iter().map(|column| open(dir, column)).collect::<Result<_, _>>()?;
+        let (digest, fields, splits) = (manifest.digest(), manifest.fields(), manifest.splits());
+        Ok(Dataset(Arc::new(Loaded { fields, columns, splits, items: manifest.items, digest })))
+    }
+}
+
+fn open(dir: &Path, column: &Column) -> Result<Bytes, DatasetError> {
+    let path = dir.join(&column.file);
+    let damaged = |problem| DatasetError::Damaged { file: path.clone(), problem };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Removed since its manifest was read.
+            if !dir.join(MANIFEST_FILE).exists() {
+                return Err(DatasetError::NotFound { kind: "dataset", name: dir.display().to_string() });
+            }
+            return Err(damaged(Problem::Missing));
+        }
+        Err(error) => return Err(StoreError::io(&path)(error).into()),
+    };
+    let (digest, bytes) = Digest::of_reader(&file).map_err(StoreError::io(&path))?;
+    if bytes != column.bytes {
+        return Err(damaged(Problem::WrongSize { expected: column.bytes, found: bytes }));
+    }
+    if digest != column.sha256 {
+        return Err(damaged(Problem::WrongDigest { expected: column.sha256, found: digest }));
+    }
+    Ok(Bytes::map(&file).map_err(StoreError::io(&path))?)
+}

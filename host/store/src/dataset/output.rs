@@ -1,0 +1,127 @@
+//! What a job wrote, as a dataset: as a version of its own, or kept by its content for jobs that mount the output itself.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::manifest::Manifest;
+use super::{Dataset, DatasetInfo, Datasets, ingest, write_version};
+use crate::clock::Millis;
+use crate::durable::{self, disk};
+use crate::error::{DatasetError, StoreError};
+use crate::home::Home;
+use crate::outputs;
+
+impl Datasets {
+    /// Takes in a folder or a file that a job wrote, or all that it wrote, as the next version of `name`. `job` is the
+    /// job's identifier.
+    ///
+    /// # Errors
+    /// `NotFound` where the job wrote no such thing; `BadPath`; everything that [`Datasets::ingest`] finds.
+    pub fn ingest_output(
+        &self,
+        name: &str,
+        home: &Home,
+        job: &str,
+        path: Option<&str>,
+        now_ms: Millis,
+    ) -> Result<DatasetInfo, DatasetError> {
+        super::check_name(name)?;
+        let folder = Folder::find(home, job, path)?;
+        self.ingest(name, &folder.path, now_ms)
+    }
+}
+
+impl Dataset {
+    /// A folder or a file that a job wrote, or all that it wrote, as a dataset. It is kept in the cache under its digest, so
+    /// any number of jobs that mount the same content share one copy. `job` is the job's identifier.
+    ///
+    /// # Errors
+    /// As [`Datasets::ingest_output`].
+    pub fn from_output(home: &Home, job: &str, path: Option<&str>) -> Result<Dataset, DatasetError> {
+        let folder = Folder::find(home, job, path)?;
+        let draft = ingest::read_folder(&folder.path)?;
+        let manifest = draft.manifest(None, 0);
+        let kept = kept(home);
+        let dir = kept.join(manifest.digest().hex());
+        if let Ok(dataset) = Dataset::open(&dir) {
+            return Ok(dataset);
+        }
+        durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
+        let staging = Staging(kept.join(format!(".tmp-{}", durable::unique())));
+        disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
+        write_version(&staging.0, &manifest, &draft)?;
+        drop(draft);
+        place(&staging.0, &dir, &manifest)?;
+        Dataset::open(&dir)
+    }
+}
+
+/// Outputs that are mounted, by their digests.
+fn kept(home: &Home) -> PathBuf {
+    home.cache().join("datasets")
+}
+
+/// Gives a written dataset its name, in the place of one that is damaged.
+fn place(staging: &Path, dir: &Path, manifest: &Manifest) -> Result<(), DatasetError> {
+    let is_whole = || Dataset::open(dir).is_ok_and(|dataset| dataset.digest() == manifest.digest());
+    if disk::rename(staging, dir).is_ok() || is_whole() {
+        return Ok(());
+    }
+    let damaged = Staging(dir.with_file_name(format!(".tmp-{}", durable::unique())));
+    disk::rename(dir, &damaged.0).map_err(StoreError::io(dir))?;
+    match disk::rename(staging, dir) {
+        // Another job was quicker.
+        Err(_) if is_whole() => Ok(()),
+        renamed => Ok(renamed.map_err(StoreError::io(dir))?),
+    }
+}
+
+/// A folder to be taken in.
+struct Folder {
+    path: PathBuf,
+    /// Where it stands for a file: a folder that holds it alone.
+    _alone: Option<Staging>,
+}
+
+impl Folder {
+    fn find(home: &Home, job: &str, path: Option<&str>) -> Result<Folder, DatasetError> {
+        let path = path.unwrap_or_default();
+        if !path.is_empty() && !outputs::is_output_path(path) {
+            return Err(DatasetError::BadPath { path: path.to_owned() });
+        }
+        let place = outputs::directory(&home.job(job)).join(path);
+        match fs::symlink_metadata(&place) {
+            Ok(data) if data.is_dir() => Ok(Folder { path: place, _alone: None }),
+            Ok(data) if data.is_file() => alone(home, &place),
+            Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(StoreError::io(&place)(error).into())
+            }
+            Ok(_) | Err(_) if path.is_empty() => {
+                Err(DatasetError::NotFound { kind: "output", name: "of the job: it wrote nothing".to_owned() })
+            }
+            Ok(_) | Err(_) => Err(DatasetError::NotFound { kind: "output", name: path.to_owned() }),
+        }
+    }
+}
+
+/// A file in a folder of its own. Outputs are replaced and never changed, so a second name is as good as a copy.
+fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
+    let kept = kept(home);
+    durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
+    let staging = Staging(kept.join(format!(".tmp-{}", durable::unique())));
+    disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
+    let target = staging.0.join(file.file_name().unwrap_or_default());
+    let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
+    linked.map_err(StoreError::io(file))?;
+    Ok(Folder { path: staging.0.clone(), _alone: Some(staging) })
+}
+
+/// A directory that goes when this does.
+struct Staging(PathBuf);
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = disk::remove_tree(&self.0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Parquet files: a field for each column, whose values are numbers, texts, bytes or lists of numbers of one length.
+//!
+//! A file is a part by its name, an only one `train`; files that are numbered (`train-00000-of-00002`) follow each other
+//! in one part. Footers and page headers are read here, since memory is reserved by what they say and they may be
+//! hostile; the values of a page are decoded by the crate `parquet`, whose readers of whole files believe them. A row group
+//! is read column by column, a page at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::arrays::{Array, PART};
+use super::describe::{ColumnField, Dealer, ParquetFiles, check_field_names, shares};
+use super::ingest::{Draft, DraftColumn, check_size};
+use super::manifest::Range;
+use super::npy::labels;
+use super::source::named;
+use crate::error::{DatasetError, StoreError};
+use crate::limits::{DATASET_BYTES_MAX, PARQUET_EXPANSION_MAX};
+
+mod column;
+mod footer;
+mod header;
+mod pages;
+mod schema;
+mod thrift;
+
+use column::{Column, Source};
+use footer::Footer;
+use schema::{Kind, Leaf};
+
+/// What can be a column, for messages.
+const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
+
+/// Whether the folder has such files.
+pub(super) fn is_there(folder: &Path) -> bool {
+    !named(folder, "parquet").is_empty()
+}
+
+/// Reads the folder's files: the fields that a description says, or all.
+pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
+    let paths = named(folder, "parquet");
+    let fields = description.fields.clone();
+    let is_whole = fields.is_empty();
+    let mut table = Table { first: String::new(), fields, is_whole, columns: Vec::new() };
+    let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (stem, path) in paths {
+        parts.entry(part(&stem).to_owned()).or_default().push(path);
+    }
+    if parts.is_empty() {
+        let (file, needed_by) = ("NAME.parquet".to_owned(), "dataset.json".to_owned());
+        return Err(DatasetError::MissingFile { file, needed_by });
+    }
+    let alone = parts.len() == 1;
+    let (mut splits, mut items): (Vec<Range>, u64) = (Vec::new(), 0);
+    for (name, paths) in parts {
+        let begin = items;
+        for path in paths {
+            items += table.append(&path)?;
+        }
+        splits.push((if alone { PART.to_owned() } else { name }, begin, items));
+    }
+    if items == 0 {
+        return Err(DatasetError::Empty { file: table.first });
+    }
+    let mut columns = table.finish(items)?;
+    if !description.splits.is_empty() {
+        splits = deal(&mut columns, &shares(&description.splits)?, items);
+    }
+    Ok(Draft { columns, splits, items, description: description.description.clone() })
+}
+
+/// The part that a file of this name, its ending left out, belongs to: the name before `-` and a number.
+fn part(stem: &str) -> &str {
+    let numbered = |(at, _): &(usize, &str)| {
+        let rest = &stem[at + 1..];
+        *at > 0 && rest.starts_with(|first: char| first.is_ascii_digit())
+    };
+    stem.match_indices('-').find(numbered).map_or(stem, |(at, _)| &stem[..at])
+}
+
+/// The columns that are read, over all files.
+struct Table {
+    /// The first file, which says what the columns are.
+    first: String,
+    /// What becomes a field; where a description does not say it, all columns by their names.
+    fields: Vec<ColumnField>,
+    /// Whether all columns are read.
+    is_whole: bool,
+    columns: Vec<(Column, Leaf)>,
+}
+
+impl Table {
+    /// Appends a file's rows, and says how many they are.
+    fn append(&mut self, path: &Path) -> Result<u64, DatasetError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let malformed = |reason: String| DatasetError::Malformed { file: name.clone(), reason };
+        if name.ends_with(".gz") {
+            return Err(malformed("Parquet files are compressed inside; unpack it".to_owned()));
+        }
+        let file = File::open(path).map_err(StoreError::io(path))?;
+        let length = file.metadata().map_err(StoreError::io(path))?.len();
+        let footer = footer::read(&file).map_err(malformed)?;
+        let places = self.places(&name, &footer)?;
+        let text_bytes = length.saturating_mul(PARQUET_EXPANSION_MAX).min(DATASET_BYTES_MAX) as usize;
+        let maxima: Vec<_> =
+            self.columns.iter().map(|(column, _)| column.data.len().saturating_add(text_bytes)).collect();
+        let mut held: u64 = self.columns.iter().map(|(column, _)| column.data.len() as u64).sum();
+        let mut rows = 0;
+        for group in &footer.groups {
+            for (at, place) in places.iter().enumerate() {
+                let (chunk, leaf) = (&group.chunks[*place], &footer.leaves[*place]);
+                let column = &mut self.columns[at].0;
+                let more = chunk.values.checked_mul(size(column.kind) as u64);
+                check_size(&name, more.and_then(|more| more.checked_add(held)))?;
+                let source = Source { file: &file, leaf, chunk, rows: group.rows, before: rows, bytes_max: maxima[at] };
+                let begin = column.data.len();
+                column::append(&source, column).map_err(|reason| refused(&name, leaf, reason))?;
+                held = check_size(&name, Some(held + (column.data.len() - begin) as u64))?;
+            }
+            rows += group.rows;
+        }
+        Ok(rows)
+    }
+
+    /// Where in this file each column is. The first file says which columns there are, unless a description does.
+    fn places(&mut self, file: &str, footer: &Footer) -> Result<Vec<usize>, DatasetError> {
+        if self.first.is_empty() {
+            file.clone_into(&mut self.first);
+            if self.is_whole {
+                let mut names: Vec<_> = footer.leaves.iter().map(|leaf| leaf.name.clone()).collect();
+                // As the arrays of other files: the order of columns in a file does not make another dataset.
+                names.sort();
+                self.fields = names.into_iter().map(ColumnField::of).collect();
+            }
+            if self.fields.is_empty() {
+                return Err(DatasetError::Malformed { file: file.to_owned(), reason: "it has no columns".to_owned() });
+            }
+            check_field_names(self.fields.iter().map(|field| field.name.as_str()))?;
+        }
+        let known: BTreeSet<_> = self.fields.iter().map(ColumnField::column).collect();
+        // Columns that nobody asked for may be anything, in any file.
+        if let Some(leaf) = footer.leaves.iter().find(|leaf| self.is_whole && !known.contains(leaf.name.as_str())) {
+            let reason = format!("{} has no such column; every file has the same columns", self.first);
+            return Err(refused(file, leaf, reason));
+        }
+        self.chosen(file, footer)
+    }
+
+    fn chosen(&mut self, file: &str, footer: &Footer) -> Result<Vec<usize>, DatasetError> {
+        let by_name: BTreeMap<_, _> =
+            footer.leaves.iter().zip(0..).map(|(leaf, at)| (leaf.name.as_str(), at)).collect();
+        let mut places = Vec::with_capacity(self.fields.len());
+        for (at, field) in self.fields.iter().enumerate() {
+            let place = by_name.get(field.column()).copied();
+            let place = place.ok_or_else(|| {
+                let known = footer.leaves.iter().take(20).map(|leaf| leaf.name.as_str()).collect::<Vec<_>>().join(", ");
+                DatasetError::Column {
+                    file: file.to_owned(),
+                    column: field.column().to_owned(),
+                    reason: format!("there is none of this name; there are {known}"),
+                }
+            })?;
+            let leaf = &footer.leaves[place];
+            let kind = leaf.kind.clone().map_err(|reason| refused(file, leaf, self.way_out(reason)))?;
+            match self.columns.get(at) {
+                Some((_, other)) if !leaf.same(other) => {
+                    let (found, expected) = (leaf.describe(), other.describe());
+                    let reason = format!("{found}, and {expected} in {}; every file has the same", self.first);
+                    return Err(refused(file, leaf, reason));
+                }
+                Some(_) => {}
+                None => self.columns.push((Column::new(kind), leaf.clone())),
+            }
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// The reason why a column is refused, with what else may be done where all are read.
+    fn way_out(&self, reason: String) -> String {
+        let others = if self.is_whole { ", or name the columns to take in dataset.json" } else { "" };
+        format!("{reason}{others}; {SUPPORTED}")
+    }
+
+    fn finish(self, items: u64) -> Result<Vec<DraftColumn>, DatasetError> {
+        let columns = self.fields.into_iter().zip(self.columns);
+        let columns = columns.map(|(field, (column, leaf))| finish(&self.first, &field, column, &leaf, items));
+        columns.collect()
+    }
+}
+
+fn refused(file: &str, leaf: &Leaf, reason: String) -> DatasetError {
+    DatasetError::Column { file: file.to_owned(), column: leaf.name.clone(), reason }
+}
+
+/// Bytes of a value in a column; none for a text, which is counted as it is read.
+fn size(kind: Kind) -> usize {
+    match kind {
+        Kind::Number(dtype) => dtype.bytes(),
+        Kind::Bytes(length) => length,
+        Kind::Text => 0,
+    }
+}
+
+/// The column as it is stored.
+fn finish(
+    file: &str,
+    field: &ColumnField,
+    column: Column,
+    leaf: &Leaf,
+    items: u64,
+) -> Result<DraftColumn, DatasetError> {
+    let wrong = |reason: String| DatasetError::Description { reason: format!("field {}: {reason}", field.name) };
+    let (dtype, width, data) = match column.kind {
+        Kind::Number(dtype) => (dtype, column.length, column.data),
+        Kind::Bytes(length) => (DType::U8, Some(length), column.data),
+        Kind::Text => {
+            if field.shape.is_some() || !field.classes.is_empty() {
+                return Err(wrong("a text has no `shape` and no `classes`".to_owned()));
+            }
+            let (width, data) = stretch(file, &column, leaf, items)?;
+            (DType::U8, Some(width), data)
+        }
+    };
+    let dims = field.shape.clone().unwrap_or_else(|| width.into_iter().collect());
+    let shape = Shape::new(dims).map_err(|error| wrong(error.to_string()))?;
+    let elements = width.unwrap_or(1);
+    if shape.elements() != elements {
+        let found = shape.elements();
+        return Err(wrong(format!("shape {shape} has {found} elements, and column {} has {elements}", leaf.name)));
+    }
+    let file = format!("column {} of {file}", leaf.name);
+    let item = Descriptor::new(dtype, shape);
+    let array = Array { file, name: field.name.clone(), items, item, data };
+    labels::check(&array, &field.classes)?;
+    Ok(DraftColumn { name: array.name, item: array.item, classes: field.classes.clone(), data: array.data })
+}
+
+/// Every text stretched to the longest, with zeros after it.
+fn stretch(file: &str, column: &Column, leaf: &Leaf, items: u64) -> Result<(usize, Vec<u8>), DatasetError> {
+    let mut begin = 0;
+    let texts: Vec<&[u8]> =
+        column.ends.iter().map(|end| &column.data[std::mem::replace(&mut begin, *end)..*end]).collect();
+    let width = texts.iter().map(|text| text.len()).max().unwrap_or(0).max(1);
+    let what = format!("{file}: column {}, its texts stretched to the longest of {width} bytes,", leaf.name);
+    let bytes = check_size(&what, items.checked_mul(width as u64))?;
+    let mut data = Vec::with_capacity(bytes as usize);
+    for text in texts {
+        data.extend_from_slice(text);
+        data.resize(data.len() + width - text.len(), 0);
+    }
+    Ok((width, data))
+}
+
+/// Deals items to parts by their shares, as the lines of CSV files are dealt.
+fn deal(columns: &mut [DraftColumn], shares: &[(String, u64)], items: u64) -> Vec<Range> {
+    let mut dealer = Dealer::new(shares.iter().map(|(_, share)| *share));
+    let mut order: Vec<_> = (0..items as usize).map(|item| (dealer.deal(), item)).collect();
+    order.sort_unstable();
+    for column in columns {
+        let size = column.item.bytes();
+        column.data = order.iter().flat_map(|(_, item)| &column.data[item * size..][..size]).copied().collect();
+    }
+    let mut begin = 0;
+    let range = |(at, (name, _)): (usize, &(String, u64))| {
+        let end = order.partition_point(|(part, _)| *part <= at) as u64;
+        (name.clone(), std::mem::replace(&mut begin, end), end)
+    };
+    shares.iter().enumerate().map(range).collect()
+}

@@ -1,0 +1,250 @@
+//! The values of a column: decoded a few rows at a time, checked, and laid one after the other.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parquet::basic::{Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
+use saggar_tensor::DType;
+
+use super::footer::Chunk;
+use super::pages::Pages;
+use super::schema::{Kind, Leaf};
+use super::thrift::Result;
+use crate::limits::TEXT_LINE_BYTES_MAX;
+
+/// Values that are decoded at once.
+const BATCH_VALUES: usize = 1 << 16;
+
+/// A column as read so far, over all files.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) kind: Kind,
+    /// For a list, its length, which the first row has said.
+    pub(super) length: Option<usize>,
+    /// Values, little-endian; texts without their ends.
+    pub(super) data: Vec<u8>,
+    /// Where each text ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl Column {
+    pub(super) fn new(kind: Kind) -> Column {
+        Column { kind, length: None, data: Vec::new(), ends: Vec::new() }
+    }
+}
+
+/// A column of a row group, to be read.
+pub(super) struct Source<'a> {
+    pub(super) file: &'a File,
+    pub(super) leaf: &'a Leaf,
+    pub(super) chunk: &'a Chunk,
+    /// Rows of the row group, and of those before it.
+    pub(super) rows: u64,
+    pub(super) before: u64,
+    /// Bytes that the column may have when the row group is read.
+    pub(super) bytes_max: usize,
+}
+
+/// Appends the values of a row group.
+pub(super) fn append(source: &Source<'_>, column: &mut Column) -> Result<()> {
+    // The decoder means its input to be well-formed and slices without asking in some places; what gets past the checks
+    // of pages must not end the program. The column may be torn then, and nobody reads it after an error.
+    let read = catch_unwind(AssertUnwindSafe(|| source.read(column)));
+    read.unwrap_or_else(|_| Err("its pages cannot be decoded; is the file damaged?".to_owned()))
+}
+
+impl Source<'_> {
+    fn read(&self, column: &mut Column) -> Result<()> {
+        let pages = Pages::new(self.file, self.leaf, self.chunk)?;
+        let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
+        let dtype = match column.kind {
+            Kind::Number(dtype) => dtype,
+            Kind::Bytes(_) | Kind::Text => DType::U8,
+        };
+        let length = self.leaf.length;
+        match (reader, dtype) {
+            (ColumnReader::BoolColumnReader(reader), _) => {
+                self.rows(reader, column, |value, column| push(column, [u8::from(*value)]))
+            }
+            (ColumnReader::Int32ColumnReader(reader), DType::I8) => self.rows(reader, column, |value, column| {
+                push(column, i8::try_from(*value).map_err(|_| format!("{value} is no int8"))?.to_le_bytes())
+            }),
+            (ColumnReader::Int32ColumnReader(reader), DType::U8) => self.rows(reader, column, |value, column| {
+                push(column, [u8::try_from(*value).map_err(|_| format!("{value} is no uint8"))?])
+            }),
+            (ColumnReader::Int32ColumnReader(reader), _) => {
+                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+            }
+            (ColumnReader::Int64ColumnReader(reader), _) => {
+                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+            }
+            (ColumnReader::FloatColumnReader(reader), _) => {
+                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+            }
+            (ColumnReader::DoubleColumnReader(reader), _) => self.rows(reader, column, |value, column| {
+                let rounded = *value as f32;
+                if value.is_finite() && rounded.is_infinite() {
+                    return Err(format!("{value:e} is too large for float32"));
+                }
+                push(column, rounded.to_le_bytes())
+            }),
+            (ColumnReader::FixedLenByteArrayColumnReader(reader), _) => self.rows(reader, column, |value, column| {
+                let bytes: &[u8] = value.as_ref();
+                if bytes.len() != length {
+                    return Err(format!("{} bytes, and every value has {length}", bytes.len()));
+                }
+                column.data.extend_from_slice(bytes);
+                Ok(())
+            }),
+            (ColumnReader::ByteArrayColumnReader(reader), _) => {
+                self.rows(reader, column, |value, column| text(value.as_ref(), column, self.bytes_max))
+            }
+            (ColumnReader::Int96ColumnReader(_), _) => Err("timestamps of 96 bits are not read".to_owned()),
+        }
+    }
+
+    /// What the decoder must know of the column: its type and its levels, and nothing of what they mean.
+    fn descriptor(&self) -> Result<ColumnDescriptor> {
+        let length = match self.leaf.physical {
+            Physical::FIXED_LEN_BYTE_ARRAY => self.leaf.length as i32,
+            _ => -1,
+        };
+        let builder = Type::primitive_type_builder("value", self.leaf.physical);
+        let builder = builder.with_repetition(Repetition::REQUIRED).with_length(length);
+        let value = Arc::new(builder.build().map_err(|error| error.to_string())?);
+        let path = ColumnPath::new(vec![self.leaf.name.clone()]);
+        Ok(ColumnDescriptor::new(value, self.leaf.defined, i16::from(self.leaf.list.is_some()), path))
+    }
+
+    /// Reads all rows; `push` appends a value.
+    fn rows<T: DataType>(
+        &self,
+        mut reader: ColumnReaderImpl<T>,
+        column: &mut Column,
+        mut push: impl FnMut(&T::T, &mut Column) -> Result<()>,
+    ) -> Result<()> {
+        let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let mut done = 0u64;
+        loop {
+            // One row more than there should be tells whether there is one. An unknown list may be long.
+            let wide = match (self.leaf.list, column.length) {
+                (None, _) => 1,
+                (Some(_), Some(length)) => length.max(1),
+                (Some(_), None) => BATCH_VALUES,
+            };
+            let rows = (self.rows - done + 1).min((BATCH_VALUES / wide).max(1) as u64) as usize;
+            let read = reader.read_records(rows, Some(&mut defined), Some(&mut repeated), &mut values);
+            let (read, ..) = read.map_err(reason)?;
+            if read == 0 {
+                break;
+            }
+            let first = self.before + done + 1;
+            done += read as u64;
+            if done > self.rows {
+                return Err(format!("more than the {} rows of its row group", self.rows));
+            }
+            match self.leaf.list {
+                None => self.flat(&defined, first)?,
+                Some(list) => self.lists(&defined, &repeated, list, first, &mut column.length)?,
+            }
+            let expected = if self.leaf.list.is_some() { repeated.len() } else { read };
+            if values.len() != expected {
+                return Err(format!("{} values after levels for {expected}; is the file damaged?", values.len()));
+            }
+            let length = column.length.unwrap_or(1);
+            for (at, value) in values.iter().enumerate() {
+                let row = |reason| format!("row {}: {reason}", first + (at / length) as u64);
+                push(value, column).map_err(row)?;
+            }
+            defined.clear();
+            repeated.clear();
+            values.clear();
+        }
+        if done < self.rows {
+            return Err(format!("{done} rows in a row group of {}", self.rows));
+        }
+        Ok(())
+    }
+
+    /// Refuses rows without a value.
+    fn flat(&self, defined: &[i16], first: u64) -> Result<()> {
+        match defined.iter().position(|level| *level < self.leaf.defined) {
+            Some(at) => Err(null(first + at as u64)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses lists that lack values or are not as long as the first one, whose length it says.
+    fn lists(
+        &self,
+        defined: &[i16],
+        repeated: &[i16],
+        list: i16,
+        first: u64,
+        length: &mut Option<usize>,
+    ) -> Result<()> {
+        let (mut row, mut at) = (first, 0);
+        while at < repeated.len() {
+            let end = repeated[at + 1..].iter().position(|level| *level == 0).map_or(repeated.len(), |it| at + 1 + it);
+            let levels = defined.get(at..end).ok_or("its lists have other levels than its values")?;
+            let found = match levels {
+                [level] if *level < list - 1 => return Err(null(row)),
+                [level] if *level < list => 0,
+                levels if levels.iter().any(|level| *level < self.leaf.defined) => return Err(null(row)),
+                levels => levels.len(),
+            };
+            let expected = *length.get_or_insert(found);
+            if found == 0 {
+                return Err(format!("row {row}: an empty list; a column's lists have numbers in them"));
+            }
+            if found != expected {
+                return Err(format!(
+                    "row {row}: a list of {found} numbers, and the first has {expected}; pad or cut them to one length"
+                ));
+            }
+            (row, at) = (row + 1, end);
+        }
+        Ok(())
+    }
+}
+
+/// What the decoder has against a page; what pages have against themselves comes through it.
+fn reason(error: ParquetError) -> String {
+    match error {
+        ParquetError::General(reason) => reason,
+        other => other.to_string(),
+    }
+}
+
+fn null(row: u64) -> String {
+    format!("row {row}: a null; fill it or leave the row out")
+}
+
+fn push<const N: usize>(column: &mut Column, bytes: [u8; N]) -> Result<()> {
+    column.data.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Appends a text as the lines of text files are: UTF-8, without zeros, which mark the end.
+fn text(bytes: &[u8], column: &mut Column, bytes_max: usize) -> Result<()> {
+    if bytes.len() > TEXT_LINE_BYTES_MAX {
+        return Err(format!("a text of more than {TEXT_LINE_BYTES_MAX} bytes; break it into several"));
+    }
+    if let Err(error) = std::str::from_utf8(bytes) {
+        return Err(format!("byte {} of its text is no UTF-8", error.valid_up_to()));
+    }
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(format!("byte {at} of its text is 0, which marks the end of a text"));
+    }
+    if column.data.len() + bytes.len() > bytes_max {
+        return Err(format!("its texts have more than {bytes_max} bytes together; is the file damaged?"));
+    }
+    column.data.extend_from_slice(bytes);
+    column.ends.push(column.data.len());
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The footer of a Parquet file: its columns, and where in the file their row groups lie.
+//!
+//! Nothing is believed: whatever a later stage allocates or reads is compared with the file's length here. Source: Apache
+//! Parquet, `parquet.thrift` and `LogicalTypes.md`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::schema::{Leaf, Node, leaves};
+use super::thrift::{Field, Reader, Result};
+use crate::limits::{DATASET_NAMES_MAX, PARQUET_EXPANSION_MAX, PARQUET_FOOTER_BYTES_MAX};
+
+const MAGIC: [u8; 4] = *b"PAR1";
+const MAGIC_ENCRYPTED: [u8; 4] = *b"PARE";
+/// Bytes of the footer's length and of the magic bytes after it.
+const TAIL: u64 = 8;
+
+/// What a file says of itself.
+#[derive(Debug)]
+pub(super) struct Footer {
+    /// Its columns, in their order.
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) groups: Vec<Group>,
+}
+
+/// A row group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) rows: u64,
+    /// For each column, its values.
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// The values of a column in a row group.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    /// The number of the way that its pages are compressed.
+    pub(super) codec: i32,
+    /// Values, nulls and empty lists included.
+    pub(super) values: u64,
+    /// Its first byte in the file and the one after its last.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Reads the footer of a file.
+pub(super) fn read(file: &File) -> Result<Footer> {
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    let least = MAGIC.len() as u64 + TAIL;
+    if length < least {
+        return Err(format!("it has {length} bytes, and a Parquet file has {least} at least; is the copy finished?"));
+    }
+    let mut tail = [0; TAIL as usize];
+    file.read_exact_at(&mut tail, length - TAIL).map_err(|error| error.to_string())?;
+    let (bytes, magic) = tail.split_at(4);
+    if magic == MAGIC_ENCRYPTED {
+        return Err("it is encrypted; save it without a key".to_owned());
+    }
+    if magic != MAGIC {
+        return Err("it does not end with PAR1 as Parquet files do; is the copy finished?".to_owned());
+    }
+    let bytes = bytes.iter().rev().fold(0u64, |bytes, byte| bytes << 8 | u64::from(*byte));
+    if bytes > length - least {
+        return Err(format!("its footer would have {bytes} bytes, and the file has {length}; is it damaged?"));
+    }
+    if bytes > PARQUET_FOOTER_BYTES_MAX {
+        let limit = format!("at most {PARQUET_FOOTER_BYTES_MAX} are read; write fewer, larger row groups");
+        return Err(format!("its footer would have {bytes} bytes, and {limit}"));
+    }
+    let mut footer = vec![0; bytes as usize];
+    let begin = length - TAIL - bytes;
+    file.read_exact_at(&mut footer, begin).map_err(|error| error.to_string())?;
+    let footer = parse(&footer, begin).map_err(|reason| format!("its footer: {reason}"))?;
+    check_size(&footer, length)?;
+    Ok(footer)
+}
+
+fn parse(bytes: &[u8], begin: u64) -> Result<Footer> {
+    let (mut nodes, mut groups, mut rows) = (Vec::new(), Vec::new(), None);
+    Reader::new(bytes).structure(|reader, field| {
+        match field.id {
+            2 => nodes = reader.structures(field, Node::read)?,
+            3 => rows = Some(reader.count(field)?),
+            4 => groups = reader.structures(field, |reader| group(reader, begin))?,
+            8 => return Err("it is encrypted; save the file without a key".to_owned()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    let leaves = leaves(&nodes)?;
+    if leaves.len() > DATASET_NAMES_MAX {
+        return Err(format!("{} columns, and at most {DATASET_NAMES_MAX} are read", leaves.len()));
+    }
+    if let Some(group) = groups.iter().find(|group| group.chunks.len() != leaves.len()) {
+        return Err(format!("a row group with {} columns of {}", group.chunks.len(), leaves.len()));
+    }
+    let sum = groups.iter().try_fold(0u64, |sum, group| sum.checked_add(group.rows));
+    if sum.is_none() || sum != rows {
+        return Err("the rows of its row groups are not as many as the file's".to_owned());
+    }
+    Ok(Footer { leaves, groups })
+}
+
+/// Refuses what a file of this length could not reasonably hold.
+fn check_size(footer: &Footer, length: u64) -> Result<()> {
+    let mut bytes = 0u64;
+    for group in &footer.groups {
+        for (chunk, leaf) in group.chunks.iter().zip(&footer.leaves) {
+            // A value that is not there takes none, but its level does.
+            let width = leaf.width().max(1) as u64;
+            bytes = chunk.values.checked_mul(width).and_then(|it| it.checked_add(bytes)).unwrap_or(u64::MAX);
+            if leaf.is_flat() && chunk.values != group.rows {
+                let (name, values, rows) = (&leaf.name, chunk.values, group.rows);
+                return Err(format!("its footer: column {name} has {values} values in a row group of {rows} rows"));
+            }
+        }
+    }
+    if bytes > length.saturating_mul(PARQUET_EXPANSION_MAX) {
+        return Err(format!(
+            "it would expand from {length} bytes to more than {PARQUET_EXPANSION_MAX} times as many; is it damaged?"
+        ));
+    }
+    Ok(())
+}
+
+fn group(reader: &mut Reader<'_>, limit: u64) -> Result<Group> {
+    let (mut chunks, mut rows) = (Vec::new(), None);
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => chunks = reader.structures(field, |reader| chunk(reader, limit))?,
+            3 => rows = Some(reader.count(field)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(Group { rows: rows.ok_or("a row group does not say how many rows it has")?, chunks })
+}
+
+fn chunk(reader: &mut Reader<'_>, limit: u64) -> Result<Chunk> {
+    let mut meta = Meta::default();
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => return Err("a column lies in another file".to_owned()),
+            3 => reader.inner(field, |reader, field| meta.read(reader, field))?,
+            8 | 9 => return Err("a column is encrypted; save the file without a key".to_owned()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    let (Some(codec), Some(values), Some(bytes), Some(data)) = (meta.codec, meta.values, meta.bytes, meta.data) else {
+        return Err("a column does not say where it lies".to_owned());
+    };
+    if values == 0 {
+        // Without rows there may be no data page, and then it lies nowhere.
+        return Ok(Chunk { codec, values, start: 0, end: 0 });
+    }
+    // Writers that have no dictionary say 0 sometimes.
+    let start = meta.dictionary.filter(|start| *start > 0 && *start < data).unwrap_or(data);
+    let end = start.checked_add(bytes).filter(|end| *end <= limit && start >= MAGIC.len() as u64);
+    let end = end.ok_or_else(|| format!("a column of {bytes} bytes at {start} does not lie before the footer"))?;
+    Ok(Chunk { codec, values, start, end })
+}
+
+/// `ColumnMetaData`, as far as it is needed.
+#[derive(Default)]
+struct Meta {
+    codec: Option<i32>,
+    values: Option<u64>,
+    bytes: Option<u64>,
+    data: Option<u64>,
+    dictionary: Option<u64>,
+}
+
+impl Meta {
+    fn read(&mut self, reader: &mut Reader<'_>, field: Field) -> Result<bool> {
+        match field.id {
+            4 => self.codec = Some(reader.i32(field)?),
+            5 => self.values = Some(reader.count(field)?),
+            7 => self.bytes = Some(reader.count(field)?),
+            9 => self.data = Some(reader.count(field)?),
+            11 => self.dictionary = Some(reader.count(field)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,309 @@
+//! The pages of a column in a row group: found, bounded and decompressed for the decoder, which trusts what it is given.
+//!
+//! The decoder reserves memory for as many values as a header says, and expects pages in the order that they should have.
+//! So both are checked here, and no page is expanded beyond what it says itself, which is bounded. Source: Apache Parquet,
+//! `parquet.thrift`, `Encodings.md` and `Compression.md`.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use flate2::Crc;
+use flate2::read::MultiGzDecoder;
+use parquet::basic::{Encoding, Type as Physical};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::ParquetError;
+use ruzstd::decoding::StreamingDecoder;
+
+use super::footer::Chunk;
+use super::header::{self, Header, Kind};
+use super::schema::Leaf;
+use super::thrift::Result;
+use crate::limits::{PARQUET_PAGE_BYTES_MAX, PARQUET_PAGE_HEADER_BYTES_MAX, PARQUET_PAGE_VALUES_MAX};
+
+/// Bytes that are read in the hope that a page's header is in them.
+const HEADER_BYTES: u64 = 1 << 10;
+
+/// The pages that are left of a column in a row group.
+pub(super) struct Pages {
+    file: File,
+    physical: Physical,
+    length: usize,
+    /// Whether values have definition levels, and repetition levels, before them.
+    levels: (bool, bool),
+    chunk: Chunk,
+    /// The next page's first byte.
+    at: u64,
+    /// Values that data pages may have still.
+    values: u64,
+    has_dictionary: bool,
+}
+
+impl Pages {
+    pub(super) fn new(file: &File, leaf: &Leaf, chunk: &Chunk) -> Result<Pages> {
+        Ok(Pages {
+            file: file.try_clone().map_err(|error| error.to_string())?,
+            physical: leaf.physical,
+            length: leaf.length,
+            levels: (leaf.defined > 0, leaf.list.is_some()),
+            chunk: chunk.clone(),
+            at: chunk.start,
+            values: chunk.values,
+            has_dictionary: false,
+        })
+    }
+
+    fn page(&mut self) -> Result<Option<Page>> {
+        while self.at < self.chunk.end {
+            let at = self.at;
+            let page = self.read().map_err(|reason| format!("its page at byte {at}: {reason}"))?;
+            if page.is_some() {
+                return Ok(page);
+            }
+        }
+        match self.values {
+            0 => Ok(None),
+            left => Err(format!("its pages end {left} values early")),
+        }
+    }
+
+    /// Reads the next page; none where it is of a kind that is skipped.
+    fn read(&mut self) -> Result<Option<Page>> {
+        let header = self.header()?;
+        if header.expanded > PARQUET_PAGE_BYTES_MAX || header.compressed > PARQUET_PAGE_BYTES_MAX {
+            return Err(format!("more than {PARQUET_PAGE_BYTES_MAX} bytes; write smaller pages"));
+        }
+        let end = self.at + header.compressed as u64;
+        if end > self.chunk.end {
+            return Err("it goes on after the column's end".to_owned());
+        }
+        let mut bytes = vec![0; header.compressed];
+        self.file.read_exact_at(&mut bytes, self.at).map_err(|error| error.to_string())?;
+        self.at = end;
+        if let Some(expected) = header.crc {
+            let mut crc = Crc::new();
+            crc.update(&bytes);
+            if crc.sum() != expected {
+                return Err(format!("its checksum is {:#010x}, and should be {expected:#010x}", crc.sum()));
+            }
+        }
+        match header.kind {
+            // The decoder takes a page without values for the last one.
+            Kind::Index | Kind::Data { values: 0, .. } | Kind::DataV2 { values: 0, .. } => Ok(None),
+            Kind::Dictionary { .. } => self.dictionary(&header, &bytes).map(Some),
+            Kind::Data { .. } | Kind::DataV2 { .. } => self.data(&header, bytes).map(Some),
+        }
+    }
+
+    /// Reads the next page's header, and goes to what is after it.
+    fn header(&mut self) -> Result<Header> {
+        let left = self.chunk.end - self.at;
+        let mut window = HEADER_BYTES;
+        loop {
+            let mut bytes = vec![0; window.min(left) as usize];
+            self.file.read_exact_at(&mut bytes, self.at).map_err(|error| error.to_string())?;
+            match header::parse(&bytes) {
+                Ok((header, length)) => {
+                    self.at += length as u64;
+                    return Ok(header);
+                }
+                Err(_) if window < left.min(PARQUET_PAGE_HEADER_BYTES_MAX) => window <<= 5,
+                Err(reason) => return Err(reason),
+            }
+        }
+    }
+
+    fn dictionary(&mut self, header: &Header, bytes: &[u8]) -> Result<Page> {
+        let Kind::Dictionary { values, encoding } = header.kind else { return Err("no dictionary".to_owned()) };
+        if self.has_dictionary || self.values < self.chunk.values {
+            return Err("a dictionary that does not come first".to_owned());
+        }
+        if ![Encoding::PLAIN, Encoding::PLAIN_DICTIONARY].contains(&encoding) {
+            return Err(format!("a dictionary in the encoding {encoding}; PLAIN is read"));
+        }
+        let least = match self.physical {
+            Physical::BOOLEAN => return Err("a dictionary of truth values, which there is not".to_owned()),
+            Physical::INT32 | Physical::FLOAT | Physical::BYTE_ARRAY => 4,
+            Physical::INT64 | Physical::DOUBLE => 8,
+            Physical::INT96 => 12,
+            Physical::FIXED_LEN_BYTE_ARRAY => self.length,
+        };
+        if values as usize > header.expanded / least {
+            return Err(format!("a dictionary of {values} values in {} bytes", header.expanded));
+        }
+        self.has_dictionary = true;
+        let buf = expand(self.chunk.codec, bytes, header.expanded)?.into();
+        Ok(Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: false })
+    }
+
+    fn data(&mut self, header: &Header, mut bytes: Vec<u8>) -> Result<Page> {
+        let (values, encoding) = match header.kind {
+            Kind::Data { values, encoding, .. } | Kind::DataV2 { values, encoding, .. } => (values, encoding),
+            Kind::Dictionary { .. } | Kind::Index => return Err("no data".to_owned()),
+        };
+        if u64::from(values) > self.values {
+            let all = self.chunk.values;
+            return Err(format!("more values than the {all} that its column has in the row group"));
+        }
+        if values > PARQUET_PAGE_VALUES_MAX {
+            return Err(format!("more than {PARQUET_PAGE_VALUES_MAX} values; write smaller pages"));
+        }
+        self.values -= u64::from(values);
+        let codec = self.chunk.codec;
+        let (page, skipped) = match header.kind {
+            Kind::DataV2 { nulls, rows, defined, repeated, compressed, .. } => {
+                let skipped = (defined as usize).saturating_add(repeated as usize);
+                if skipped > bytes.len().min(header.expanded) || nulls > values {
+                    return Err("its levels are longer than it, or it has more nulls than values".to_owned());
+                }
+                let codec = if compressed { codec } else { 0 };
+                let rest = expand(codec, &bytes[skipped..], header.expanded - skipped)?;
+                bytes.truncate(skipped);
+                bytes.extend(rest);
+                let page = Page::DataPageV2 {
+                    buf: bytes.into(),
+                    num_values: values,
+                    encoding,
+                    num_nulls: nulls,
+                    num_rows: rows,
+                    def_levels_byte_len: defined,
+                    rep_levels_byte_len: repeated,
+                    is_compressed: false,
+                    statistics: None,
+                };
+                (page, skipped)
+            }
+            _ => {
+                let buf: Bytes = expand(codec, &bytes, header.expanded)?.into();
+                let skipped = self.level_bytes(header, &buf)?;
+                let page = Page::DataPage {
+                    buf,
+                    num_values: values,
+                    encoding,
+                    def_level_encoding: Encoding::RLE,
+                    rep_level_encoding: Encoding::RLE,
+                    statistics: None,
+                };
+                (page, skipped)
+            }
+        };
+        self.check_encoding(encoding, values, &page.buffer()[skipped..])?;
+        Ok(page)
+    }
+
+    /// Bytes of the levels before the values.
+    fn level_bytes(&self, header: &Header, bytes: &[u8]) -> Result<usize> {
+        let Kind::Data { levels: (defined, repeated), .. } = header.kind else { return Ok(0) };
+        let mut at = 0usize;
+        for (there, encoding) in [(self.levels.1, repeated), (self.levels.0, defined)] {
+            if !there {
+                continue;
+            }
+            if encoding != Encoding::RLE {
+                return Err(format!("levels in the encoding {encoding}; RLE is read"));
+            }
+            let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).map(|it| u32::from_le_bytes(*it));
+            let end = length.and_then(|length| at.checked_add(4)?.checked_add(length as usize));
+            at = end.filter(|end| *end <= bytes.len()).ok_or("its levels are longer than it")?;
+        }
+        Ok(at)
+    }
+
+    /// Refuses encodings that are not read, and what would make their decoders reserve more than they should.
+    fn check_encoding(&self, encoding: Encoding, values: u32, bytes: &[u8]) -> Result<()> {
+        match encoding {
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !self.has_dictionary => {
+                Err("it refers to a dictionary, and none comes before it".to_owned())
+            }
+            Encoding::DELTA_LENGTH_BYTE_ARRAY if self.physical == Physical::BYTE_ARRAY => {
+                match header::delta_values(bytes) {
+                    Some(count) if count <= u64::from(values) => Ok(()),
+                    _ => Err("it has more lengths than values".to_owned()),
+                }
+            }
+            Encoding::DELTA_BINARY_PACKED if [Physical::INT32, Physical::INT64].contains(&self.physical) => Ok(()),
+            Encoding::RLE if self.physical == Physical::BOOLEAN => Ok(()),
+            Encoding::PLAIN | Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY | Encoding::BYTE_STREAM_SPLIT => {
+                Ok(())
+            }
+            // `DELTA_BYTE_ARRAY` lets every value repeat one that is as long as a page.
+            other => Err(format!("its values are in the encoding {other}; write them with a dictionary or PLAIN")),
+        }
+    }
+}
+
+impl Iterator for Pages {
+    type Item = std::result::Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> std::result::Result<Option<Page>, ParquetError> {
+        self.page().map_err(ParquetError::General)
+    }
+
+    fn peek_next_page(&mut self) -> std::result::Result<Option<PageMetadata>, ParquetError> {
+        Err(ParquetError::NYI("pages are read, not looked at".to_owned()))
+    }
+
+    fn skip_next_page(&mut self) -> std::result::Result<(), ParquetError> {
+        Err(ParquetError::NYI("pages are read, not skipped".to_owned()))
+    }
+
+    fn at_record_boundary(&mut self) -> std::result::Result<bool, ParquetError> {
+        // Pages of the first version may end within a list: only the last ends for certain with one.
+        Ok(self.values == 0)
+    }
+}
+
+/// What these bytes expand to, which must be so many.
+fn expand(codec: i32, bytes: &[u8], expanded: usize) -> Result<Vec<u8>> {
+    // A page without values is not compressed, whatever the column says.
+    if codec == 0 || (expanded == 0 && bytes.is_empty()) {
+        return same_size(bytes.to_vec(), expanded);
+    }
+    match codec {
+        1 => {
+            let mut out = vec![0; expanded];
+            let found = snap::raw::Decoder::new().decompress(bytes, &mut out).map_err(|it| it.to_string())?;
+            out.truncate(found);
+            same_size(out, expanded)
+        }
+        2 => bounded(MultiGzDecoder::new(bytes), expanded),
+        6 => {
+            let limit = PARQUET_PAGE_BYTES_MAX as u64;
+            let decoder = StreamingDecoder::new_with_max_window_size(bytes, limit).map_err(|it| it.to_string())?;
+            bounded(decoder, expanded)
+        }
+        7 => {
+            let mut out = vec![0; expanded];
+            let found = lz4_flex::block::decompress_into(bytes, &mut out).map_err(|it| it.to_string())?;
+            out.truncate(found);
+            same_size(out, expanded)
+        }
+        other => {
+            let name = ["LZO", "BROTLI", "LZ4 of the old form"].get(other.wrapping_sub(3) as usize);
+            let name = name.map_or_else(|| format!("codec {other}"), |name| (*name).to_owned());
+            Err(format!("compressed by {name}; SNAPPY, GZIP, ZSTD, LZ4_RAW or none are read"))
+        }
+    }
+}
+
+/// All that a reader gives, and no byte more than it should give is kept.
+fn bounded(reader: impl Read, expanded: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    reader.take(expanded as u64 + 1).read_to_end(&mut out).map_err(|error| error.to_string())?;
+    same_size(out, expanded)
+}
+
+fn same_size(bytes: Vec<u8>, expanded: usize) -> Result<Vec<u8>> {
+    if bytes.len() == expanded {
+        return Ok(bytes);
+    }
+    let word = if bytes.len() > expanded { "more" } else { "fewer" };
+    Err(format!("it expands to {word} than the {expanded} bytes that it says"))
+}

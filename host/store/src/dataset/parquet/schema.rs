@@ -1,0 +1,281 @@
+//! The schema of a Parquet file: which columns a dataset can have, and what their values are.
+//!
+//! A column is a number, bytes of a fixed length or a text, or a list of numbers, in any of the forms that lists have in
+//! the wild. Everything else, such as structures, maps and lists of lists, is kept with the reason why it is refused,
+//! which is said when somebody wants the column.
+
+use parquet::basic::Type as Physical;
+use saggar_tensor::DType;
+
+use super::thrift::{Reader, Result};
+use crate::limits::PARQUET_PAGE_BYTES_MAX;
+
+/// Groups within each other.
+const DEPTH_MAX: usize = 16;
+
+/// What a value becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An element of this type.
+    Number(DType),
+    /// So many `uint8`.
+    Bytes(usize),
+    /// UTF-8.
+    Text,
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    /// The name of the field that it is, or its path in one.
+    pub(super) name: String,
+    pub(super) physical: Physical,
+    /// Bytes of a value of fixed length, else 0.
+    pub(super) length: usize,
+    /// What its values become, or why they become nothing.
+    pub(super) kind: Result<Kind>,
+    /// The definition level of a value that is there.
+    pub(super) defined: i16,
+    /// For a list, the definition level from which on it has elements.
+    pub(super) list: Option<i16>,
+}
+
+impl Leaf {
+    /// Whether each row has one value or none.
+    pub(super) fn is_flat(&self) -> bool {
+        self.list.is_none() && self.kind.is_ok()
+    }
+
+    /// Whether the values of both become the same.
+    pub(super) fn same(&self, other: &Leaf) -> bool {
+        self.kind == other.kind && self.list.is_some() == other.list.is_some()
+    }
+
+    /// What its values become, for messages.
+    pub(super) fn describe(&self) -> String {
+        let item = match self.kind {
+            Ok(Kind::Number(dtype)) => dtype.to_string(),
+            Ok(Kind::Bytes(length)) => format!("{length} bytes"),
+            Ok(Kind::Text) => "text".to_owned(),
+            Err(_) => "what is not read".to_owned(),
+        };
+        if self.list.is_some() { format!("it is a list of {item}") } else { format!("it is {item}") }
+    }
+
+    /// Bytes that a value takes in a file at least, where it is not in a dictionary.
+    pub(super) fn width(&self) -> usize {
+        match self.physical {
+            Physical::BOOLEAN => 0,
+            Physical::INT32 | Physical::FLOAT | Physical::BYTE_ARRAY => 4,
+            Physical::INT64 | Physical::DOUBLE => 8,
+            Physical::INT96 => 12,
+            Physical::FIXED_LEN_BYTE_ARRAY => self.length,
+        }
+    }
+}
+
+/// `SchemaElement`: a node of the tree of fields, before those within it.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    name: String,
+    physical: Option<i32>,
+    length: i32,
+    repetition: i32,
+    children: usize,
+    converted: Option<i32>,
+    /// Which of the kinds of `LogicalType` it is.
+    logical: Option<i16>,
+    /// Bits of a logical integer, and whether it has a sign.
+    integer: (i8, bool),
+}
+
+const OPTIONAL: i32 = 1;
+const REPEATED: i32 = 2;
+const LIST_CONVERTED: i32 = 3;
+const LIST_LOGICAL: i16 = 3;
+
+impl Node {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Node> {
+        let mut node = Node::default();
+        let mut name = None;
+        reader.structure(|reader, field| {
+            match field.id {
+                1 => node.physical = Some(reader.i32(field)?),
+                2 => node.length = reader.i32(field)?,
+                3 => node.repetition = reader.i32(field)?,
+                4 => name = Some(reader.text(field)?.to_owned()),
+                5 => node.children = reader.count(field)? as usize,
+                6 => node.converted = Some(reader.i32(field)?),
+                10 => reader.inner(field, |reader, field| {
+                    node.logical = Some(field.id);
+                    if field.id != INTEGER {
+                        return Ok(false);
+                    }
+                    reader.inner(field, |reader, field| {
+                        match field.id {
+                            1 => node.integer.0 = reader.i8(field)?,
+                            2 => node.integer.1 = reader.bool(field)?,
+                            _ => return Ok(false),
+                        }
+                        Ok(true)
+                    })?;
+                    Ok(true)
+                })?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        node.name = name.ok_or("a field of its schema has no name")?;
+        Ok(node)
+    }
+
+    fn is_list(&self) -> bool {
+        self.logical == Some(LIST_LOGICAL) || self.converted == Some(LIST_CONVERTED)
+    }
+}
+
+/// The columns of a schema, whose nodes are listed with the root first and each before those within it.
+pub(super) fn leaves(nodes: &[Node]) -> Result<Vec<Leaf>> {
+    let Some((root, mut rest)) = nodes.split_first() else { return Err("it has no schema".to_owned()) };
+    let mut leaves = Vec::new();
+    for _ in 0..root.children {
+        rest = walk(rest, &mut Vec::new(), &mut leaves)?;
+    }
+    if !rest.is_empty() {
+        return Err("its schema has fields that are in no group".to_owned());
+    }
+    Ok(leaves)
+}
+
+/// Adds the columns that the first node has, which is within these, and gives the nodes after it.
+fn walk<'a>(nodes: &'a [Node], path: &mut Vec<&'a Node>, leaves: &mut Vec<Leaf>) -> Result<&'a [Node]> {
+    let Some((node, mut rest)) = nodes.split_first() else {
+        return Err("its schema ends early".to_owned());
+    };
+    if path.len() == DEPTH_MAX {
+        return Err(format!("its schema has groups more than {DEPTH_MAX} deep"));
+    }
+    path.push(node);
+    if let Some(physical) = node.physical.filter(|_| node.children == 0) {
+        leaves.push(leaf(path, node, physical)?);
+    }
+    for _ in 0..node.children {
+        rest = walk(rest, path, leaves)?;
+    }
+    path.pop();
+    Ok(rest)
+}
+
+fn leaf(path: &[&Node], node: &Node, physical: i32) -> Result<Leaf> {
+    let physical = match physical {
+        0 => Physical::BOOLEAN,
+        1 => Physical::INT32,
+        2 => Physical::INT64,
+        3 => Physical::INT96,
+        4 => Physical::FLOAT,
+        5 => Physical::DOUBLE,
+        6 => Physical::BYTE_ARRAY,
+        7 => Physical::FIXED_LEN_BYTE_ARRAY,
+        other => return Err(format!("column {} has a type {other}, which there is not", node.name)),
+    };
+    let length = match physical {
+        Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(node.length).unwrap_or(0),
+        _ => 0,
+    };
+    if physical == Physical::FIXED_LEN_BYTE_ARRAY && !(1..=PARQUET_PAGE_BYTES_MAX).contains(&length) {
+        let claim = format!("values of {} bytes; 1 to {PARQUET_PAGE_BYTES_MAX} are read", node.length);
+        return Err(format!("column {} has {claim}", node.name));
+    }
+    let levels =
+        |nodes: &[&Node]| nodes.iter().filter(|it| [OPTIONAL, REPEATED].contains(&it.repetition)).count() as i16;
+    let repeated = path.iter().position(|node| node.repetition == REPEATED);
+    let form = form(path);
+    let names: Vec<_> = path.iter().map(|node| node.name.as_str()).collect();
+    let name = if form.is_ok() { names[..1].concat() } else { names.join(".") };
+    let kind = form.and_then(|()| kind(node, physical, length)).and_then(|kind| match (kind, repeated) {
+        (Kind::Text | Kind::Bytes(_), Some(_)) => Err("a list of strings or bytes; save it as numbers".to_owned()),
+        _ => Ok(kind),
+    });
+    let list = repeated.map(|at| levels(&path[..=at]));
+    Ok(Leaf { name, physical, length, kind, defined: levels(path), list })
+}
+
+/// Refuses what is neither a plain value nor a list of them.
+fn form(path: &[&Node]) -> Result<()> {
+    let plain = |node: &Node| node.repetition != REPEATED;
+    let good = match path {
+        [_] => true,
+        // Old lists of two levels, and today's of three.
+        [list, item] => list.is_list() && plain(list) && !plain(item),
+        [list, items, item] => {
+            let alone = list.children == 1 && items.children == 1;
+            alone && list.is_list() && plain(list) && !plain(items) && plain(item)
+        }
+        _ => false,
+    };
+    let lists = path.iter().filter(|node| !plain(node)).count();
+    match (good, lists) {
+        (true, _) => Ok(()),
+        (false, 2..) => Err("a list of lists; flatten it and give the shape in dataset.json".to_owned()),
+        (false, _) => Err("part of a structure or map; make it a column of its own".to_owned()),
+    }
+}
+
+/// `LogicalType`'s kinds that values can have here.
+const STRING: i16 = 1;
+const ENUM: i16 = 4;
+const INTEGER: i16 = 10;
+const JSON: i16 = 12;
+const FLOAT16: i16 = 15;
+
+/// What values become: by the logical type, by the older one where there is none, by the physical one without either.
+fn kind(node: &Node, physical: Physical, length: usize) -> Result<Kind> {
+    let number = |dtype| Ok(Kind::Number(dtype));
+    let integer = |bits, signed| match (bits, signed) {
+        (8, true) => Ok(Kind::Number(DType::I8)),
+        (8, false) => Ok(Kind::Number(DType::U8)),
+        // The next wider type, since there are none of 16 bits.
+        (16 | 32, true) => Ok(Kind::Number(DType::I32)),
+        (16 | 32, false) => Ok(Kind::Number(DType::U32)),
+        (64, true) => Ok(Kind::Number(DType::I64)),
+        (64, false) => Ok(Kind::Number(DType::U64)),
+        _ => Err(format!("integers of {bits} bits; save them with 8, 16, 32 or 64")),
+    };
+    match (physical, node.logical, node.converted) {
+        (Physical::BOOLEAN, None, None) => number(DType::U8),
+        // There is no type of 64 bits; what reads numbers from text rounds as well.
+        (Physical::FLOAT | Physical::DOUBLE, None, None) => number(DType::F32),
+        (Physical::INT32, None, None) => number(DType::I32),
+        (Physical::INT64, None, None) => number(DType::I64),
+        (Physical::INT32, Some(INTEGER), _) if node.integer.0 <= 32 => integer(node.integer.0, node.integer.1),
+        (Physical::INT64, Some(INTEGER), _) if node.integer.0 == 64 => integer(64, node.integer.1),
+        (Physical::INT32, None, Some(unsigned @ 11..=13)) => integer(8 << (unsigned - 11), false),
+        (Physical::INT32, None, Some(signed @ 15..=17)) => integer(8 << (signed - 15), true),
+        (Physical::INT64, None, Some(14)) => integer(64, false),
+        (Physical::INT64, None, Some(18)) => integer(64, true),
+        (Physical::FIXED_LEN_BYTE_ARRAY, Some(FLOAT16), _) if length == 2 => number(DType::F16),
+        (Physical::FIXED_LEN_BYTE_ARRAY, None, None) => Ok(Kind::Bytes(length)),
+        (Physical::BYTE_ARRAY, Some(STRING | ENUM | JSON), _) | (Physical::BYTE_ARRAY, None, Some(0 | 4 | 19)) => {
+            Ok(Kind::Text)
+        }
+        (Physical::BYTE_ARRAY, None, None) => {
+            Err("bytes of any length; make them strings or of fixed length".to_owned())
+        }
+        _ => Err(format!("{}; save them as numbers or strings", annotation(node, physical))),
+    }
+}
+
+/// What a column's type is called, for messages.
+fn annotation(node: &Node, physical: Physical) -> String {
+    let name = match (node.logical, node.converted) {
+        (Some(5), _) | (None, Some(5)) => "decimal numbers",
+        (Some(6), _) | (None, Some(6)) => "dates",
+        (Some(7), _) | (None, Some(7 | 8)) => "times",
+        (Some(8), _) | (None, Some(9 | 10)) => "timestamps",
+        (Some(14), _) => "UUIDs",
+        (None, None) if physical == Physical::INT96 => "timestamps of 96 bits",
+        (Some(13), _) | (None, Some(20)) => "BSON",
+        _ => return format!("values of type {physical} with a meaning that is unknown here"),
+    };
+    name.to_owned()
+}

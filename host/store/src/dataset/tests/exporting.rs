@@ -1,0 +1,181 @@
+//! Versions given away and taken in again, removed, and made of what jobs wrote.
+
+use std::io::Read;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::home::Home;
+
+/// Writes the files of a version into a folder.
+fn exported(datasets: &Datasets, name: &str, version: u64) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let export = datasets.export(name, version).unwrap();
+    for file in export.files() {
+        let mut out = Vec::new();
+        export.write(file, &mut out).unwrap();
+        assert_eq!(out.len() as u64, file.bytes, "{}", file.name);
+        std::fs::write(folder.path().join(&file.name), out).unwrap();
+    }
+    folder
+}
+
+/// A dataset of any form that `dataset.json` and arrays can say.
+fn any_dataset() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
+    let field = (0..DType::ALL.len(), prop::collection::vec(1usize..4, 0..3), any::<bool>(), any::<u64>());
+    (1usize..9, prop::collection::vec(field, 1..4), 0usize..9, "[a-z \"ä]{0,9}").prop_map(
+        |(items, fields, cut, description)| {
+            let mut files = Vec::new();
+            let mut texts = Vec::new();
+            for (at, (dtype, dims, classes, seed)) in fields.into_iter().enumerate() {
+                let dtype = DType::ALL[dtype];
+                let item = Descriptor::new(dtype, Shape::new(dims).unwrap());
+                let is_label = classes && !dtype.is_float();
+                // Labels of two classes, little-endian; else any bytes.
+                let byte = |n: usize| match is_label {
+                    true if n.is_multiple_of(dtype.bytes()) => (seed >> (n % 64) & 1) as u8,
+                    true => 0,
+                    false => (seed.wrapping_mul(n as u64 + 1) >> 32) as u8,
+                };
+                let data: Vec<u8> = (0..items * item.bytes()).map(byte).collect();
+                let classes = if is_label { r#"["no","ja \"é"]"# } else { "[]" };
+                texts.push(format!(r#"{{"name":"f {at}/ü","file":"{at}.npy","classes":{classes}}}"#));
+                files.push((format!("{at}.npy"), [npy::head(items as u64, &item), data].concat()));
+            }
+            let (cut, fields) = (cut.min(items), texts.join(","));
+            let description = serde_json::to_string(&description).unwrap();
+            let splits = format!(r#"{{"train":[0,{cut}],"a \"b":[{cut},{items}]}}"#);
+            let json =
+                format!(r#"{{"format":"npy","fields":[{fields}],"splits":{splits},"description":{description}}}"#);
+            files.push(("dataset.json".to_owned(), json.into_bytes()));
+            files
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_exported_comes_back_the_same(files in any_dataset()) {
+        let (_directory, datasets) = datasets();
+        let named: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+        let first = datasets.ingest("a", folder(&named).path(), 0).unwrap();
+        let again = datasets.ingest("b", exported(&datasets, "a", 1).path(), 0).unwrap();
+        prop_assert_eq!(again.digest, first.digest);
+        prop_assert_eq!(again.fields, first.fields);
+    }
+}
+
+#[test]
+fn other_formats_come_back_the_same() {
+    let (_directory, datasets) = datasets();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
+    let first = datasets.ingest("digits", &source, 0).unwrap();
+    let again = datasets.ingest("digits", exported(&datasets, "digits", 1).path(), 0).unwrap();
+    assert_eq!(again, first, "the same content is the same version");
+}
+
+#[test]
+fn an_archive_has_all_files() {
+    let (_directory, datasets) = datasets();
+    datasets.ingest("d", folder(&[("a.txt", b"one\nthree\n")]).path(), 5_000).unwrap();
+    let export = datasets.export("d", 1).unwrap();
+    let (files, bytes) = (export.files().to_vec(), export.tar_bytes());
+    let mut tar = Vec::new();
+    export.into_tar().read_to_end(&mut tar).unwrap();
+    assert_eq!(tar.len() as u64, bytes);
+    let unpacked = tempfile::tempdir().unwrap();
+    let mut archive = tar::Archive::new(tar.as_slice());
+    for (entry, file) in archive.entries().unwrap().zip(files) {
+        let mut entry = entry.unwrap();
+        assert_eq!((entry.path().unwrap().to_str(), entry.size()), (Some(&*file.name), file.bytes));
+        entry.unpack(unpacked.path().join(&file.name)).unwrap();
+    }
+    assert_eq!(datasets.ingest("e", unpacked.path(), 0).unwrap().digest, datasets.info("d", 1).unwrap().digest);
+    assert!(matches!(datasets.export("d", 2), Err(DatasetError::NotFound { .. })));
+}
+
+#[test]
+fn a_removed_version_stays_readable_and_its_number_is_gone() {
+    let (directory, datasets) = datasets();
+    let file = |text: &[u8]| folder(&[("a.txt", text)]);
+    let first = datasets.ingest("d", file(b"one\n").path(), 0).unwrap();
+    let second = datasets.ingest("d", file(b"two\n").path(), 0).unwrap();
+    let (open, export) = (Dataset::open(&second.dir).unwrap(), datasets.export("d", 2).unwrap());
+    datasets.remove("d", 2).unwrap();
+    assert!(matches!(datasets.remove("d", 2), Err(DatasetError::NotFound { .. })));
+    assert!(matches!(Dataset::open(&second.dir), Err(DatasetError::NotFound { .. })));
+    assert_eq!((open.column("text").unwrap(), datasets.resolve("d").unwrap()), (&b"two"[..], first));
+    let mut tar = Vec::new();
+    export.into_tar().read_to_end(&mut tar).unwrap();
+    assert!(tar.windows(3).any(|it| it == b"two"));
+    assert_eq!(datasets.ingest("d", file(b"two\n").path(), 0).unwrap().version, 3);
+    datasets.remove("d", 3).unwrap();
+    datasets.remove("d", 1).unwrap();
+    assert!(datasets.list().unwrap().is_empty() && !directory.path().join("d").exists());
+    assert_eq!(datasets.ingest("d", file(b"two\n").path(), 0).unwrap().version, 4);
+    for name in ["../x", "", "x"] {
+        assert!(datasets.remove(name, 1).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn items_in_order_are_the_column_itself() {
+    let (_directory, datasets) = datasets();
+    let info = datasets.ingest("d", folder(&[("a.txt", b"a\nbb\nc\n")]).path(), 0).unwrap();
+    let data = Dataset::open(&info.dir).unwrap();
+    for items in [&[0, 1, 2][..], &[1, 2], &[2], &[], &[2, 1], &[0, 2], &[1, 1]] {
+        assert_eq!(*data.view("text", items).unwrap(), *data.read("text", items).unwrap(), "{items:?}");
+    }
+    assert!(matches!(data.view("text", &[1, 2]).unwrap(), Cow::Borrowed(_)));
+    assert!(matches!(data.view("text", &[2, 0]).unwrap(), Cow::Owned(_)));
+    for items in [&[3][..], &[2, 3], &[u64::MAX], &[u64::MAX, 0]] {
+        assert!(matches!(data.view("text", items), Err(DatasetError::Unknown { .. })), "{items:?}");
+    }
+}
+
+#[test]
+fn what_a_job_wrote_is_a_dataset() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::open(directory.path()).unwrap();
+    let datasets = Datasets::new(home.datasets());
+    let take = |path: Option<&str>| datasets.ingest_output("d", &home, "j", path, 0);
+    let refused = take(None).unwrap_err().to_string();
+    expect!["there is no output of the job: it wrote nothing"].assert_eq(&refused);
+    home.write_output("j", "preds/a.txt", b"one\ntwo\n").unwrap();
+    home.write_output("j", "notes.md", b"x").unwrap();
+    let info = take(Some("preds")).unwrap();
+    assert_eq!((info.version, info.items), (1, 2));
+    assert_eq!(take(Some("preds/a.txt")).unwrap(), info, "a folder and the only file in it");
+    assert!(matches!(take(None), Err(DatasetError::UnknownFormat { .. })));
+    for bad in ["../j", "/etc", "preds/..", ".x"] {
+        assert!(matches!(take(Some(bad)), Err(DatasetError::BadPath { .. })), "{bad}");
+    }
+    for absent in ["other", "preds/b", "preds/a.txt/c"] {
+        assert!(matches!(take(Some(absent)), Err(DatasetError::NotFound { .. })), "{absent}");
+    }
+}
+
+#[test]
+fn outputs_are_mounted_by_their_content() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::open(directory.path()).unwrap();
+    home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
+    home.write_output("k", "deep/a.txt", b"one\ntwo\n").unwrap();
+    let first = Dataset::from_output(&home, "j", None).unwrap();
+    let second = Dataset::from_output(&home, "k", Some("deep/a.txt")).unwrap();
+    assert_eq!((first.digest(), first.column("text").unwrap()), (second.digest(), &b"onetwo"[..]));
+    let kept = || std::fs::read_dir(home.cache().join("datasets")).unwrap().map(|it| it.unwrap().path());
+    assert_eq!(kept().count(), 1, "one copy, and nothing half-made");
+    let column = kept().next().unwrap().join("text.bin");
+    // A damaged copy is replaced; what is open keeps its bytes, since the file is another one.
+    std::fs::remove_file(&column).unwrap();
+    std::fs::write(&column, b"onetwX").unwrap();
+    let third = Dataset::from_output(&home, "j", None).unwrap();
+    assert_eq!((third.column("text").unwrap(), first.column("text").unwrap()), (&b"onetwo"[..], &b"onetwo"[..]));
+    assert_eq!(kept().count(), 1);
+    home.write_output("j", "a.txt", b"one\n").unwrap();
+    assert_ne!(Dataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
+    assert_eq!(first.column("text").unwrap(), b"onetwo");
+}

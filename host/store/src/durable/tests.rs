@@ -1,0 +1,176 @@
+//! What is kept besides checkpoints, on every disk that fails: model versions, datasets, uploads, outputs, notes, and the
+//! removal of a job. See [`super::trial`]; what must hold is the same for all: the old or the new, whole, and the new once
+//! it was acknowledged.
+
+use std::path::Path;
+
+use saggar_tensor::{DType, Descriptor, Shape};
+
+use super::trial::{Trial, scratch};
+use crate::models::{self, FoundState, Models, Publication};
+use crate::{Datasets, Digest, Home, SavedVariable, StoreError, Uploads, VariableKind};
+
+#[test]
+fn a_model_version_is_published_whole_or_not_at_all() {
+    let variable = |byte| SavedVariable {
+        name: "w".to_owned(),
+        kind: VariableKind::Parameter,
+        descriptor: Descriptor::new(DType::U8, Shape::new([100]).unwrap()),
+        bytes: vec![byte; 100].into(),
+    };
+    let publish = |root: &Path, byte| {
+        let variables = [variable(byte)];
+        let (plugin, config, source_job) = (&b"\0asm"[..], "{}", "J");
+        let it = Publication { model: "net", plugin, variables: &variables, config, source_job, created_ms: 5 };
+        Models::new(root.join("models")).publish(&it).map(drop)
+    };
+    let check = |root: &Path, done: bool| {
+        let found = Models::new(root.join("models")).scan().unwrap();
+        // A number may be lost to a cut-off try, and is never given twice; what has one is whole.
+        let mut contents = Vec::new();
+        for version in &found {
+            assert_eq!(version.state, FoundState::Complete);
+            contents.push(models::load(&version.dir).unwrap().1);
+        }
+        let (old, new) = (vec![variable(1)], vec![variable(2)]);
+        assert!(contents == [old.clone(), new] || !done && contents == [old], "{} versions, {done}", found.len());
+    };
+    let prepare = |root: &Path| publish(root, 1).unwrap();
+    Trial { prepare, act: |root: &Path| publish(root, 2), check }.everything();
+    // The first version of a model: its directory and the lock beside it are new, too.
+    let first = |root: &Path, done: bool| {
+        let found = Models::new(root.join("models")).scan().unwrap();
+        assert!(found.iter().all(|version| models::verify(&version.dir).is_ok()));
+        assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
+    };
+    let prepare = |root: &Path| std::fs::create_dir(root.join("models")).unwrap();
+    Trial { prepare, act: |root: &Path| publish(root, 2), check: first }.everything();
+}
+
+/// A dataset of two items.
+const CSV: [(&str, &[u8]); 2] = [
+    ("dataset.json", br#"{"format":"csv","file":"x.csv","fields":[{"name":"a","columns":[0,1],"dtype":"uint8"}]}"#),
+    ("x.csv", b"1\n2\n"),
+];
+
+#[test]
+fn a_dataset_is_taken_in_whole_or_not_at_all() {
+    let source = scratch();
+    for (path, bytes) in CSV {
+        std::fs::write(source.path().join(path), bytes).unwrap();
+    }
+    let ingest = |root: &Path| Datasets::new(root.join("datasets")).ingest("d", source.path(), 7).map(drop);
+    let check = |root: &Path, done: bool| {
+        let found = Datasets::new(root.join("datasets")).list().unwrap();
+        assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
+        for info in found {
+            assert_eq!(crate::Dataset::open(&info.dir).unwrap().len(None).unwrap(), 2);
+        }
+    };
+    let prepare = |root: &Path| std::fs::create_dir(root.join("datasets")).unwrap();
+    Trial { prepare, act: ingest, check }.everything();
+}
+
+#[test]
+fn an_upload_goes_on_where_it_was_cut_off() {
+    let announced = || {
+        let file = |(path, bytes): &(&str, &[u8])| crate::dataset::upload::UploadFile {
+            path: (*path).to_owned(),
+            size: bytes.len() as u64,
+            sha256: Digest::of(bytes),
+            chunks: vec![Digest::of(bytes)],
+        };
+        CSV.iter().map(file).collect::<Vec<_>>()
+    };
+    let act = |root: &Path| {
+        let uploads = Uploads::new(root.join("uploads"), Datasets::new(root.join("datasets")));
+        let begun = uploads.begin("d", announced(), |_| Ok(()))?;
+        for chunk in &begun.missing {
+            let (_, bytes) = CSV.iter().find(|(_, bytes)| Digest::of(bytes) == *chunk).unwrap();
+            uploads.put_chunk(&begun.id, chunk, bytes)?;
+        }
+        uploads.commit("d", &begun.id, 7).map(drop)
+    };
+    let check = |root: &Path, done: bool| {
+        let found = Datasets::new(root.join("datasets")).list().unwrap();
+        assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
+    };
+    let prepare = |root: &Path| {
+        std::fs::create_dir(root.join("uploads")).unwrap();
+        std::fs::create_dir(root.join("datasets")).unwrap();
+    };
+    Trial { prepare, act, check }.everything();
+}
+
+#[test]
+fn an_output_is_replaced_whole() {
+    let write = |root: &Path, text: &str| Home::at(root).write_output("j", "a/b.txt", text.as_bytes());
+    let check = |root: &Path, done: bool| {
+        let found = std::fs::read_to_string(root.join("jobs/j/output/a/b.txt")).unwrap();
+        assert!(found == "new and longer" || !done && found == "old", "{found:?}, {done}");
+        assert_eq!(crate::outputs::list(&root.join("jobs/j")).unwrap().len(), 1);
+    };
+    let prepare = |root: &Path| write(root, "old").unwrap();
+    Trial { prepare, act: |root: &Path| write(root, "new and longer"), check }.everything();
+}
+
+#[test]
+fn a_note_beside_a_model_is_replaced_whole() {
+    let write =
+        |root: &Path, text: &str| Models::new(root.join("models")).write_note("net", "serving.json", text.as_bytes());
+    let check = |root: &Path, done: bool| {
+        let found = Models::new(root.join("models")).note("net", "serving.json").unwrap().unwrap();
+        assert!(found == b"new" || !done && found == b"old", "{found:?}, {done}");
+    };
+    let prepare = |root: &Path| write(root, "old").unwrap();
+    Trial { prepare, act: |root: &Path| write(root, "new"), check }.everything();
+}
+
+#[test]
+fn a_job_is_removed_for_good() {
+    let prepare = |root: &Path| {
+        for job in ["j", "other"] {
+            Home::at(root).write_output(job, "a/b.txt", b"x").unwrap();
+            std::fs::write(Home::at(root).job(job).join("attempt-1.log"), "line\n").unwrap();
+        }
+    };
+    let act = |root: &Path| Home::at(root).remove_job("j").map(drop);
+    let check = |root: &Path, done: bool| {
+        let home = Home::at(root);
+        assert_eq!(std::fs::read_to_string(home.job("other").join("attempt-1.log")).unwrap(), "line\n");
+        assert_eq!(crate::outputs::list(&home.job("other")).unwrap().len(), 1);
+        assert!(!done || !home.job("j").exists());
+        // It is there with all it had, or it is gone: nobody sees half of it.
+        let outputs = crate::outputs::list(&home.job("j")).unwrap().len();
+        assert_eq!(home.job("j").exists(), outputs == 1 && home.job("j").join("attempt-1.log").exists());
+        if done {
+            assert_eq!(home.remove_job("j").unwrap(), 0);
+            assert_eq!(std::fs::read_dir(home.jobs()).unwrap().count(), 1, "nothing hidden is left");
+        }
+    };
+    Trial { prepare, act, check }.everything();
+}
+
+#[test]
+fn a_removed_job_says_what_it_freed_and_a_path_is_no_job() {
+    let directory = scratch();
+    let home = Home::open(directory.path()).unwrap();
+    home.write_output("j", "b.txt", b"four").unwrap();
+    std::fs::write(home.job("j").join("attempt-1.log"), "line\n").unwrap();
+    assert_eq!(home.remove_job("j").unwrap(), 9);
+    assert_eq!(home.remove_job("j").unwrap(), 0);
+    for path in ["", ".", "..", "../jobs", "a/b", ".removed-j", "a\\b"] {
+        assert!(matches!(home.remove_job(path), Err(StoreError::BadName { .. })), "{path}");
+    }
+    assert!(home.jobs().is_dir());
+}
+
+#[test]
+fn a_home_that_is_made_stays() {
+    let act = |root: &Path| Home::open(root.join("a/home"))?.write_output("j", "b.txt", b"x");
+    let check = |root: &Path, done: bool| {
+        let found = crate::outputs::list(&root.join("a/home/jobs/j")).unwrap();
+        assert!(found.len() == 1 || !done && found.is_empty(), "{found:?}, {done}");
+    };
+    Trial { prepare: |root: &Path| std::fs::create_dir(root.join("a")).unwrap(), act, check }.everything();
+}

@@ -1,0 +1,350 @@
+//! Objects as files of this machine.
+//!
+//! An object is written under a name that no object has, synced, and given its own name; then its directory is synced,
+//! and every directory on the way to it that this process has not synced before: another may have died after it made one.
+//! What could not be synced is given up and never synced again: a second try may succeed without the bytes.
+//!
+//! Not the local store of the crate `object_store`, for three reasons: it leaves an object in place of which it could not
+//! sync the directory; it trusts directories that are there already; and it has no seam at which a test can fail the n-th
+//! system call.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use crate::durable::{self, disk};
+use crate::limits::PUT_TRIES_MAX;
+
+/// The objects under one directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    /// Directories that this process knows to be on the disk, with all those on the way to them.
+    synced: Mutex<HashSet<PathBuf>>,
+}
+
+impl Files {
+    /// The objects under `root`, which must be a directory.
+    pub(crate) fn new(root: &FsPath) -> io::Result<Files> {
+        let root = std::path::absolute(root)?;
+        if !root.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Files(Arc::new(Inner { root, synced: Mutex::default() })))
+    }
+
+    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are under way there fail.
+    pub(super) fn sweep(&self, folder: &str) -> io::Result<()> {
+        let mut left = vec![self.0.root.join(folder)];
+        while let Some(directory) = left.pop() {
+            for (path, kind) in listed(&directory)? {
+                if kind.is_dir() {
+                    left.push(path);
+                } else if is_staged(&path) {
+                    removed_or_gone(disk::remove_file(&path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an object that is there already durable, with the folders on the way to it.
+    pub(super) fn sync(&self, name: &str) -> io::Result<()> {
+        let mut path = self.0.root.join(name);
+        disk::sync(&disk::open(&path)?, &path)?;
+        while path.pop() && path.starts_with(&self.0.root) {
+            disk::sync_directory(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Has the disk hold what was deleted directly in a folder. One that is not there holds nothing.
+    pub(super) fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        removed_or_gone(disk::sync_directory(&self.0.root.join(folder)))
+    }
+
+    /// Removes a folder and all objects in it, in one durable step as others see it.
+    pub(super) fn delete_folder(&self, folder: &str) -> io::Result<()> {
+        let path = self.0.root.join(folder);
+        self.0.synced().retain(|known| !known.starts_with(&path));
+        durable::remove_directory(&path)
+    }
+
+    /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned) in every process.
+    pub(super) fn pin(&self, name: &str) -> io::Result<Pin> {
+        let file = disk::open(&self.0.root.join(name))?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::NotFound.into()),
+            // Where there are no locks, who reads slowly finds an error, not another's bytes.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // It may have been deleted between being opened and being locked.
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Pin { _file: Some(file) })
+    }
+
+    /// Deletes an object that nobody has pinned; says whether it is gone.
+    pub(super) fn delete_unless_pinned(&self, name: &str) -> io::Result<bool> {
+        let path = self.0.root.join(name);
+        let file = disk::open(&path);
+        if file.as_ref().is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+            return Ok(false);
+        }
+        removed_or_gone(disk::remove_file(&path)).map(|()| true)
+    }
+}
+
+/// Keeps an object there for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    /// Locked; none in a store without locks.
+    _file: Option<File>,
+}
+
+impl Pin {
+    /// Keeps nothing.
+    pub(super) fn none() -> Pin {
+        Pin { _file: None }
+    }
+}
+
+impl Inner {
+    fn file(&self, location: &Path) -> PathBuf {
+        location.parts().fold(self.root.clone(), |path, part| path.join(part.as_ref()))
+    }
+
+    fn synced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes sure that a directory is there and on the disk.
+    fn directory(&self, path: &FsPath) -> io::Result<()> {
+        if self.synced().contains(path) && path.is_dir() {
+            return Ok(());
+        }
+        durable::create_directories_below(&self.root, path)?;
+        self.synced().insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Writes an object; `path` is the file's. Somebody's sweep may take what is being written for what a killed process
+    /// left: then it is written once more.
+    fn put(&self, path: &FsPath, payload: &PutPayload, mode: &PutMode) -> io::Result<()> {
+        let mut tries_left = PUT_TRIES_MAX;
+        loop {
+            tries_left -= 1;
+            match self.put_once(path, payload, mode) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries_left > 0 => {}
+                put => return put,
+            }
+        }
+    }
+
+    fn put_once(&self, path: &FsPath, payload: &PutPayload, mode: &PutMode) -> io::Result<()> {
+        let directory = path.parent().unwrap_or(&self.root);
+        // Told without writing it all first; the link below decides between two at once.
+        if *mode == PutMode::Create && path.exists() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.directory(directory)?;
+        let mut staged = path.as_os_str().to_owned();
+        staged.push(format!("#{}", durable::unique()));
+        let staged = PathBuf::from(staged);
+        let file = disk::create_file(&staged, 0o666)?;
+        let pieces: Vec<&Bytes> = payload.iter().collect();
+        let written = durable::write_and_sync(&file, &staged, &pieces);
+        let placed = written.and_then(|()| match mode {
+            PutMode::Overwrite => disk::rename(&staged, path),
+            PutMode::Create => disk::link(&staged, path),
+            PutMode::Update(_) => Err(io::ErrorKind::Unsupported.into()),
+        });
+        if placed.is_err() || *mode == PutMode::Create {
+            let _ = disk::remove_file(&staged);
+        }
+        placed?;
+        disk::sync_directory(directory).inspect_err(|_| {
+            // Nobody may build on a name of which it is not known whether the disk has it.
+            if *mode == PutMode::Create {
+                let _ = disk::remove_file(path);
+            }
+        })
+    }
+
+    /// An object as a listing shows it; none where the file is gone, or is none.
+    fn look(&self, path: &FsPath) -> io::Result<Option<ObjectMeta>> {
+        let data = match std::fs::metadata(path) {
+            Ok(data) if data.is_file() => data,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(location) = self.location(path) else { return Ok(None) };
+        let last_modified = data.modified().unwrap_or(SystemTime::UNIX_EPOCH).into();
+        Ok(Some(ObjectMeta { location, last_modified, size: data.len(), e_tag: None, version: None }))
+    }
+
+    /// The object of a file; none where no object can have that name.
+    fn location(&self, path: &FsPath) -> Option<Path> {
+        let name = path.strip_prefix(&self.root).ok()?.to_str()?;
+        Path::parse(name).ok().filter(|_| !is_staged(path))
+    }
+
+    /// The objects below a directory, or directly in it with the directories there.
+    fn list(&self, directory: &FsPath, deep: bool) -> io::Result<ListResult> {
+        let mut found = ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
+        let mut left = vec![directory.to_owned()];
+        while let Some(directory) = left.pop() {
+            for (path, kind) in listed(&directory)? {
+                match kind.is_dir() {
+                    true if deep => left.push(path),
+                    true => found.common_prefixes.extend(self.location(&path)),
+                    false => found.objects.extend(self.look(&path)?),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn get(&self, location: Path, options: &GetOptions) -> Result<GetResult> {
+        let path = self.file(&location);
+        let missing = || refusal(&location, io::ErrorKind::NotFound.into());
+        let meta = self.look(&path).map_err(|error| refusal(&location, error))?.ok_or_else(missing)?;
+        options.check_preconditions(&meta)?;
+        if options.range.is_some() {
+            return Err(unsupported("reading a range"));
+        }
+        let bytes = if options.head { Ok(Vec::new()) } else { disk::read(&path) };
+        let bytes = bytes.map_err(|error| refusal(&location, error))?;
+        let payload = GetResultPayload::Stream(futures::stream::once(async { Ok(bytes.into()) }).boxed());
+        let range = 0..meta.size;
+        Ok(GetResult { payload, meta, range, attributes: Attributes::default(), extensions: Default::default() })
+    }
+}
+
+/// What is in a directory; nothing where there is none.
+fn listed(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
+    match disk::list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// What is gone already need not be removed.
+fn removed_or_gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Whether this is a name under which an object is written before it is one: its name, `#`, hexadecimal digits. No object
+/// can have such a name.
+fn is_staged(path: &FsPath) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let suffix = name.and_then(|name| name.rsplit_once('#')).map(|(_, suffix)| suffix);
+    suffix.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+const STORE: &str = "files";
+
+/// What the operating system said, of an object.
+fn refusal(location: &Path, source: io::Error) -> Error {
+    let path = location.to_string();
+    match source.kind() {
+        io::ErrorKind::NotFound => Error::NotFound { path, source: source.into() },
+        io::ErrorKind::AlreadyExists => Error::AlreadyExists { path, source: source.into() },
+        _ => Error::Generic { store: STORE, source: source.into() },
+    }
+}
+
+/// Runs what waits for the disk where it keeps nobody else from running.
+async fn waiting<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            let joined = runtime.spawn_blocking(work).await;
+            joined.map_err(|error| Error::Generic { store: STORE, source: error.into() })?
+        }
+        Err(_) => work(),
+    }
+}
+
+fn unsupported(operation: &str) -> Error {
+    Error::NotImplemented { operation: operation.to_owned(), implementer: STORE.to_owned() }
+}
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{STORE} in {}", self.0.root.display())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Files {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let (inner, location) = (Arc::clone(&self.0), location.clone());
+        let put = move || {
+            let put = inner.put(&inner.file(&location), &payload, &options.mode);
+            put.map_err(|error| refusal(&location, error))
+        };
+        waiting(put).await?;
+        Ok(PutResult { e_tag: None, version: None, extensions: Default::default() })
+    }
+
+    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        Err(unsupported("multipart upload"))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let (inner, location) = (Arc::clone(&self.0), location.clone());
+        waiting(move || inner.get(location, &options)).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let inner = Arc::clone(&self.0);
+        let delete = move |location: Path| {
+            let inner = Arc::clone(&inner);
+            waiting(move || match disk::remove_file(&inner.file(&location)) {
+                Ok(()) => Ok(location),
+                Err(error) => Err(refusal(&location, error)),
+            })
+        };
+        locations.and_then(delete).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (inner, prefix) = (Arc::clone(&self.0), prefix.cloned().unwrap_or_default());
+        let listed = waiting(move || {
+            inner.list(&inner.file(&prefix), true).map_err(|error| refusal(&prefix, error)).map(|found| found.objects)
+        });
+        futures::stream::once(listed).map_ok(|objects| futures::stream::iter(objects).map(Ok)).try_flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let (inner, prefix) = (Arc::clone(&self.0), prefix.cloned().unwrap_or_default());
+        waiting(move || inner.list(&inner.file(&prefix), false).map_err(|error| refusal(&prefix, error))).await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        Err(unsupported("copy"))
+    }
+}

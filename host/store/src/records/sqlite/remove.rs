@@ -1,0 +1,43 @@
+//! Forgetting jobs, but not what they took.
+
+use rusqlite::{Transaction, params};
+
+use super::{Outcome, job};
+use crate::error::RecordError;
+use crate::records::{Job, Spent};
+
+pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> Outcome<Job> {
+    let job = job::get(tx, id)?;
+    if !job.state.is_final() {
+        let expected = "must be over before it can be removed";
+        return Err(RecordError::Invalid { field: "job", value: job.name, expected }.into());
+    }
+    tx.execute(
+        "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
+         SELECT ?2, ?3, coalesce(sum(gpu_seconds), 0), coalesce(sum(wall_seconds), 0) FROM attempts WHERE job = ?1 \
+         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = gpu_seconds + excluded.gpu_seconds, \
+         wall_seconds = wall_seconds + excluded.wall_seconds",
+        params![job.id, job.project, job.owner.as_deref().unwrap_or("")],
+    )?;
+    for table in ["metrics", "events", "attempts"] {
+        tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [&job.id])?;
+    }
+    tx.execute("DELETE FROM jobs WHERE id = ?1", [&job.id])?;
+    Ok(job)
+}
+
+pub(super) fn spent(tx: &Transaction<'_>) -> Outcome<Vec<Spent>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \
+           SELECT project, coalesce(owner, '') AS owner, gpu_seconds, wall_seconds \
+           FROM attempts JOIN jobs ON jobs.id = attempts.job \
+           UNION ALL SELECT project, owner, gpu_seconds, wall_seconds FROM spent) \
+         GROUP BY project, owner ORDER BY project, owner",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let owner: String = row.get(1)?;
+        let owner = Some(owner).filter(|owner| !owner.is_empty());
+        Ok(Spent { project: row.get(0)?, owner, gpu_seconds: row.get(2)?, wall_seconds: row.get(3)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,74 @@
+//! The transactions on schedules.
+
+use rusqlite::{Row, Transaction, params};
+
+use super::Outcome;
+use super::row::{self, int};
+use crate::clock::Millis;
+use crate::error::RecordError;
+use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
+use crate::records::Schedule;
+use crate::versions;
+
+/// Refuses a schedule that could not be named or read back.
+pub(super) fn check(schedule: &Schedule) -> Result<(), RecordError> {
+    let invalid = |field, value: &str, expected| {
+        let value = value.chars().take(80).collect();
+        Err(RecordError::Invalid { field, value, expected })
+    };
+    if !versions::is_name(&schedule.name) {
+        return invalid("schedule", &schedule.name, versions::NAME_RULE);
+    }
+    if schedule.spec.len() > SPEC_BYTES_MAX {
+        return invalid("spec", &schedule.spec, "must have at most 1 MiB");
+    }
+    Ok(())
+}
+
+pub(super) fn put(tx: &Transaction<'_>, new: &Schedule) -> Outcome<()> {
+    let others: u64 = tx.query_row("SELECT count(*) FROM schedules WHERE name <> ?1", [&new.name], row::count)?;
+    if others >= SCHEDULES_MAX {
+        let (field, expected) = ("schedule", "is one too many: a server keeps at most 1,000");
+        return Err(RecordError::Invalid { field, value: new.name.clone(), expected }.into());
+    }
+    tx.execute(
+        "INSERT OR REPLACE INTO schedules (name, cron, spec, owner, created_ms, settled_ms, last_job) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![new.name, new.cron, new.spec, new.owner, int(new.created_ms), int(new.settled_ms), new.last_job],
+    )?;
+    Ok(())
+}
+
+pub(super) fn list(tx: &Transaction<'_>) -> Outcome<Vec<Schedule>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job FROM schedules ORDER BY name",
+    )?;
+    let rows = statement.query_map([], schedule)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
+    let time = |at: usize| row.get::<_, i64>(at).map(|time| u64::try_from(time).unwrap_or(0));
+    Ok(Schedule {
+        name: row.get(0)?,
+        cron: row.get(1)?,
+        spec: row.get(2)?,
+        owner: row.get(3)?,
+        created_ms: time(4)?,
+        settled_ms: time(5)?,
+        last_job: row.get(6)?,
+    })
+}
+
+pub(super) fn remove(tx: &Transaction<'_>, name: &str) -> Outcome<bool> {
+    Ok(tx.execute("DELETE FROM schedules WHERE name = ?1", [name])? > 0)
+}
+
+pub(super) fn settle(tx: &Transaction<'_>, name: &str, due_ms: Millis, job: Option<&str>) -> Outcome<bool> {
+    let changed = tx.execute(
+        "UPDATE schedules SET settled_ms = ?2, last_job = coalesce(?3, last_job) \
+         WHERE name = ?1 AND settled_ms < ?2",
+        params![name, int(due_ms), job],
+    )?;
+    Ok(changed > 0)
+}

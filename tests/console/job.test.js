@@ -1,0 +1,261 @@
+// The page of one job against a double of the server: attempts, charts, the log, files, and what can be told to it.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+
+import { becomes, isReadable, isUsable, looks, on, shot, start, stop, url } from './browser.js';
+import { attempt, event, job, serve } from './jobs-double.js';
+
+before(start);
+after(stop);
+
+/** Steps and losses of a training that was cut short at 40 and 70. */
+const points = (scale, every) => Array.from({ length: Math.floor(100 / every) }, (_, at) => [(at + 1) * every, scale / ((at + 1) * every)]);
+
+const SERIES = [
+  { name: 'accuracy', points: points(-1, 1).map(([step, value]) => [step, 1 + value]) },
+  { name: 'learning-rate', points: points(0.1, 10) },
+  { name: 'loss', points: points(3, 1) },
+  { name: 'validation/loss', points: points(4, 10) },
+];
+
+const ATTEMPTS = [
+  attempt(1, { state: 'PREEMPTED', reason: 'PREEMPTED', message: 'a job of higher priority took the slot', last_step: 40, wall_seconds: 4 }),
+  attempt(2, { state: 'QUEUED', reason: 'WORKER_LOST', message: 'the worker was killed', first_step: 41, last_step: 70, wall_seconds: 3 }),
+  attempt(3, { state: 'RUNNING', first_step: 61, last_step: 100, wall_seconds: 5, ended_ms: null }),
+];
+
+/** A log of three attempts: `[number, line]`. */
+const LOG = [1, 2, 3].flatMap((number) => Array.from({ length: 20 }, (_, at) => [`${number}:${(at + 1) * 50}`, `2026-11-21T12:0${number}:${String(at).padStart(2, '0')}.000Z attempt ${number} says ${at}`]));
+
+const DIGEST = 'c0ffee'.repeat(10);
+
+function running(more = {}) {
+  const one = job(7, { state: 'RUNNING', attempt: 3, step: 100, steps_target: 200, description: 'a wider net', metrics: { loss: 0.03, accuracy: 0.99 } });
+  const events = [
+    { sequence: 1, at_ms: 1_790_000_000_000, kind: 'SUBMITTED', text: '' },
+    { sequence: 9, at_ms: 1_790_000_004_000, kind: 'PREEMPTED', text: 'for letters-1' },
+  ];
+  return {
+    jobs: [one], series: { 'mnist-7': SERIES }, details: { 'mnist-7': { attempts: ATTEMPTS, phases: [], events } }, log: LOG, logEnds: false,
+    files: [{ path: 'pictures/a b.png', bytes: 2048 }],
+    checkpoints: [{ step: 40, epoch: 4, bytes: 4096, digest: DIGEST, written_ms: 1_790_000_000_000 }, { step: 60, epoch: 6, bytes: 4096, digest: DIGEST, written_ms: 1_790_000_001_000, best: true }],
+    ...more,
+  };
+}
+
+const visit = (server, look, options = {}, place = 'jobs/mnist-7') => on('', async (page) => {
+  await serve(page, server);
+  await page.goto(`${url}/#/${place}`);
+  await look(page);
+}, options);
+const lines = (page) => page.locator('.log > div');
+const agree = (page) => page.locator('dialog button[value=yes]').click();
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`a job shows its state, attempts, numbers, log and files, ${look}`, () => visit(running(), async (page) => {
+    await page.locator('.job-title .state', { hasText: 'RUNNING' }).waitFor();
+    const pieces = page.locator('.ribbon .piece');
+    assert.deepEqual(await pieces.allTextContents(), ['1', '2', '3']);
+    // Cut short is striped, and said in words.
+    const striped = await pieces.evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundImage.includes('repeating')));
+    assert.deepEqual(striped, [true, true, false]);
+    assert.match(await pieces.first().getAttribute('title'), /PREEMPTED, preempted: a job of higher priority took the slot/);
+    assert.deepEqual(await page.locator('.attempts .state').allTextContents(), ['RUNNING', 'INTERRUPTED', 'PREEMPTED']);
+    await becomes(() => page.locator('.uplot canvas').count(), 2);
+    await becomes(() => lines(page).count(), 60);
+    assert.deepEqual(await page.locator('.checkpoints tbody th').allTextContents(), ['Step 60newestbest', 'Step 40']);
+    assert.equal(await page.locator('.files th').textContent(), 'pictures/a b.png');
+    assert.deepEqual(await page.locator('.history b').allTextContents(), ['preempted', 'submitted']);
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `job-${look}`);
+  }, options));
+}
+
+/** What the charts were given, by chart. */
+const drawn = (page) => page.locator('.chart').evaluateAll((all) => Object.fromEntries(
+  all.map((one) => [one.dataset.chart, [...one.querySelectorAll('.legend li')].map((entry) => entry.textContent)]),
+));
+
+test('series are chosen, smoothed, and shown on a logarithm', () => visit(running(), async (page) => {
+  await becomes(() => drawn(page), { loss: ['loss 0.03', 'validation/loss 0.04'], accuracy: ['accuracy 0.99'] });
+  const canvas = () => page.locator('[data-chart=loss] canvas').evaluate((one) => one.toDataURL());
+  await page.locator('[data-chart=loss] canvas').waitFor();
+  const linear = await canvas();
+  await page.getByLabel('Log scale').check();
+  await becomes(async () => (await canvas()) !== linear, true);
+  const log = await canvas();
+  await page.getByLabel('Smoothing').fill('0.9');
+  await becomes(async () => (await canvas()) !== log, true);
+  await page.locator('.menu summary').click();
+  await page.getByLabel('learning-rate').check();
+  await page.getByLabel('validation/loss').uncheck();
+  await becomes(() => drawn(page), { loss: ['loss 0.03'], accuracy: ['accuracy 0.99'], 'learning-rate': ['learning-rate 0.001'] });
+}));
+
+test('numbers under the pointer are told, and charts are saved as pictures', () => visit(running(), async (page) => {
+  const box = page.locator('[data-chart=loss] .u-over');
+  await box.waitFor();
+  await box.hover();
+  await becomes(async () => /^step \d+$/.test((await drawn(page)).loss[0]), true);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Save as PNG' }).click()]);
+  assert.equal(download.suggestedFilename(), 'mnist-7-loss.png');
+  assert.equal(readFileSync(await download.path()).subarray(1, 4).toString(), 'PNG');
+}));
+
+test('new points are asked for from where the last ones were', () => {
+  const server = running();
+  return visit(server, async (page) => {
+    await becomes(async () => (await drawn(page)).loss?.[0], 'loss 0.03');
+    server.series = { 'mnist-7': SERIES.map((one) => (one.name === 'loss' ? { ...one, points: [...one.points, [110, 0.5]] } : one)) };
+    server.jobs = [{ ...server.jobs[0], step: 110 }];
+    await becomes(async () => (await drawn(page)).loss[0], 'loss 0.5');
+    const asked = server.asked.filter(({ path }) => path.includes('/metrics')).map(({ path }) => new URL(path, url).searchParams.get('from'));
+    assert.deepEqual([asked[0], asked.at(-1) === '100' || asked.at(-1) === '110'], ['0', true]);
+  });
+});
+
+test('the log is searched, and shown for one attempt', () => visit(running(), async (page) => {
+  await becomes(() => lines(page).count(), 60);
+  await page.locator('h1').click();
+  await page.keyboard.press('/');
+  await page.keyboard.type('SAYS 19');
+  assert.equal(await lines(page).count(), 3);
+  assert.deepEqual(await page.locator('.log mark').allTextContents(), ['says 19', 'says 19', 'says 19']);
+  await page.getByText('3 of 60 lines have “SAYS 19”.').waitFor();
+  await page.getByLabel('Search the log').fill('');
+  await page.getByLabel('Attempt', { exact: true }).selectOption('2');
+  await becomes(() => lines(page).count(), 20);
+  assert.match(await lines(page).first().textContent(), /attempt 2 says 0$/);
+  await page.locator('.ribbon .piece').first().click();
+  await becomes(async () => (await lines(page).count()) === 20 && /attempt 1/.test(await lines(page).first().textContent()), true);
+  assert.equal(await page.locator('.piece[aria-pressed=true]').textContent(), '1');
+}));
+
+test('a log that breaks off is gone on with, without a line twice', () => {
+  const server = running();
+  server.log = LOG.slice(0, 30);
+  return visit(server, async (page) => {
+    await becomes(() => lines(page).count(), 30);
+    server.log = LOG;
+    await becomes(() => lines(page).count(), 60);
+    const texts = await lines(page).locator('span').allTextContents();
+    assert.equal(new Set(texts).size, 60);
+    const asked = server.asked.filter(({ path, headers }) => path.includes('/logs?') && headers['last-event-id']);
+    assert.equal(asked[0].headers['last-event-id'], LOG[29][0]);
+  });
+});
+
+test('a log that is whole is not asked for again', () => {
+  const server = running({ jobs: [job(7)], logEnds: true });
+  return visit(server, async (page) => {
+    await becomes(() => lines(page).count(), 60);
+    const asked = () => server.asked.filter(({ path }) => path.includes('/logs?')).length;
+    const streams = () => server.asked.filter(({ path }) => path.startsWith('/api/v1/events')).length;
+    const [before, seen] = [asked(), streams()];
+    await becomes(() => streams() > seen + 1, true);
+    assert.equal(asked(), before);
+  });
+});
+
+test('hostile texts are text', () => {
+  const nasty = '<script>window.hit = 1</script><img src=x onerror="window.hit=1">';
+  const one = job(7, { description: nasty, reason: nasty, message: nasty, metrics: { [nasty]: 1 }, spec: { parameters: { [nasty]: nasty } } });
+  const details = { attempts: [attempt(1, { message: nasty, reason: nasty, device: nasty })], phases: [], events: [{ sequence: 1, at_ms: 1, kind: nasty, text: nasty }] };
+  const server = running({
+    jobs: [one], details: { 'mnist-7': details }, log: [['1:9', `2026-11-21T12:00:00.000Z ${nasty}`]],
+    series: { 'mnist-7': [{ name: nasty, points: [[1, 1], [2, null]] }] }, files: [{ path: nasty, bytes: 1 }], checkpoints: [],
+  });
+  return visit(server, async (page) => {
+    await lines(page).first().waitFor();
+    await page.getByText(nasty).first().waitFor();
+    await page.getByLabel('Search the log').fill('img');
+    assert.equal(await page.locator('main script, main img').count(), 0);
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    await isUsable(page);
+  }, looks.narrow);
+});
+
+test('a job is restarted with other parameters, from its last checkpoint', () => {
+  const server = running({ answer: job(8) });
+  return visit(server, async (page) => {
+    await page.getByRole('button', { name: 'Restart with…' }).first().click();
+    await page.getByLabel('epochs').fill('many');
+    await agree(page);
+    await page.getByRole('alert').getByText('epochs: expected a number, got “many”').waitFor();
+    await page.getByLabel('epochs').fill('20');
+    await page.getByLabel('seed').fill('3');
+    await page.getByText('More, as JSON').click();
+    await page.getByLabel('Other fields of the specification, as JSON').fill('{"parameters": {"units": 64}, "queue": "night"}');
+    await page.getByLabel('From the last checkpoint').check();
+    await isUsable(page);
+    await shot(page, 'restart');
+    server.jobs.push(server.answer);
+    await agree(page);
+    await becomes(() => page.evaluate(() => location.hash), '#/jobs/mnist-8');
+    const [told] = server.asked.filter(({ method }) => method === 'POST');
+    assert.deepEqual([told.path, told.body], ['/api/v1/jobs/mnist-7/restart', {
+      parameters: { epochs: 20, units: 64 }, overrides: { seed: 3, queue: 'night' }, resume: true,
+    }]);
+  });
+});
+
+test('a checkpoint is deployed as a version of a model', () => {
+  const server = running({ others: { models: { model: 'digits', version: 4 } } });
+  return visit(server, async (page) => {
+    await page.getByRole('button', { name: 'Deploy step 40' }).click();
+    assert.equal(await page.getByLabel('Model', { exact: true }).inputValue(), 'mnist');
+    await page.getByLabel('Model', { exact: true }).fill('digits');
+    await agree(page);
+    await page.locator('.toast', { hasText: 'Version 4 of digits is made of step 40.' }).waitFor();
+    const [told] = server.asked.filter(({ method }) => method === 'POST');
+    assert.deepEqual([told.path, told.body], ['/api/v1/models/digits/versions', { from: 'job:mnist-7/checkpoint@40' }]);
+    const href = await page.locator('.checkpoints a').last().getAttribute('href');
+    assert.equal(href, '/api/v1/jobs/mnist-7/checkpoints/40');
+    assert.equal(await page.locator('.files a').getAttribute('href'), '/api/v1/jobs/mnist-7/output/pictures/a%20b.png');
+  });
+});
+
+test('orders go to the job, and what happens is told', () => {
+  const server = running({ more: event('note', { sequence: 12, at_ms: 1_790_000_005_000, kind: 'CHECKPOINT_SAVED', text: 'step 90', job: 'mnist-7' }, 12) });
+  return visit(server, async (page) => {
+    await page.locator('.history b', { hasText: 'checkpoint saved' }).waitFor();
+    for (const [button, done] of [['Preempt…', 'back to the queue'], ['Stop…', 'told to stop']]) {
+      await page.getByRole('button', { name: button }).click();
+      await agree(page);
+      await page.locator('.toast', { hasText: done }).waitFor();
+    }
+    await page.getByRole('button', { name: 'Save a checkpoint' }).click();
+    await page.locator('.toast', { hasText: 'saves a checkpoint' }).waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Delete…' }).isDisabled());
+    server.jobs = [job(7, { state: 'CANCELLED', reason: 'STOPPED', message: 'stopped by a user' })];
+    await page.getByText('stopped: stopped by a user').waitFor();
+    await page.getByRole('button', { name: 'Delete…' }).click();
+    await agree(page);
+    await becomes(() => page.evaluate(() => location.hash), '#/jobs');
+    const told = server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path.replace('/api/v1/jobs/', '')}`);
+    assert.deepEqual(told, ['POST mnist-7/preempt', 'POST mnist-7/stop', 'POST mnist-7/checkpoint', 'DELETE mnist-7']);
+  });
+});
+
+const still = running();
+test('sections are gone through by keyboard, and a job that is not there is said to be missing', () => visit(still, async (page) => {
+  await page.locator('.ribbon').waitFor();
+  const head = () => page.evaluate(() => document.activeElement.textContent);
+  for (const name of ['Attempts', 'Charts', 'Log']) {
+    await page.keyboard.press('j');
+    assert.equal(await head(), name);
+  }
+  // What is brought up to date keeps the focus.
+  still.jobs = [{ ...still.jobs[0], step: 123 }];
+  await page.getByText('123/200').waitFor();
+  assert.equal(await head(), 'Log');
+  await page.keyboard.press('k');
+  assert.equal(await head(), 'Charts');
+  await page.keyboard.press('l');
+  await becomes(() => page.evaluate(() => document.activeElement.className), 'log');
+  await page.evaluate(() => { location.hash = '#/jobs/mnist-99'; });
+  await page.getByText('no job mnist-99.').waitFor();
+}, { expected: ['404'] }));

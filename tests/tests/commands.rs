@@ -1,0 +1,158 @@
+//! What a person at the command line sees of jobs: names, states, logs, outputs, exit codes.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::{Payload, Server, Steady, guest};
+use serde_json::{Value, json};
+
+fn started() -> (tempfile::TempDir, Server) {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    (home, server)
+}
+
+/// What a command printed on its two streams, and its exit code.
+fn run(server: &Server, arguments: &[&str]) -> (String, String, i32) {
+    let output = server.saggar(arguments);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code().unwrap())
+}
+
+#[test]
+fn fh_01_an_unknown_mode_lists_the_valid_ones() {
+    let (_home, server) = started();
+    let (_, errors, code) = run(&server, &["run", "--mode", "jupyter", guest("steady").to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("job") && errors.contains("serve"), "{errors}");
+}
+
+#[test]
+fn fh_02_a_job_goes_on_without_its_client() {
+    let (_home, server) = started();
+    let steady = guest("steady");
+    // The command ends at once; nobody stays connected.
+    let (name, notes, code) =
+        run(&server, &["run", steady.to_str().unwrap(), "--device", "cpu", "--", "--steps", "30"]);
+    assert_eq!((name.trim(), code), ("steady-1", 0), "{notes}");
+    assert_eq!(server.wait_for_job("steady-1")["state"], "SUCCEEDED");
+}
+
+#[test]
+fn fh_03_a_line_is_the_same_wherever_it_is_read() {
+    let (_home, server) = started();
+    let job = Steady::steps(12).submit(&server);
+    server.wait_for_job(&job);
+    let command = server.saggar_ok(&["logs", &job]);
+    let rest = server.request("GET", &format!("/api/v1/jobs/{job}/logs"), Payload::Nothing).text;
+    assert_eq!(command, rest);
+    assert!(command.contains("step 12\n"), "{command}");
+    // AB-13: a line can say where it comes from.
+    let prefixed = server.saggar_ok(&["logs", &job, "--prefix"]);
+    let without: Vec<&str> = prefixed.lines().map(|line| line.strip_prefix(&format!("{job}/1 ")).unwrap()).collect();
+    assert_eq!(without, command.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn fh_04_what_a_job_writes_can_be_fetched() {
+    let (home, server) = started();
+    let job = Steady::steps(2).parameter("write", "a/b.bin=70000 c.txt=3").submit(&server);
+    let ended = server.wait_for_job(&job);
+    let out = home.path().join("out");
+    server.saggar_ok(&["output", "get", &job, "-o", out.to_str().unwrap()]);
+    assert_eq!(std::fs::read(out.join("a/b.bin")).unwrap(), vec![b'x'; 70_000]);
+    assert_eq!(server.saggar_ok(&["output", "tail", &job, "c.txt"]), "xxx");
+    assert_eq!(ended["outputs"], json!([{"path": "a/b.bin", "bytes": 70_000}, {"path": "c.txt", "bytes": 3}]));
+    for path in ["../x", "/etc/passwd", ".hidden", "a/../../x"] {
+        let job = Steady::steps(2).parameter("write", format!("{path}=1")).submit(&server);
+        let refused = server.wait_for_job(&job);
+        assert_eq!(refused["state"], "FAILED", "{path}: {refused}");
+        assert!(refused["message"].as_str().unwrap().contains(path), "{path}: {refused}");
+    }
+}
+
+#[test]
+fn fh_19_a_job_tells_what_it_was_made_of() {
+    let (_home, server) = started();
+    let spec = Steady::steps(6).with("seed", 7).parameter("model", "told").spec(&server);
+    let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
+    server.wait_for_job(&job);
+    let told: Value = serde_json::from_str(&server.saggar_ok(&["--json", "status", &job])).unwrap();
+    assert_eq!((&told["spec"]["plugin"], &told["spec"]["seed"]), (&spec["plugin"], &json!(7)));
+    assert_eq!((&told["device"], &told["published"]), (&json!("cpu"), &json!([{"model": "told", "version": 1}])));
+    let log = told["attempts"][0]["log"].as_str().unwrap();
+    assert!(server.request("GET", log, Payload::Nothing).text.contains("step 6"));
+    // AZ-21: what it made, with the command that deploys it.
+    let models = server.wait_for("the version", |server| {
+        let listed = server.saggar_ok(&["--json", "output", "ls", &job, "--kind", "model"]);
+        let models: Value = serde_json::from_str(&listed).unwrap();
+        models[0]["weights"].is_string().then_some(models)
+    });
+    assert_eq!(models[0]["promote"], "saggar models promote told 1");
+    assert!(models[0]["weights"].as_str().is_some_and(|digest| digest.len() == 64), "{models}");
+    // AZ-22: one field, raw.
+    assert_eq!(server.saggar_ok(&["status", &job, "--field", "spec.seed"]).trim(), "7");
+}
+
+#[test]
+fn az_12_jobs_are_listed_by_experiment() {
+    let (_home, server) = started();
+    let of = |experiment: &str| Steady::steps(1).with("experiment", experiment).submit(&server);
+    let jobs = [of("lr"), of("width"), of("lr")];
+    jobs.iter().for_each(|job| drop(server.wait_for_job(job)));
+    let listed = server.saggar_ok(&["-q", "ps", "-e", "lr"]);
+    assert_eq!(listed.lines().collect::<Vec<_>>(), [&jobs[2], &jobs[0]]);
+}
+
+#[test]
+fn ab_09_the_exit_code_is_the_jobs() {
+    let (_home, server) = started();
+    let steady = guest("steady");
+    let wait = |more: &[&str]| {
+        let command = ["run", steady.to_str().unwrap(), "--device", "cpu", "--wait"];
+        run(&server, &[&command[..], more].concat())
+    };
+    let (result, notes, code) = wait(&["--", "steps=5"]);
+    assert_eq!(code, 0, "{notes}");
+    // AB-12, AB-08, AB-18: what was submitted, how it went on, and how it ended.
+    assert!(notes.contains("Submitted job steady-1 (") && notes.contains(") to queue default"), "{notes}");
+    assert!(result.trim().starts_with("Job steady-1 SUCCEEDED after ") && result.contains("attempts: 1"), "{result}");
+    assert_eq!(wait(&["--", "steps=5", "fail_at=2"]).2, 20);
+    assert_eq!(wait(&["--max-runtime", "500ms", "--", "steps=1000000"]).2, 22);
+    assert_eq!(wait(&["--memory", "16MiB", "--", "steps=5", "memory_mib=32"]).2, 24);
+    let long = Steady::steps(1_000_000).submit(&server);
+    assert_eq!(run(&server, &["wait", &long, "--timeout", "100ms"]).2, 124);
+    assert_eq!(run(&server, &["wait", &long, "--for", "running"]).2, 0);
+    server.saggar_ok(&["stop", &long]);
+    assert_eq!(run(&server, &["wait", &long]).2, 21);
+    assert_eq!(run(&server, &["wait", "absent-1"]).2, 3);
+    assert_eq!(run(&server, &["run", "--retry", "never", "x.wasm"]).2, 2);
+    assert_eq!(run(&server, &["--host", "http://127.0.0.1:9", "ps"]).2, 6);
+}
+
+#[test]
+fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
+    let (_home, server) = started();
+    let job = Steady::steps(100_000).submit(&server);
+    server.wait_for_step(&job, 5);
+    server.saggar_ok(&["preempt", &job]);
+    server.wait_for("the second attempt", |server| (server.job(&job)["attempt"] == 2).then_some(()));
+    server.saggar_ok(&["stop", &job]);
+    let ended = server.wait_for_job(&job);
+    let events = ended["events"].as_array().unwrap();
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+    let mut at = 0;
+    // In this order, whatever else is between.
+    for wanted in ["SUBMITTED", "CLAIMED", "RUNNING", "STOPPING", "ATTEMPT_ENDED", "QUEUED", "CLAIMED", "CANCELLED"] {
+        at +=
+            kinds[at..].iter().position(|kind| *kind == wanted).unwrap_or_else(|| panic!("{wanted} in {kinds:?}")) + 1;
+    }
+    let times: Vec<u64> = events.iter().map(|event| event["at_ms"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // KF-13: each attempt with its beginning, end, reason and steps.
+    let shown = server.saggar_ok(&["status", &job]);
+    assert!(shown.contains("PREEMPTED") && shown.contains("preempted by a user"), "{shown}");
+    let attempt = &ended["attempts"][0];
+    for field in ["started_ms", "ended_ms", "first_step", "last_step"] {
+        assert!(attempt[field].is_u64(), "{field}: {attempt}");
+    }
+    assert_eq!(attempt["device"], "cpu");
+}

@@ -1,0 +1,133 @@
+//! What the host does about trainings that compute nothing of use, and what it knows of plugins that are interrupted.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::{Payload, Server, Steady, guest};
+use serde_json::{Value, json};
+
+fn started() -> (tempfile::TempDir, Server) {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    (home, server)
+}
+
+fn checkpoints(server: &Server, job: &str) -> Vec<u64> {
+    let listed = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
+    listed["checkpoints"].as_array().unwrap().iter().map(|it| it["step"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn fault_13_a_loss_that_is_no_number_ends_the_job_and_older_checkpoints_stay() {
+    let (_home, server) = started();
+    let broken = Steady::steps(40).parameter("nan_at", 23).parameter("model", "broken");
+    let job = broken.submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
+    let message = ended["message"].as_str().unwrap();
+    assert!(message.contains("`loss` is not a number at step 23"), "{message}");
+    assert_eq!(checkpoints(&server, &job), [20, 15, 10]);
+    let unpublished = server.request("GET", "/api/v1/models/broken", Payload::Nothing);
+    assert_eq!(unpublished.status, 404, "{}", unpublished.text);
+    // Its loss is said to be none, and nothing else is: told to go on, it ends well.
+    let ended = server.wait_for_job(&broken.with("non_finite", "continue").submit(&server));
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    assert_eq!(ended["published"][0]["model"], "broken");
+}
+
+#[test]
+fn fault_13_a_variable_that_is_infinite_is_neither_saved_nor_published() {
+    let (_home, server) = started();
+    // The step after the last checkpoint: only publishing would tell.
+    for (at, kept) in [(22, vec![20, 15, 10]), (24, vec![20, 15, 10])] {
+        let job = Steady::steps(24).parameter("blow_up_at", at).parameter("model", "blown").submit(&server);
+        let ended = server.wait_for_job(&job);
+        assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
+        assert_eq!(checkpoints(&server, &job), kept);
+    }
+    assert_eq!(server.request("GET", "/api/v1/models/blown", Payload::Nothing).status, 404);
+}
+
+#[test]
+fn fault_13_a_job_that_is_tried_again_is_rolled_back_to_what_was_good() {
+    let (_home, server) = started();
+    let again = json!(["non-finite"]);
+    let job = Steady::steps(40).parameter("nan_at", 23).with("retry_on", again).with("retry", 1).submit(&server);
+    let ended = server.wait_for_job(&job);
+    // It computes the same again, and comes to the same.
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
+    assert_eq!(ended["attempts"].as_array().unwrap().len(), 2, "{ended}");
+    assert_eq!(ended["attempts"][1]["first_step"], 20, "{ended}");
+    assert_eq!(ended["interruptions"], json!({ "non-finite": 1 }));
+}
+
+#[test]
+fn a_job_that_leaves_its_device_idle_is_saved_and_stopped() {
+    let (_home, server) = started();
+    let wanted = json!({ "min_gpu": 0.9, "window_seconds": 2 });
+    let job = Steady::steps(100_000).parameter("spin", 100).with("utilization", wanted.clone()).submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("CANCELLED"), &json!("IDLE")), "{ended}");
+    assert!(ended["message"].as_str().unwrap().contains("the device was busy for"), "{ended}");
+    assert_eq!(checkpoints(&server, &job)[0], ended["step"].as_u64().unwrap(), "its last step is saved");
+    assert!(ended["wall_seconds"].as_f64().unwrap() >= 2.0);
+    // One that is as busy as it must be goes on.
+    let little = json!({ "min_gpu": 0.001, "window_seconds": 1 });
+    let busy = Steady::steps(400).parameter("work", 40).with("utilization", little).submit(&server);
+    assert_eq!(server.wait_for_job(&busy)["state"], "SUCCEEDED");
+    let zero = Steady::steps(1).with("utilization", json!({ "min_gpu": 0, "window_seconds": 2 })).post(&server);
+    assert!(zero.status == 400 && zero.text.contains("utilization"), "{}", zero.text);
+}
+
+#[test]
+fn fh_27_a_plugin_is_marked_that_was_shown_to_resume() {
+    let (_home, server) = started();
+    let plugin = guest("steady");
+    let run = |arguments: &[&str]| {
+        let fixed = ["plugins", "test", plugin.to_str().unwrap(), "--device", "cpu", "--project", "steady"];
+        let (flags, parameters) = arguments.split_at(arguments.iter().position(|it| *it == "--").unwrap());
+        server.saggar(&[&fixed, flags, parameters].concat())
+    };
+    let listed = |server: &Server| server.get("/api/v1/plugins")["plugins"][0]["resume_test"].clone();
+    // What is over before anybody could interrupt it shows nothing.
+    let short = run(&["--", "steps=1"]);
+    assert_eq!(short.status.code(), Some(7), "{short:?}");
+    assert_eq!(listed(&server), Value::Null);
+    let hinted = ["run", plugin.to_str().unwrap(), "--preemptible", "--device", "cpu", "--", "steps=1"];
+    let untested = server.saggar(&hinted);
+    assert!(String::from_utf8_lossy(&untested.stderr).contains("saggar plugins test"), "{untested:?}");
+
+    let tested = run(&["--preemptions", "2", "--checkpoint-every", "100steps", "--", "steps=3000", "model=m"]);
+    assert_eq!(tested.status.code(), Some(0), "{tested:?}");
+    let said = String::from_utf8_lossy(&tested.stdout);
+    assert!(said.contains("went on 2 times") && said.contains("the plugin resumes"), "{said}");
+    assert_eq!(listed(&server)["resumes"], 2);
+    let table = server.saggar_ok(&["plugins", "ls"]);
+    assert!(table.contains("RESUMES") && table.contains("yes (steady-"), "{table}");
+    assert!(!String::from_utf8_lossy(&server.saggar(&hinted).stderr).contains("saggar plugins test"));
+
+    // Nobody is believed.
+    let digest = server.upload(&plugin);
+    let (whole, other) = (listed(&server)["whole"].clone(), listed(&server)["interrupted"].clone());
+    let few = server.wait_for_job(&Steady::steps(5).submit(&server))["name"].clone();
+    for (pair, says) in [
+        (json!({ "whole": whole, "interrupted": whole }), "both jobs"),
+        (json!({ "whole": other, "interrupted": other }), "both jobs"),
+        (json!({ "whole": other, "interrupted": whole }), "was interrupted"),
+        (json!({ "whole": whole, "interrupted": few }), "never went on"),
+        (json!({ "whole": few, "interrupted": other }), "not asked for the same"),
+        (json!({ "whole": "steady-999", "interrupted": other }), "steady-999"),
+    ] {
+        let path = format!("/api/v1/plugins/{digest}/resume-test");
+        let refused = server.request("POST", &path, Payload::Json(&pair));
+        assert!(matches!(refused.status, 404 | 409) && refused.text.contains(says), "{pair}: {}", refused.text);
+    }
+}
+
+#[test]
+fn sg_29_a_device_that_is_not_there_fails_with_those_that_are() {
+    let (_home, server) = started();
+    let ended = server.wait_for_job(&Steady::steps(2).with("device", "vulkan:77").submit(&server));
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NO_DEVICE")), "{ended}");
+    let message = ended["message"].as_str().unwrap();
+    assert!(message.contains("no device vulkan:77: this machine has cpu"), "the list of adapters: {message}");
+    assert_eq!(ended["attempt"], 1, "another attempt would find none either");
+}

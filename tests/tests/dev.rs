@@ -1,0 +1,153 @@
+//! `saggar dev` through the real binary: a template's plugin is trained, served, edited, broken, mended, and nothing is left
+//! behind.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{binary, children, root};
+use serde_json::{Value, json};
+
+/// How long anything may take: the compiler is waited for, on a machine that has other work.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// A running `saggar dev`, and what it prints.
+struct Dev {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Dev {
+    fn start(place: &Path) -> Dev {
+        let mut command = Command::new(binary());
+        command.args(["dev", "--addr", "127.0.0.1:0", "--device", "cpu"]).current_dir(place);
+        for name in ["SAGGAR_HOST", "SAGGAR_HOME", "SAGGAR_PROJECT"] {
+            command.env_remove(name);
+        }
+        command.env("XDG_CONFIG_HOME", place.join("config")).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let errors = sender.clone();
+        std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).all(|it| sender.send(it).is_ok()));
+        std::thread::spawn(move || BufReader::new(err).lines().map_while(Result::ok).all(|it| errors.send(it).is_ok()));
+        Dev { child, lines, said: Vec::new() }
+    }
+
+    /// The next line that has these words in it.
+    fn wait_for(&mut self, words: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let Ok(line) = self.lines.recv_timeout(left) else { break };
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+        panic!("waited in vain for {words:?}:\n{}", self.said.join("\n"));
+    }
+
+    /// Ends it as Ctrl-C or a service manager would. Its exit code.
+    fn end(&mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether the process computes; one that only waits to be forgotten does not.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
+}
+
+/// The project that `saggar init` makes of the template `echo`. It builds beside the reference plugins, with whose
+/// dependencies it has most in common.
+fn project(place: &Path) -> std::path::PathBuf {
+    let init = Command::new(binary()).args(["init", "parrot", "--template", "echo"]).current_dir(place).output();
+    assert!(init.unwrap().status.success());
+    let project = place.join("parrot");
+    let target = root().join("plugins/target");
+    std::fs::create_dir(project.join(".cargo")).unwrap();
+    std::fs::write(project.join(".cargo/config.toml"), format!("[build]\ntarget-dir = {target:?}\n")).unwrap();
+    let file = project.join("saggar.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("target/saggar/parrot.wasm", "parrot.wasm");
+    std::fs::write(file, text.replace("\"saggar build\"", "\"saggar build -o parrot.wasm\"")).unwrap();
+    project
+}
+
+#[test]
+fn sg_09_a_saved_source_is_built_and_answers() {
+    let place = tempfile::tempdir().unwrap();
+    let project = project(place.path());
+    let mut dev = Dev::start(&project);
+    let url = dev.wait_for("http://127.0.0.1:").trim().to_owned();
+    dev.wait_for("no version is there yet: running task train");
+    dev.wait_for("parrot@1 answers at");
+    dev.wait_for("waiting for a source");
+    let ask = || {
+        let inputs = json!({ "x": [1, 2, 3, 4] });
+        let mut answer = ureq::post(format!("{url}/models/parrot/predict")).send_json(inputs).unwrap();
+        let version = answer.headers()["x-saggar-model"].to_str().unwrap().to_owned();
+        let body: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+        (version, body["y"].clone())
+    };
+    assert_eq!(ask(), ("parrot@1".to_owned(), json!([1.0, 2.0, 3.0, 4.0])));
+
+    let source = project.join("src/lib.rs");
+    let whole = std::fs::read_to_string(&source).unwrap();
+    let doubled = whole.replace("inputs.get(\"x\")?.identity()?", "inputs.get(\"x\")?.mul_scalar(2.0)?");
+    assert_ne!(whole, doubled);
+    std::fs::write(&source, &doubled).unwrap();
+    let line = dev.wait_for("edit to first new answer");
+    assert!(line.starts_with("parrot@2 answers: edit to first new answer "), "{line}");
+    assert_eq!(ask(), ("parrot@2".to_owned(), json!([2.0, 4.0, 6.0, 8.0])));
+
+    std::fs::write(&source, doubled.replace("pub struct Echo", "pub struct Ecoh")).unwrap();
+    dev.wait_for("error[E");
+    dev.wait_for("parrot serves on as it was");
+    assert_eq!(ask().0, "parrot@2");
+
+    std::fs::write(&source, whole.replace("identity()?", "mul_scalar(3.0)?")).unwrap();
+    dev.wait_for("parrot@3 answers: edit to first new answer");
+    assert_eq!(ask(), ("parrot@3".to_owned(), json!([3.0, 6.0, 9.0, 12.0])));
+
+    let server = children(dev.child.id());
+    assert_eq!(server.len(), 1, "only the server runs");
+    assert_eq!(dev.end("-INT"), Some(130));
+    assert!(!is_running(server[0]), "the server is left behind");
+}
+
+#[test]
+fn a_server_does_not_outlive_a_dev_that_is_killed() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(
+        place.path().join("saggar.toml"),
+        "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n[plugin.a.build]\ncommand = \"false\"\n\
+         [task.t]\nplugin = \"a\"\n",
+    )
+    .unwrap();
+    let mut dev = Dev::start(place.path());
+    dev.wait_for("exit status: 1");
+    dev.wait_for("waiting for a source");
+    let server = children(dev.child.id());
+    assert_eq!(server.len(), 1);
+    assert_eq!(dev.end("-KILL"), None);
+    let until = Instant::now() + PATIENCE;
+    while is_running(server[0]) {
+        assert!(Instant::now() < until, "the server goes on without anybody");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

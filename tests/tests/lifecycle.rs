@@ -1,0 +1,427 @@
+//! A job from submission to removal: interruptions, limits on time and memory, starting from others, starting again.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::{Payload, Server, Steady, children, kill_9};
+use serde_json::{Value, json};
+
+fn started() -> (tempfile::TempDir, Server) {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    (home, server)
+}
+
+/// The digest of the newest checkpoint's content.
+fn newest(server: &Server, job: &str) -> (u64, String) {
+    let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
+    let first = &checkpoints["checkpoints"][0];
+    (first["step"].as_u64().unwrap(), first["digest"].as_str().unwrap().to_owned())
+}
+
+fn weights(server: &Server, model: &str) -> Value {
+    server.wait_for(model, |server| {
+        let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
+        Some(answer.json()["versions"][0]["weights"].clone()).filter(Value::is_string)
+    })
+}
+
+#[test]
+fn kf_12_three_preemptions_end_bit_identical() {
+    let (_home, server) = started();
+    let every = json!({ "steps": 100 });
+    let calm = Steady::steps(3_000).with("checkpoint_every", every.clone()).parameter("model", "calm").submit(&server);
+    assert_eq!(server.wait_for_job(&calm)["attempt"], 1);
+    let shaken = Steady::steps(3_000).with("checkpoint_every", every).parameter("model", "shaken").submit(&server);
+    for (step, times) in [(10, 1), (400, 2), (900, 3)] {
+        server.wait_for_step(&shaken, step);
+        server.saggar_ok(&["preempt", &shaken]);
+        server.wait_for("the attempt's end", |server| {
+            let attempts = server.job(&shaken)["attempts"].as_array().unwrap().clone();
+            let preempted = attempts.iter().filter(|attempt| attempt["state"] == "PREEMPTED").count();
+            (preempted == times).then_some(())
+        });
+    }
+    let ended = server.wait_for_job(&shaken);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(4)), "{ended}");
+    assert_eq!(ended["interruptions"], json!({ "preempted": 3 }));
+    assert_eq!(ended["wasted_steps"], 0, "a preempted attempt saves its last step");
+    assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+}
+
+#[test]
+fn kf_10_five_retries_are_at_most_six_attempts() {
+    let (_home, server) = started();
+    let job = Steady::steps(100_000).with("retry", 2).submit(&server);
+    for attempt in 1..=3 {
+        server.wait_for("the attempt", |server| {
+            let it = server.job(&job);
+            (it["attempt"] == attempt && it["state"] == "RUNNING").then_some(())
+        });
+        server.wait_for("the worker", |server| children(server.pid()).first().map(|worker| kill_9(*worker)));
+        server.wait_for("its end", |server| {
+            let it = server.job(&job);
+            (it["attempts"][attempt - 1]["ended_ms"].is_u64()).then_some(())
+        });
+    }
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("RETRIES_EXHAUSTED")), "{ended}");
+    assert_eq!(ended["attempts"].as_array().unwrap().len(), 3, "the fourth never starts");
+    let waited = server.saggar(&["wait", &job]);
+    assert_eq!(waited.status.code(), Some(23));
+}
+
+#[test]
+fn kf_10_errors_are_tried_again_where_that_is_asked_for() {
+    let (_home, server) = started();
+    let failing = Steady::steps(20).parameter("fail_at", 12).parameter("fail_until", 3);
+    let once = server.wait_for_job(&failing.submit(&server));
+    assert_eq!((&once["state"], &once["attempt"]), (&json!("FAILED"), &json!(1)), "{once}");
+    let again = failing.with("retry_on", json!(["error"])).submit(&server);
+    let again = server.wait_for_job(&again);
+    assert_eq!((&again["state"], &again["attempt"]), (&json!("SUCCEEDED"), &json!(3)), "{again}");
+    assert_eq!(again["interruptions"], json!({ "error": 2 }));
+    assert_eq!(again["attempts"][1]["first_step"], 10, "it went on from its checkpoint");
+}
+
+#[test]
+fn kf_14_the_log_of_a_killed_attempt_is_whole_after_a_restart() {
+    let (home, server) = started();
+    let job = Steady::steps(100_000).submit(&server);
+    server.wait_for_step(&job, 20);
+    let worker = children(server.pid())[0];
+    assert!(kill_9(worker));
+    server.wait_for("the second attempt", |server| (server.job(&job)["attempt"] == 2).then_some(()));
+    let before = server.saggar_ok(&["logs", &job, "--attempt", "1"]);
+    // What the worker did last is there: a line for each step, without a gap, to the last one that was counted.
+    let steps: Vec<u64> = before.lines().filter_map(|line| line.strip_prefix("step ")?.parse().ok()).collect();
+    assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
+    let counted = server.job(&job)["attempts"][0]["last_step"].as_u64().unwrap();
+    assert!(steps.len() as u64 >= counted, "{} lines, {counted} steps", steps.len());
+    server.kill();
+    let server = Server::start(home.path());
+    let after = server.saggar_ok(&["logs", &job, "--attempt", "1"]);
+    assert!(after.starts_with(&before), "{after}");
+    assert!(after.contains("killed by signal 9"), "{after}");
+    let stamped = server.saggar_ok(&["logs", &job, "--attempt", "1", "--timestamps", "--tail", "1"]);
+    let (stamp, _) = stamped.split_once(' ').unwrap();
+    assert!(stamp.ends_with('Z') && stamp.len() == 24, "an ISO 8601 time with milliseconds: {stamped}");
+}
+
+#[test]
+fn kf_16_memory_past_the_limit_fails_that_job_alone() {
+    let (_home, server) = started();
+    let limit = 32 << 20;
+    let job = Steady::steps(5).parameter("memory_mib", 64).with("memory_bytes", limit).submit(&server);
+    let failed = server.wait_for_job(&job);
+    assert_eq!(failed["state"], "FAILED", "{failed}");
+    assert!(failed["message"].as_str().unwrap().contains("33554432"), "it tells the limit: {failed}");
+    assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(24));
+    let other = Steady::steps(5).parameter("memory_mib", 16).with("memory_bytes", limit).submit(&server);
+    assert_eq!(server.wait_for_job(&other)["state"], "SUCCEEDED");
+    let job = Steady::steps(5).with("gpu_memory_bytes", 10_000).submit(&server);
+    let failed = server.wait_for_job(&job);
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("FAILED"), &json!("OUT_OF_MEMORY")), "{failed}");
+}
+
+#[test]
+fn kf_17_an_attempt_has_a_longest_time_and_the_job_goes_on() {
+    let (_home, server) = started();
+    let job = Steady::steps(1_200).with("max_attempt_runtime_seconds", 0.8).with("retry", 0).submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    let attempts = ended["attempts"].as_array().unwrap();
+    assert!(attempts.len() > 1, "{ended}");
+    for pair in attempts.windows(2) {
+        assert_eq!(pair[0]["reason"], "MAX_ATTEMPT_RUNTIME");
+        assert_eq!(pair[0]["last_step"], pair[1]["first_step"]);
+    }
+    assert_eq!(ended["interruptions"], json!({}), "it counts for nothing");
+}
+
+#[test]
+fn fh_31_a_job_whose_time_is_up_is_saved_and_goes_on_when_it_is_told_to() {
+    let (home, server) = started();
+    let job = Steady::steps(1_200).parameter("write", "a/b.txt=5").with("max_runtime_seconds", 1).submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!((&late["state"], &late["reason"]), (&json!("TIMED_OUT"), &json!("MAX_RUNTIME")), "{late}");
+    assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(22));
+    let (step, _) = newest(&server, &job);
+    assert_eq!(Some(step), late["step"].as_u64(), "the final checkpoint is of the last step");
+    // FH-33: going on is what a restart does, and it loses nothing.
+    let again = server.saggar_ok(&["restart", &job, "--set", "max_runtime_seconds=null"]);
+    let again = server.wait_for_job(again.trim());
+    assert_eq!(again["state"], "SUCCEEDED", "{again}");
+    assert_eq!(again["attempts"][0]["first_step"], step);
+    assert_eq!(again["spec"]["init_from"], format!("job:{job}/checkpoint@{step}"));
+    // FH-32: what it wrote before is there to be fetched.
+    let name = again["name"].as_str().unwrap();
+    let out = home.path().join("out");
+    server.saggar_ok(&["output", "get", name, "-o", out.to_str().unwrap()]);
+    assert_eq!(std::fs::read(out.join("a/b.txt")).unwrap(), b"xxxxx");
+}
+
+#[test]
+fn fh_32_what_was_written_before_the_time_was_up_stays() {
+    let (home, server) = started();
+    let job = Steady::steps(1_000_000).parameter("diary", "notes/diary.txt").with("max_runtime_seconds", 4);
+    let job = job.submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!(late["state"], "TIMED_OUT", "{late}");
+    let done = late["step"].as_u64().unwrap();
+    assert!(done >= 50, "some was written: {late}");
+    let out = home.path().join("out");
+    server.saggar_ok(&["output", "get", &job, "-o", out.to_str().unwrap()]);
+    let diary = std::fs::read(out.join("notes/diary.txt")).unwrap();
+    assert_eq!(diary.len() as u64, done / 50 * 50, "all that was written before step {done}");
+    // The last checkpoint is of the last step, and every byte of it is as it was written.
+    let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify", "--json"]);
+    let verified: Value = serde_json::from_str(&verified).unwrap();
+    assert_eq!((&verified[0]["step"], &verified[0]["whole"]), (&json!(done), &json!(true)), "{verified}");
+    // Nor does a restart of the server take anything away.
+    server.kill();
+    let server = Server::start(home.path());
+    let listed = server.saggar_ok(&["output", "ls", &job, "--json"]);
+    assert!(listed.contains("notes/diary.txt") && listed.contains(&diary.len().to_string()), "{listed}");
+}
+
+#[test]
+fn fh_34_time_is_granted_again_as_often_as_it_may() {
+    let (_home, server) = started();
+    let job = Steady::steps(1_000_000).with("max_runtime_seconds", 1).with("auto_extend", 2).submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!(late["state"], "TIMED_OUT");
+    assert!(late["wall_seconds"].as_f64() >= Some(3.0), "{late}");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert_eq!(log.matches("extended for the").count(), 2, "{log}");
+}
+
+#[test]
+fn kf_20_a_job_starts_from_anothers_checkpoint_with_its_step() {
+    let (_home, server) = started();
+    let base = Steady::steps(200).submit(&server);
+    server.wait_for_job(&base);
+    let whole = Steady::steps(230).parameter("model", "whole").submit(&server);
+    server.wait_for_job(&whole);
+    let from = format!("job:{base}/checkpoint@200");
+    let more = Steady::steps(230).parameter("model", "more").with("init_from", from.as_str()).submit(&server);
+    let more = server.wait_for_job(&more);
+    assert_eq!(more["state"], "SUCCEEDED", "{more}");
+    assert_eq!((&more["attempts"][0]["first_step"], &more["step"]), (&json!(200), &json!(230)));
+    let log = server.saggar_ok(&["logs", more["name"].as_str().unwrap()]);
+    assert_eq!(log.lines().filter(|line| line.starts_with("step ")).count(), 30, "exactly 30 steps: {log}");
+    assert_eq!(weights(&server, "whole"), weights(&server, "more"));
+    // A checkpoint that is read stays while it is read.
+    let long = Steady::steps(1_000_000).with("init_from", from.as_str()).submit(&server);
+    let refused = server.request("DELETE", &format!("/api/v1/jobs/{base}"), Payload::Nothing);
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    assert!(refused.text.contains(&long), "{}", refused.text);
+}
+
+#[test]
+fn kf_07_a_retried_job_goes_on_from_its_own_checkpoint() {
+    let (_home, server) = started();
+    let base = Steady::steps(10).submit(&server);
+    server.wait_for_job(&base);
+    let job = Steady::steps(2_000).with("init_from", format!("job:{base}")).submit(&server);
+    server.wait_for_step(&job, 60);
+    server.saggar_ok(&["preempt", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
+    assert_eq!(ended["attempts"][0]["first_step"], 10);
+    assert!(ended["attempts"][1]["first_step"].as_u64() >= Some(60), "{ended}");
+}
+
+#[test]
+fn a_training_starts_from_a_models_weights() {
+    let (_home, server) = started();
+    let base = Steady::steps(20).parameter("model", "base").submit(&server);
+    server.wait_for_job(&base);
+    weights(&server, "base");
+    let job = Steady::steps(5).with("init_from", "model:base").submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["step"]), (&json!("SUCCEEDED"), &json!(5)), "{ended}");
+    assert_eq!(ended["spec"]["init_from"], "model:base@1", "the version is settled at submission");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("starts from model:base@1") && log.contains("took 1 of"), "{log}");
+}
+
+#[test]
+fn az_25_the_best_checkpoint_stays() {
+    let (_home, server) = started();
+    let best = json!({ "metric": "accuracy", "mode": "min" });
+    let job = Steady::steps(60).with("checkpoint_keep_last", 2).with("checkpoint_keep_best", best).submit(&server);
+    server.wait_for_job(&job);
+    let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
+    let steps: Vec<u64> =
+        checkpoints["checkpoints"].as_array().unwrap().iter().map(|it| it["step"].as_u64().unwrap()).collect();
+    // Accuracy grows with the step, and the smallest was asked for.
+    assert_eq!(steps, [60, 55, 5]);
+}
+
+#[test]
+fn sg_38_a_checkpoint_can_be_fetched_while_the_job_runs() {
+    let (home, server) = started();
+    let job = Steady::steps(1_000_000).submit(&server);
+    server.wait_for_step(&job, 20);
+    let out = home.path().join("out");
+    let out = out.to_str().unwrap();
+    let file = server.saggar_ok(&["output", "get", &job, "--checkpoint", "latest", "-o", out]);
+    let bytes = std::fs::read(file.trim()).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut names = tensors.names();
+    names.sort_unstable();
+    assert!(names.contains(&"matrix") && names.contains(&"momentum"), "{names:?}");
+    assert_eq!(tensors.tensor("matrix").unwrap().shape(), [96, 96]);
+    assert_eq!(server.job(&job)["state"], "RUNNING");
+    server.saggar_ok(&["stop", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "CANCELLED");
+    let (step, digest) = newest(&server, &job);
+    let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{step}"), Payload::Nothing);
+    assert_eq!((answer.status, answer.header("x-saggar-digest")), (200, digest.as_str()));
+    let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify"]);
+    assert!(verified.contains("whole") && !verified.contains("damaged"), "{verified}");
+    for wrong in ["best", "7777777", "newest"] {
+        let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{wrong}"), Payload::Nothing);
+        assert!(matches!(answer.status, 400 | 404), "{wrong}: {}", answer.text);
+    }
+    // A flipped byte is found.
+    let id = ended["id"].as_str().unwrap();
+    let parts = home.path().join("objects/checkpoints").join(id).join("parts");
+    let part = std::fs::read_dir(parts).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    let damaged = server.saggar(&["output", "checkpoints", &job, "--verify"]);
+    assert_eq!(damaged.status.code(), Some(7));
+}
+
+#[test]
+fn fh_17_what_a_job_wrote_is_data_for_another() {
+    let (_home, server) = started();
+    let job = Steady::steps(3).parameter("write", "texts/a.txt=7 texts/b.txt=9 note.bin=3").submit(&server);
+    server.wait_for_job(&job);
+    let reads = |path: &str, project: &str| {
+        let data = json!([{ "job": job, "path": path, "mount": "/init" }]);
+        let reader = Steady::steps(1).with("data", data).with("project", project).parameter("count", "/init");
+        server.wait_for_job(&reader.submit(&server))
+    };
+    let reader = reads("texts", "reader");
+    assert_eq!(reader["state"], "SUCCEEDED", "{reader}");
+    let log = server.saggar_ok(&["logs", "reader-1"]);
+    assert!(log.contains("/init has 2 items"), "{log}");
+    // What is no dataset fails the job that mounts it, and says why.
+    let wrong = reads("note.bin", "wrong");
+    assert_eq!((&wrong["state"], &wrong["reason"]), (&json!("FAILED"), &json!("BAD_DATASET")), "{wrong}");
+    let absent = reads("absent", "absent");
+    assert!(absent["message"].as_str().unwrap().contains("absent"), "{absent}");
+    // A running job's output can still change.
+    let running = Steady::steps(1_000_000).submit(&server);
+    let early = Steady::steps(1).with("data", json!([{ "job": running, "mount": "/init" }])).post(&server);
+    assert_eq!(early.status, 409, "{}", early.text);
+}
+
+#[test]
+fn a_checkpoint_is_deployed_as_a_version() {
+    let (_home, server) = started();
+    let job = Steady::steps(20).with("checkpoint_keep_last", 10).parameter("model", "deployed").submit(&server);
+    server.wait_for_job(&job);
+    let last = weights(&server, "deployed");
+    let deploy = |from: &str| {
+        let body = json!({ "from": from });
+        server.request("POST", "/api/v1/models/deployed/versions", Payload::Json(&body))
+    };
+    // The guest predicts nothing, so its versions are refused; that they are made, and of what, is what is asked here.
+    let made = deploy(&format!("job:{job}/checkpoint@10"));
+    assert_eq!((made.status, &made.json()["version"]), (201, &json!(2)), "{}", made.text);
+    let model = server.get("/api/v1/models/deployed");
+    let version = |number: u64| {
+        let versions = model["versions"].as_array().unwrap();
+        versions.iter().find(|version| version["version"] == number).unwrap().clone()
+    };
+    assert_ne!(version(2)["weights"], last);
+    assert_eq!(version(2)["source_job"], job.as_str());
+    let same = deploy(&format!("job:{job}"));
+    assert_eq!(same.json()["version"], 1, "the last checkpoint is what was published: {}", same.text);
+    for (from, status) in
+        [("job:absent-1", 404), (&*format!("job:{job}/checkpoint@7"), 404), ("model:deployed", 400), ("x", 400)]
+    {
+        let refused = deploy(from);
+        assert_eq!(refused.status, status, "{from}: {}", refused.text);
+    }
+}
+
+#[test]
+fn fh_21_a_restart_changes_what_is_said_and_nothing_else() {
+    let (_home, server) = started();
+    let first = Steady::steps(10).with("message", "the first").submit(&server);
+    server.wait_for_job(&first);
+    let second = server.saggar_ok(&["restart", &first, "--", "--steps", "12"]);
+    let second = second.trim();
+    assert_eq!(second, "steady-2", "FH-18: jobs of a project are numbered");
+    server.wait_for_job(second);
+    let diff: Value = serde_json::from_str(&server.saggar_ok(&["--json", "diff", &first, second])).unwrap();
+    assert_eq!(diff, json!({ "parameters.steps": [10, 12] }));
+    let compared = server.saggar_ok(&["compare", &first, second]);
+    assert!(compared.lines().next().unwrap().contains("steps"), "{compared}");
+    assert_eq!(server.saggar(&["restart", &first, "--set", "sed=1"]).status.code(), Some(7));
+    assert_eq!(server.saggar(&["restart", "absent-1"]).status.code(), Some(3));
+    // AZ-17: what a job was asked to do can be asked for again as it is.
+    let spec = server.job(second)["spec"].clone();
+    let third = server.post("/api/v1/jobs", &spec);
+    assert_eq!(third["spec"], spec);
+}
+
+#[test]
+fn kf_22_a_secret_is_told_to_its_plugin_and_to_nobody_else() {
+    let (home, server) = started();
+    let value = "a \"quoted\" value 4711";
+    let answer = server.request("PUT", "/api/v1/secrets/github-token", Payload::Json(&json!({ "value": value })));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let granted = Steady::steps(3).with("secrets", json!(["github-token"])).parameter("secret", "github-token");
+    let job = granted.submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("the secret is [secret]"), "{log}");
+    let without = Steady::steps(3).parameter("secret", "github-token").submit(&server);
+    let refused = server.wait_for_job(&without);
+    assert!(refused["message"].as_str().unwrap().contains("not granted"), "{refused}");
+    let shown = [
+        server.saggar_ok(&["--json", "status", &job]),
+        server.saggar_ok(&["--json", "secret", "ls"]),
+        server.request("GET", "/metrics", Payload::Nothing).text,
+        std::fs::read_to_string(home.path().join("server.log")).unwrap(),
+    ];
+    for text in shown {
+        assert!(!text.contains("4711"), "{text}");
+    }
+    let absent = Steady::steps(3).with("secrets", json!(["absent"])).submit(&server);
+    assert_eq!(server.wait_for_job(&absent)["reason"], "NO_SECRET");
+}
+
+#[test]
+fn sg_07_a_schedule_submits_and_leaves_out_what_overlaps() {
+    let (_home, server) = started();
+    let spec = Steady::steps(1_000_000).spec(&server);
+    let set = |name: &str, cron: &str| {
+        server.request("POST", "/api/v1/schedules", Payload::Json(&json!({ "name": name, "cron": cron, "spec": spec })))
+    };
+    for wrong in ["* * *", "61 * * * *", "* * * * * *", "never", "0 0 31 2 *"] {
+        let answer = set("wrong", wrong);
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.text);
+    }
+    let answer = set("often", "* * * * *");
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let next = answer.json()["next_ms"].as_u64().unwrap();
+    assert_eq!(next % 60_000, 0);
+    let job = server.wait_for("the scheduled job", |server| {
+        let jobs = server.get("/api/v1/jobs")["jobs"].clone();
+        jobs[0].is_object().then(|| jobs[0].clone())
+    });
+    let late_ms = job["created_ms"].as_u64().unwrap() as i64 - next as i64;
+    assert!((0..60_000).contains(&late_ms), "it came {late_ms} ms after its time");
+    let listed = server.get("/api/v1/schedules");
+    assert_eq!(listed["schedules"][0]["last_job"], job["name"]);
+    assert_eq!(server.get("/api/v1/jobs")["jobs"].as_array().unwrap().len(), 1);
+    server.saggar_ok(&["schedule", "rm", "often"]);
+    assert_eq!(server.saggar(&["schedule", "rm", "often"]).status.code(), Some(3));
+}

@@ -1,0 +1,133 @@
+//! The place where a server keeps its state: full, read-only, too small for what is pushed.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
+
+use std::path::Path;
+use std::process::Command;
+
+use saggar_tests::{Payload, Server, Steady, binary};
+use serde_json::json;
+
+/// Runs a script in a file system name space of its own, in which it may mount; none where this machine allows nobody
+/// that.
+fn unshared(script: &str, arguments: &[&Path]) -> Option<Command> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-euc"]);
+        command
+    };
+    let place = tempfile::tempdir().unwrap();
+    let may = unshare().args(["mount -t tmpfs tmpfs \"$0\""]).arg(place.path()).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        println!("SKIP: this machine lets nobody mount");
+        return None;
+    }
+    let mut command = unshare();
+    command.arg(script).args(arguments);
+    Some(command)
+}
+
+#[test]
+fn a_read_only_directory_is_refused_with_a_word_about_it() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.wait_for_job(&Steady::steps(5).submit(&server));
+    drop(server);
+    let script = "mount --bind \"$0\" \"$0\"; mount -o remount,ro,bind \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 \
+                  --device cpu --home \"$0\"";
+    let Some(mut command) = unshared(script, &[home.path(), &binary()]) else { return };
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Read-only file system") && said.contains(home.path().to_str().unwrap()), "{said}");
+    // Nothing is lost by it.
+    let server = Server::start(home.path());
+    assert_eq!(server.job("steady-1")["state"], "SUCCEEDED");
+}
+
+#[test]
+fn a_full_disk_fails_what_needs_room_and_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \
+                  \"$0\" --jobs 1";
+    let logs = tempfile::tempdir().unwrap();
+    let Some(command) = unshared(script, &[home.path(), &binary()]) else { return };
+    let server = Server::of(command, logs.path());
+
+    // A dataset that cannot fit is refused before anything is sent.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("x.csv"), "1,2\n".repeat(5_000_000)).unwrap();
+    let push = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "large"]);
+    let said = String::from_utf8_lossy(&push.stderr).into_owned();
+    assert_eq!(push.status.code(), Some(5), "{said}");
+    assert!(said.contains("disk"), "{said}");
+
+    // A job fills the disk: it fails, and says why. The next one, which needs little, is done.
+    let fills = Steady::steps(20).parameter("write", "a.bin=12000000 b.bin=12000000 c.bin=12000000");
+    let full = server.wait_for_job(&fills.submit(&server));
+    assert_eq!(full["state"], "FAILED", "{full}");
+    assert!(full["message"].as_str().unwrap().contains("No space left on device"), "{full}");
+    let name = full["name"].as_str().unwrap();
+    assert_eq!(server.request("DELETE", &format!("/api/v1/jobs/{name}"), Payload::Nothing).status, 200);
+    let next = server.wait_for_job(&Steady::steps(20).submit(&server));
+    assert_eq!(next["state"], "SUCCEEDED", "{next}");
+}
+
+#[test]
+fn az_15_a_dataset_past_the_quota_is_refused_before_it_is_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--storage-quota", "1MiB"]);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("dataset.json"),
+        r#"{"format":"csv","file":"x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#,
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("x.csv"), "1,2\n".repeat(500_000)).unwrap();
+    let push = server.saggar(&["--json", "data", "push", folder.path().to_str().unwrap(), "--name", "large"]);
+    assert_eq!(push.status.code(), Some(5), "{push:?}");
+    let error: serde_json::Value = serde_json::from_slice(&push.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "quota_exceeded", "{error}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("1048576") && message.contains("--storage-quota"), "limit and setting: {message}");
+    assert!(!home.path().join("uploads").read_dir().unwrap().any(|_| true), "nothing was begun");
+    std::fs::write(folder.path().join("x.csv"), "1,2\n3,4\n").unwrap();
+    server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "small"]);
+    // What is stored, by kind, is what Prometheus is told.
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let value = |series: &str| {
+        let line = page.lines().find(|line| line.starts_with(series));
+        line.unwrap_or_else(|| panic!("no {series} in {page}")).rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert_eq!(value("saggar_storage_quota_bytes"), 1048576.0);
+    let quota = server.get("/api/v1/quota");
+    let datasets = quota["storage"].as_array().unwrap().iter().find(|it| it["kind"] == "datasets").unwrap();
+    assert_eq!(value("saggar_storage_bytes{kind=\"datasets\"}"), datasets["bytes"].as_f64().unwrap());
+}
+
+#[test]
+fn ab_02_queues_and_pools_are_in_the_metrics() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--jobs", "1"]);
+    let long = Steady::steps(1_000_000);
+    let first = long.submit(&server);
+    server.wait_for_step(&first, 1);
+    let rest: Vec<String> = (0..3).map(|_| long.submit(&server)).collect();
+    let wanted = [
+        "saggar_queue_length{queue=\"default\"} 3",
+        "saggar_queue_running_jobs{queue=\"default\"} 1",
+        "saggar_pool_slots{pool=\"any\"} 1",
+        "saggar_pool_slots_used{pool=\"any\"} 1",
+    ];
+    server.wait_for("the gauges", |server| {
+        let page = server.request("GET", "/metrics", Payload::Nothing).text;
+        wanted.iter().all(|line| page.lines().any(|it| it == *line)).then_some(())
+    });
+    for job in rest.iter().chain([&first]) {
+        server.post(&format!("/api/v1/jobs/{job}/stop"), &json!({}));
+    }
+    server.wait_for("empty queues", |server| {
+        let page = server.request("GET", "/metrics", Payload::Nothing).text;
+        let empty = ["saggar_queue_length{queue=\"default\"} 0", "saggar_pool_slots_used{pool=\"any\"} 0"];
+        empty.iter().all(|line| page.lines().any(|it| it == *line)).then_some(())
+    });
+}
