@@ -232,9 +232,14 @@ test('orders go to the job, and what happens is told', () => {
     assert.ok(await page.getByRole('button', { name: 'Delete…' }).isDisabled());
     server.jobs = [job(7, { state: 'CANCELLED', reason: 'STOPPED', message: 'stopped by a user' })];
     await page.getByText('stopped: stopped by a user').waitFor();
+    // A deletion takes its time: nothing is asked about a job that may be gone, or the browser complains of refusals.
+    server.deletes = new Promise((resolve) => { setTimeout(resolve, 3000); });
     await page.getByRole('button', { name: 'Delete…' }).click();
     await agree(page);
     await becomes(() => page.evaluate(() => location.hash), '#/jobs');
+    const orders = server.asked.map(({ method, path }) => `${method} ${path}`);
+    const after = orders.slice(orders.indexOf('DELETE /api/v1/jobs/mnist-7') + 1);
+    assert.deepEqual(after.filter((one) => one.includes('mnist-7')), []);
     const told = server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path.replace('/api/v1/jobs/', '')}`);
     assert.deepEqual(told, ['POST mnist-7/preempt', 'POST mnist-7/stop', 'POST mnist-7/checkpoint', 'DELETE mnist-7']);
   });

@@ -34,13 +34,13 @@ export function opening(jobs, cursor = null) {
 
 /**
  * Answers for a server with these jobs. `server` can be changed at any time: `{ jobs, details, series, log, streams }`, where
- * `streams` is false for one without events. What was asked of it is in `server.asked`, as `{ method, path, body, headers }`.
+ * `streams` is false for one without events; a deletion is answered after the promise `deletes`, if there is one. What was asked of it is in `server.asked`, as `{ method, path, body, headers }`.
  */
 export async function serve(page, server) {
   server.asked = [];
   const stream = (route, body) => route.fulfill({ status: 200, contentType: 'text/event-stream', body });
   const json = (route, value, status = 200) => route.fulfill({ status, json: value });
-  await page.route('**/api/v1/**', (route, request) => {
+  await page.route('**/api/v1/**', async (route, request) => {
     const { pathname, search, searchParams } = new URL(request.url());
     const method = request.method();
     server.asked.push({ method, path: pathname + search, body: request.postDataJSON(), headers: request.headers() });
@@ -60,6 +60,7 @@ export async function serve(page, server) {
     if (!found) return json(route, { error: `no job ${name}`, code: 'not_found', hint: '', request_id: 'r' }, 404);
     if (method === 'DELETE') {
       server.jobs = server.jobs.filter((one) => one !== found);
+      if (server.deletes) await server.deletes;
       return json(route, { freed_bytes: 2048 });
     }
     if (method === 'POST') return json(route, server.answer ?? found, rest[0] === 'restart' ? 201 : 200);

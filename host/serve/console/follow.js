@@ -11,11 +11,13 @@ const AGAIN_MS = 2000;
  * the last event that had a number; none is open while the page is hidden.
  *
  * `opened()` is called when a stream begins. `instead(error)` is called, and waited for, each time that there is none, so a
- * page can ask in another way meanwhile. An `event` that gives false ends it for good. Returns `{ stop }`.
+ * page can ask in another way meanwhile. An `event` that gives false ends it for good. Returns `{ again, stop }`;
+ * `stop` resolves when nothing is asked for any more.
  */
 export function follow(path, { opened = () => {}, event, instead }) {
   let connection = null;
   let timer = 0;
+  let running = null;
   let last = '';
   let stopped = false;
 
@@ -35,7 +37,11 @@ export function follow(path, { opened = () => {}, event, instead }) {
     });
   }
 
-  async function run() {
+  const run = () => {
+    running = attempt();
+  };
+
+  async function attempt() {
     const mine = new AbortController();
     connection = mine;
     let error = null;
@@ -62,6 +68,7 @@ export function follow(path, { opened = () => {}, event, instead }) {
     stopped = true;
     pause();
     document.removeEventListener('visibilitychange', seen);
+    return running;
   }
   return {
     /** Asks anew at once, as with another key. */

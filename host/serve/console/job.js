@@ -119,15 +119,20 @@ export function jobPage(root, { name, part }, live) {
     live,
   });
 
+  const quiet = () => Promise.all([look.stop(), stream.stop(), log.leave()]);
+
   const tell = (order) => async () => {
     const work = await order([state.job]);
     if (!work) return;
     state.busy = true;
     render();
+    const removes = order === orders.remove;
+    // Who asks after a job while it is deleted hears that there is none.
+    if (removes) await quiet();
     await work();
     state.busy = false;
     Object.assign(wanted, { whole: true });
-    if (order === orders.remove) location.hash = '#/jobs';
+    if (removes) location.hash = '#/jobs';
     else await look.now();
   };
   const work = async (done, request) => {
@@ -170,9 +175,7 @@ export function jobPage(root, { name, part }, live) {
       return look.now();
     },
     leave() {
-      look.stop();
-      stream.stop();
-      log.leave();
+      quiet();
       curves.leave();
     },
   };

@@ -192,9 +192,9 @@ export function logView(root, job, live) {
     find: () => search.focus(),
     again: () => stream.again(),
     leave() {
-      stream.stop();
       sizes.disconnect();
       cancelAnimationFrame(frame);
+      return stream.stop();
     },
   };
 }

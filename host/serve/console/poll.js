@@ -2,7 +2,7 @@
 
 /**
  * Calls `work` now and then every `every` milliseconds, one call at a time, never while the page is hidden.
- * Returns `{ now, stop }`: `now` asks at once and resolves when that is done.
+ * Returns `{ now, stop }`: `now` asks at once and resolves when that is done, `stop` when nothing is asked for any more.
  */
 export function poll(work, every) {
   let timer = 0;
@@ -39,6 +39,7 @@ export function poll(work, every) {
       stopped = true;
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', seen);
+      return running ?? Promise.resolve();
     },
   };
 }

@@ -67,8 +67,8 @@ export function watch({ job = null, changed, noted = () => {}, live }) {
   return {
     again: stream.again,
     stop() {
-      stream.stop();
       cancelAnimationFrame(frame);
+      return stream.stop();
     },
   };
 }
