@@ -114,6 +114,20 @@ impl Server {
         answer.json()
     }
 
+    /// Whether the server has a Vulkan adapter to compute with. Says SKIP otherwise; with `REQUIRE_GPU` it must.
+    pub fn has_vulkan(&self) -> bool {
+        let devices = self.get("/api/v1/devices");
+        let has = devices["devices"].as_array().is_some_and(|all| all.iter().any(|one| one["backend"] == "vulkan"));
+        if !has {
+            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no Vulkan adapter, and REQUIRE_GPU is set");
+            #[expect(clippy::print_stdout, reason = "a skipped test says so")]
+            {
+                println!("SKIP: no Vulkan adapter is here");
+            }
+        }
+        has
+    }
+
     /// Uploads a component and returns its digest.
     pub fn upload(&self, wasm: &Path) -> String {
         let bytes = std::fs::read(wasm).expect("the component is there");

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use saggar_tests::{Payload, Server, children, kill_9, plugin};
+use saggar_tests::{Payload, Server, children, kill_9, memory_kib, plugin};
 use serde_json::{Value, json};
 
 const ENGLISH: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -64,10 +64,14 @@ fn start(home: &Path) -> Server {
 }
 
 fn submit(server: &Server, parameters: &[&str]) -> String {
+    let every = ["--device", "cpu", "--retry", "100", "--checkpoint-every", "40steps", "--"];
+    run(server, &[&every[..], &SMALL, parameters].concat())
+}
+
+fn run(server: &Server, arguments: &[&str]) -> String {
     let component = plugin("transformer");
-    let run = ["run", component.to_str().unwrap(), "--data", "numbers", "--device", "cpu", "--retry", "100"];
-    let every = ["--checkpoint-every", "40steps", "--"];
-    server.saggar_ok(&[&run[..], &every, &SMALL, parameters].concat()).trim().to_owned()
+    let run = ["run", component.to_str().unwrap(), "--data", "numbers/1:/data"];
+    server.saggar_ok(&[&run[..], arguments].concat()).trim().to_owned()
 }
 
 fn finish(server: &Server, job: &str) -> Value {
@@ -134,4 +138,61 @@ fn a_killed_training_on_groups_of_lengths_ends_as_one_left_alone() {
     let ended = finish(&server, &job);
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
     assert_eq!(weights("calm"), weights("shaken"));
+}
+
+/// Bytes on the device and resident KiB of the process of the only job, when it has done at least `step` steps.
+fn memory_at(server: &Server, job: &str, step: u64) -> (f64, u64) {
+    server.wait_for("the steps", |server| {
+        let now = server.get(&format!("/api/v1/jobs/{job}"));
+        assert!(now["state"] == "RUNNING" || now["state"] == "QUEUED" || now["state"] == "STARTING", "{now}");
+        (now["step"].as_u64() >= Some(step)).then_some(())
+    });
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let bytes = page.lines().find(|line| line.starts_with("saggar_job_gpu_memory_bytes{")).unwrap();
+    let worker = children(server.pid())[0];
+    (bytes.rsplit(' ').next().unwrap().parse().unwrap(), memory_kib(worker, "VmRSS"))
+}
+
+#[test]
+fn fh_37_ten_thousand_steps_leave_memory_flat() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let tiny = ["layers=1", "width=16", "heads=2", "inner=32", "vocabulary=300", "length=24", "batch-size=64"];
+    let every = ["--device", "cpu", "--checkpoint-every", "500steps", "--"];
+    let job = run(&server, &[&every[..], &tiny, &["epochs=1000"]].concat());
+    let (bytes, resident) = memory_at(&server, &job, 2_000);
+    let (bytes_after, resident_after) = memory_at(&server, &job, 10_000);
+    assert!(bytes > 0.0 && bytes == bytes_after, "{bytes} bytes on the device became {bytes_after}");
+    let grown = resident_after.saturating_sub(resident);
+    assert!(grown < 8 * 1024, "{grown} KiB more after 8,000 steps, from {resident}");
+    server.saggar_ok(&["stop", &job]);
+    assert_eq!(server.wait_for_job(&job)["state"], "CANCELLED");
+}
+
+/// As tensor2tensor's users write it, on the adapter that is here; a network small enough for one that is software.
+#[test]
+fn fh_36_a_translator_is_trained_as_its_example_says() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    if !server.has_vulkan() {
+        return;
+    }
+    let small = "layers=1,width=16,heads=2,inner=32,vocabulary=300,length=12,batch_size=1024,dropout=0";
+    let losses = |device: &[&str]| {
+        let job = run(&server, &[device, &["--seed", "3", "--", "epochs=1", "--hparams", small]].concat());
+        let ended = finish(&server, &job);
+        assert_eq!(ended["spec"]["parameters"]["hparams"], small, "what replaces hyper-parameters is seen");
+        let series = server.get(&format!("/api/v1/jobs/{job}/metrics?series=loss"));
+        let points: Vec<f64> =
+            series["series"][0]["points"].as_array().unwrap().iter().map(|point| point[1].as_f64().unwrap()).collect();
+        (ended["device"].as_str().unwrap().to_owned(), points)
+    };
+    let (device, here) = losses(&["--gpu"]);
+    assert!(device.starts_with("vulkan:0"), "{device}");
+    let (device, there) = losses(&["--device", "cpu"]);
+    assert!(device.starts_with("cpu"), "{device}");
+    assert!(!here.is_empty() && here.len() == there.len(), "{here:?} {there:?}");
+    for (here, there) in here.iter().zip(&there) {
+        assert!((here - there).abs() <= 1e-3 * there.abs(), "{here} on vulkan, {there} on cpu");
+    }
 }

@@ -209,3 +209,30 @@ fn nothing_built_is_committed() {
         tracked.lines().filter(|name| name.ends_with(".wasm") || name.contains("/target/")).collect();
     assert!(built.is_empty(), "{built:?}");
 }
+
+/// Names in backquotes of the page's table stand for what the guest library exports.
+#[test]
+fn fh_11_the_table_of_the_guest_library_has_all_of_it() {
+    let page = std::fs::read_to_string(root().join("plugins/README.md")).unwrap();
+    let rows: String = page.lines().filter(|line| line.starts_with("| ")).collect();
+    let told: BTreeSet<&str> = rows.split('`').skip(1).step_by(2).flat_map(|name| name.split("::")).collect();
+    let mut exported = 0;
+    for path in sources(&["plugins/sdk/src/layers", "plugins/sdk/src/optimizers"], &["rs"]) {
+        let code = code(&path);
+        for line in code.lines() {
+            let item = ["pub struct ", "pub enum ", "pub fn "].iter().find_map(|start| line.strip_prefix(start));
+            let Some(item) = item else { continue };
+            let name = item.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+            assert!(told.contains(name), "{name} of {} is not in the table of plugins/README.md", shown(&path));
+            exported += 1;
+        }
+    }
+    for path in ["plugins/sdk/src/losses.rs", "plugins/sdk/src/png.rs"] {
+        for item in code(&root().join(path)).split("\npub fn ").skip(1) {
+            let name = item.split('(').next().unwrap();
+            assert!(told.contains(name), "{name} of {path} is not in the table of plugins/README.md");
+            exported += 1;
+        }
+    }
+    assert!(exported > 15, "{exported} exported items were found");
+}

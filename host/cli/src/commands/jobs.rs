@@ -4,6 +4,7 @@ mod accounts;
 mod changes;
 mod compare;
 mod idle;
+mod metrics;
 mod removal;
 mod standing;
 
@@ -22,7 +23,8 @@ use crate::units;
 
 pub(crate) use accounts::{cost, queues, quota};
 pub(crate) use changes::{preempt, restart, wait as wait_for};
-pub(crate) use compare::{compare, diff, metrics};
+pub(crate) use compare::{compare, diff};
+pub(crate) use metrics::metrics;
 pub(crate) use removal::{gc, rm};
 pub(crate) use standing::{schedules, secret};
 

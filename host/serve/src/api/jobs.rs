@@ -9,7 +9,7 @@ pub(crate) mod submit;
 use axum::Json;
 use axum::extract::State;
 use saggar_jobs::phases;
-use saggar_store::limits::EVENTS_LISTED_MAX;
+use saggar_store::limits::{EVENTS_LISTED_MAX, POINTS_LISTED_MAX};
 use saggar_store::records::{JobFilter, JobState, MetricPoint};
 use serde_json::{Value, json};
 
@@ -63,24 +63,34 @@ pub(crate) async fn one(State(app): State<App>, sight: Sight, SeenJob(job): Seen
     Ok(Json(answer))
 }
 
-/// `GET /api/v1/jobs/{job}/metrics?series=loss`; without `series` every one of them.
+/// `GET /api/v1/jobs/{job}/metrics?series=loss&from=&times=`; without `series` every one of them. A point is `[step, value]`,
+/// with `times` `[step, value, ms]`. Where a series has more points than one answer takes, `next` is the step to ask from for
+/// the rest of them all.
 pub(crate) async fn metrics(
     State(app): State<App>,
     SeenJob(job): SeenJob,
     parameters: Parameters,
 ) -> Result<Json<Value>, ApiError> {
     let from = parameters.parse("from", "a step")?.unwrap_or(0);
+    let times = parameters.flag("times");
     let names = match parameters.get("series") {
         Some(series) => series.split(',').map(str::to_owned).collect(),
         None => app.jobs().series_names(&job.id).await?,
     };
     let mut series = Vec::with_capacity(names.len());
+    let mut next: Option<u64> = None;
     for name in names {
         let points = app.jobs().series(&job.id, &name, from).await?;
-        let point = |point: &MetricPoint| json!([point.step, shown::number(point.value)]);
+        if let Some(last) = points.last().filter(|_| points.len() == POINTS_LISTED_MAX as usize) {
+            next = Some(next.map_or(last.step + 1, |next| next.min(last.step + 1)));
+        }
+        let point = |point: &MetricPoint| match times {
+            true => json!([point.step, shown::number(point.value), point.at_ms]),
+            false => json!([point.step, shown::number(point.value)]),
+        };
         series.push(json!({ "name": name, "points": points.iter().map(point).collect::<Vec<Value>>() }));
     }
-    Ok(Json(json!({ "series": series })))
+    Ok(Json(json!({ "started_ms": job.started_ms, "series": series, "next": next })))
 }
 
 /// `GET /api/v1/jobs/{job}/attempts`.

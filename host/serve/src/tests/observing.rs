@@ -173,3 +173,22 @@ async fn the_metrics_page_is_well_formed() {
         assert!(typed.contains(family), "{family}");
     }
 }
+
+#[tokio::test]
+async fn sg_02_a_version_is_set_up_once_however_many_are_asked() {
+    let fixture = Fixture::serving().await;
+    for _ in 0..20 {
+        assert_eq!(fixture.post_json("/predict", &picture(1)).await.status, 200);
+        fixture.loader.look().await;
+    }
+    fixture.publish("digits", "plugin", 2);
+    for _ in 0..20 {
+        fixture.loader.look().await;
+        assert_eq!(fixture.post_json("/predict", &picture(1)).await.status, 200);
+    }
+    let text = fixture.get("/metrics").await.text();
+    let setups: Vec<&str> = text.lines().filter(|line| line.starts_with("saggar_model_setups_total{")).collect();
+    let expected =
+        [1, 2].map(|version| format!(r#"saggar_model_setups_total{{model="digits",version="{version}"}} 1"#));
+    assert_eq!(setups, expected);
+}

@@ -1,12 +1,12 @@
-//! `saggar diff`, `compare` and `metrics`.
+//! `saggar diff` and `compare`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::{job_path, text};
-use crate::args::{Compare, Diff, Metrics};
-use crate::client::{Client, segment};
+use crate::args::{Compare, Diff};
+use crate::client::Client;
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -92,57 +92,6 @@ pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result
     };
     let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();
     output.table(&headers, &rows);
-    Ok(())
-}
-
-pub(crate) fn metrics(args: &Metrics, client: &Client, output: Output) -> Result<(), Failure> {
-    let wanted: Vec<String> = args.series.iter().map(|name| segment(name)).collect();
-    let query = if wanted.is_empty() { String::new() } else { format!("?series={}", wanted.join(",")) };
-    let answer = client.get(&format!("{}/metrics{query}", job_path(&args.job)))?;
-    if output.json {
-        output.json(&answer["series"]);
-        return Ok(());
-    }
-    let series: Vec<&Value> = answer["series"].as_array().into_iter().flatten().collect();
-    if args.csv {
-        return csv(&series, output);
-    }
-    let row = |series: &&Value| {
-        let points: Vec<(u64, f64)> = points(series).collect();
-        let known = || points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.6}"));
-        vec![
-            text(series, "name").to_owned(),
-            points.len().to_string(),
-            points.last().map_or("-".to_owned(), |(step, _)| step.to_string()),
-            number(points.last().map(|(_, value)| *value)),
-            number(known().reduce(f64::min)),
-            number(known().reduce(f64::max)),
-        ]
-    };
-    let rows: Vec<Vec<String>> = series.iter().map(row).collect();
-    output.table(&["SERIES", "POINTS", "LAST STEP", "LAST", "MIN", "MAX"], &rows);
-    Ok(())
-}
-
-/// A series' points; what JSON has no number for is not a number.
-fn points(series: &Value) -> impl Iterator<Item = (u64, f64)> {
-    let points = series["points"].as_array().into_iter().flatten();
-    points.map(|point| (point[0].as_u64().unwrap_or(0), point[1].as_f64().unwrap_or(f64::NAN)))
-}
-
-/// A line a step. A series without a value at a step has an empty place there.
-fn csv(series: &[&Value], output: Output) -> Result<(), Failure> {
-    let mut lines: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for (column, of) in series.iter().enumerate() {
-        for (step, value) in points(of) {
-            lines.entry(step).or_insert_with(|| vec![String::new(); series.len()])[column] = value.to_string();
-        }
-    }
-    let quoted = |name: &str| if name.contains([',', '"']) { format!("{name:?}") } else { name.to_owned() };
-    let names: Vec<String> = series.iter().map(|of| quoted(text(of, "name"))).collect();
-    output.line(&format!("step,{}", names.join(",")));
-    lines.iter().for_each(|(step, values)| output.line(&format!("{step},{}", values.join(","))));
     Ok(())
 }
 
