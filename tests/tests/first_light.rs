@@ -258,7 +258,8 @@ fn az_24_the_table_of_epochs_has_the_five_values() {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
     let column = |name: &str| head.iter().position(|one| *one == name).unwrap_or_else(|| panic!("{name} in {head:?}"));
-    let columns = values.map(column);
+    let columns =
+        ["epoch/loss", "validation/loss", "epoch/accuracy", "validation/accuracy", "elapsed_time"].map(column);
     let ends: Vec<Vec<f64>> = lines
         .filter(|line| !line[columns[1]].is_empty())
         .map(|line| columns.iter().map(|&at| line[at].parse().unwrap()).collect())
@@ -279,12 +280,22 @@ fn az_24_mnist_is_learnt_as_well_as_by_the_reference() {
     let server = Server::start(home.path());
     server.saggar_ok(&["data", "push", data.to_str().unwrap(), "--name", "mnist"]);
     let plugin = saggar_tests::plugin("mlp");
-    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "mnist", "--wait"];
-    server.saggar_ok(&[&run[..], &["--", "epochs=6"]].concat());
-    let log = server.saggar_ok(&["logs", "told-1"]);
-    let reached: Vec<f64> = table(&log).iter().map(|row| row["validation/accuracy"].parse().unwrap()).collect();
-    assert!(reached[0] >= 0.96, "{log}");
-    assert!(reached.iter().any(|&accuracy| accuracy >= 0.98), "{log}");
+    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "mnist"];
+    server.saggar_ok(&run);
+    let mut reached: Vec<f64> = Vec::new();
+    // Its best is that of twenty epochs; once it is good enough, the rest of them tells nothing more.
+    while reached.len() < 20 && reached.iter().all(|&accuracy| accuracy < 0.98) {
+        std::thread::sleep(Duration::from_secs(1));
+        let state = server.get("/api/v1/jobs/told-1")["state"].clone();
+        assert!(["QUEUED", "STARTING", "RUNNING", "SUCCEEDED"].iter().any(|good| state == *good), "{state}");
+        let log = server.saggar_ok(&["logs", "told-1"]);
+        if log.contains("epoch  ") {
+            reached = table(&log).iter().map(|row| row["validation/accuracy"].parse().unwrap()).collect();
+        }
+    }
+    assert!(reached[0] >= 0.96, "{reached:?}");
+    assert!(reached.iter().any(|&accuracy| accuracy >= 0.98), "{reached:?}");
+    server.saggar_ok(&["stop", "told-1"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use saggar_tests::{Server, children, guest, kill_9};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Everything that has state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
 const EVERYTHING: [&str; 4] = ["optimizer=muon", "half=true", "accumulate=2", "average=0.9"];
@@ -101,4 +101,22 @@ fn a_killed_training_of_every_kind_ends_as_one_left_alone() {
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
     assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+}
+
+#[test]
+fn fault_13_a_loss_of_the_librarys_loop_that_is_no_number_is_the_hosts_to_judge() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    let mlp = saggar_tests::plugin("mlp");
+    let run = |more: &[&str]| {
+        let submit = ["run", mlp.to_str().unwrap(), "--data", "digits", "--device", "cpu"];
+        let job = server.saggar_ok(&[&submit[..], more, &["--", "unit=8", "epochs=2", "lr=1e38"]].concat());
+        server.wait_for_job(job.trim())
+    };
+    let ended = run(&[]);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
+    assert!(ended["message"].as_str().unwrap().contains("a lower learning rate usually helps"), "{ended}");
+    let ended = run(&["--non-finite", "continue"]);
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
 }

@@ -162,7 +162,8 @@ fn fh_37_ten_thousand_steps_leave_memory_flat() {
     let job = run(&server, &[&every[..], &tiny, &["epochs=1000"]].concat());
     let (bytes, resident) = memory_at(&server, &job, 2_000);
     let (bytes_after, resident_after) = memory_at(&server, &job, 10_000);
-    assert!(bytes > 0.0 && bytes == bytes_after, "{bytes} bytes on the device became {bytes_after}");
+    // Between two looks a step's own values come and go.
+    assert!(bytes > 0.0 && (bytes_after - bytes).abs() < 65_536.0, "{bytes} bytes on the device became {bytes_after}");
     let grown = resident_after.saturating_sub(resident);
     assert!(grown < 8 * 1024, "{grown} KiB more after 8,000 steps, from {resident}");
     server.saggar_ok(&["stop", &job]);

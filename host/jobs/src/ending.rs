@@ -108,6 +108,10 @@ pub fn next(ending: Ending, situation: &Situation<'_>) -> Next {
         Ending::Finished { .. } | Ending::Broken(_) | Ending::Failed(_) | Ending::Interrupted(_) => {
             match (&situation.stop, &situation.requeue, ending) {
                 (Some(stop), _, _) => Next::Over(JobState::Cancelled, stop.clone()),
+                // It did not come to a step boundary: it would not the next time, and must not go round for ever.
+                (None, Some(requeue), Ending::Interrupted(reason)) if Cause::of(&requeue.code).is_none() => {
+                    again(reason, situation)
+                }
                 (None, Some(requeue), _) => again(requeue.clone(), situation),
                 (None, None, Ending::Interrupted(reason)) => again(reason, situation),
                 (None, None, _) => {
@@ -240,16 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_room_is_queued_again_however_it_ended() {
+    fn who_makes_room_is_queued_again() {
         for (code, counts) in [(PREEMPTED, true), (RECYCLED, false), (OVER_BUDGET, false)] {
             let room = |interruptions| {
                 let requeue = Some(Reason::new(code, "for another"));
                 Situation { requeue, ..situation(interruptions) }
             };
-            for ended in [stopped(), ending(LastWord::Silence, KILLED)] {
-                assert_eq!(followed(next(ended.clone(), &room(0))), code);
-                assert_eq!(matches!(next(ended, &room(5)), Next::Over(JobState::Failed, _)), counts, "{code}");
-            }
+            assert_eq!(followed(next(stopped(), &room(0))), code);
+            assert_eq!(matches!(next(stopped(), &room(5)), Next::Over(JobState::Failed, _)), counts, "{code}");
+            // Who is killed for not making room has lost its work; without an end to that, it would for ever.
+            let killed = || ending(LastWord::Silence, KILLED);
+            assert_eq!(followed(next(killed(), &room(0))), if counts { code } else { WORKER_LOST });
+            assert!(matches!(next(killed(), &room(5)), Next::Over(JobState::Failed, _)), "{code}");
         }
     }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use saggar_store::error::RecordError;
 
-use crate::limits::{MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX, SLOTS_MAX};
+use crate::limits::{MESSAGE_BYTES_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX, SLOTS_MAX};
 
 /// Why a job's specification is refused.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -24,6 +24,12 @@ pub enum SpecError {
     Plugin {
         /// What was given.
         plugin: String,
+    },
+    /// Words that are too many.
+    #[error("message: {bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
+    Message {
+        /// Their bytes.
+        bytes: usize,
     },
     /// Too large.
     #[error("parameters: {bytes} bytes of JSON, at most {PARAMETERS_BYTES_MAX} are taken")]
@@ -192,6 +198,12 @@ pub enum JobError {
         /// Why.
         reason: String,
     },
+    /// What a schedule's job refers to is not there when its time has come.
+    #[error("{reason}")]
+    Unresolved {
+        /// What is missing.
+        reason: String,
+    },
     /// The plugin cannot train.
     #[error(
         "plugin {digest} exports no trainer; saggar run takes a plugin built for the world model-plugin or train-plugin"
@@ -231,6 +243,15 @@ impl JobError {
     pub fn no_schedule(name: &str) -> JobError {
         let hint = "GET /api/v1/schedules lists them".to_owned();
         JobError::NotFound { kind: "schedule", name: name.to_owned(), hint }
+    }
+
+    /// Whether nothing is wrong with what was asked for, so that it may be done a moment later.
+    pub(crate) fn is_the_servers(&self) -> bool {
+        match self {
+            JobError::Records(error) => !matches!(error, RecordError::Invalid { .. } | RecordError::QueueFull { .. }),
+            JobError::Io(_) | JobError::Launch { .. } => true,
+            _ => false,
+        }
     }
 
     /// That there is no job of this name or identifier.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::LayoutError;
 use crate::limits::SLOTS_MAX;
-use crate::spec::is_name;
+use saggar_project::is_name;
 
 /// The queue and the pool that are there without anything being configured.
 pub const DEFAULT_QUEUE: &str = "default";

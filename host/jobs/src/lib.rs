@@ -41,6 +41,7 @@ pub use error::{JobError, LayoutError, SpecError};
 pub use launcher::{Launcher, LocalLauncher};
 pub use layout::{Allowance, Layout, Pool, Queue};
 pub use phases::Phase;
+pub use shared::Resolver;
 pub use spec::{Cause, CheckpointEvery, JobSpec, Mount, Origin, Source, Which, keep_best};
 
 use placement::Verdict;
@@ -112,6 +113,12 @@ impl Jobs {
         self
     }
 
+    /// Has what the jobs of schedules refer to looked up by `resolver` when their time has come, as it is for other jobs when
+    /// they are submitted. Only the first one counts.
+    pub fn resolve_by(&self, resolver: Resolver) {
+        self.shared.resolve_by(resolver);
+    }
+
     /// Jobs that run, with the pools they have their slots from.
     ///
     /// # Errors
@@ -150,7 +157,9 @@ impl Jobs {
         for job in look.running.iter_mut().filter(|job| !sees(&job.project)) {
             job.name = OF_ANOTHER_PROJECT.to_owned();
         }
-        let verdicts = look.verdicts();
+        // Thousands of jobs may wait.
+        let placed = tokio::task::spawn_blocking(move || (look.verdicts(), look)).await;
+        let (verdicts, look) = placed.map_err(std::io::Error::other)?;
         let waits = look.waiting.into_iter().zip(verdicts).map(|(job, verdict)| match verdict {
             Verdict::Wait { position, reason, .. } => (job.id, Wait { position, reason }),
             Verdict::Start { .. } => (job.id, Wait { position: 1, reason: job.reason }),

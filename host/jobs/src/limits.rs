@@ -12,6 +12,8 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub const RETRY_MAX: u32 = 1000;
 /// Datasets one job may mount.
 pub const MOUNTS_MAX: usize = 16;
+/// Bytes of what a user says of a job.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a job's parameters as JSON.
 pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// How long a worker may take to save its state after it was told to stop, before it is killed.

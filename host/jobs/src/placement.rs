@@ -192,17 +192,16 @@ impl<'a> Floor<'a> {
                 return Some(wait("QUOTA_RUNNING_JOBS", sentence));
             }
         }
-        let seconds = [
-            (
-                "project",
-                job.project.as_str(),
-                project.gpu_seconds,
-                seconds(situation.spent, |s| s.project == job.project),
-            ),
-            ("key", key, owner.gpu_seconds, seconds(situation.spent, |s| s.owner == job.owner)),
+        let project_seconds = || seconds(situation.spent, |spent| spent.project == job.project);
+        let owner_seconds = || seconds(situation.spent, |spent| spent.owner == job.owner);
+        let budgets: [(_, _, _, &dyn Fn() -> f64); 2] = [
+            ("project", job.project.as_str(), project.gpu_seconds, &project_seconds),
+            ("key", key, owner.gpu_seconds, &owner_seconds),
         ];
-        for (kind, name, limit, used) in seconds {
-            if let Some(limit) = limit.filter(|limit| used >= *limit) {
+        for (kind, name, limit, used) in budgets {
+            let Some(limit) = limit else { continue };
+            let used = used();
+            if used >= limit {
                 let sentence = format!("{kind} {name} used {used:.0} of its {limit:.0} GPU seconds (gpu_seconds)");
                 return Some(wait(OVER_BUDGET, sentence));
             }
@@ -230,6 +229,8 @@ impl<'a> Floor<'a> {
                 let freed: u32 = evict.iter().map(|victim| victim.demand.slots_milli).sum();
                 let free = self.free.entry(name).or_default();
                 *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
+                // It has a place as one that runs has: nobody must give way to a job that this one will keep waiting.
+                self.count(&job.demand.queue, &job.project, job.owner.as_deref());
                 self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
                 let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
                 let sentence = match names.as_slice() {

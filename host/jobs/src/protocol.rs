@@ -173,3 +173,24 @@ pub enum Event {
         message: String,
     },
 }
+
+impl Event {
+    /// What a plugin, or an error, has put into words.
+    pub(crate) fn text(&mut self) -> Option<&mut String> {
+        match self {
+            Event::Log { line: text, .. }
+            | Event::Metric { name: text, .. }
+            | Event::CheckpointFailed { reason: text, .. }
+            | Event::Phase { name: text }
+            | Event::Published { model: text, .. }
+            | Event::Failed { message: text, .. } => Some(text),
+            Event::Started { .. }
+            | Event::Resumed { .. }
+            | Event::Progress { .. }
+            | Event::Usage(_)
+            | Event::Checkpoint { .. }
+            | Event::AllReduced { .. }
+            | Event::Finished { .. } => None,
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_store::error::RecordError;
 use saggar_store::records::{Claim, JobState, Lease, MetricPoint, Reason, Records, Usage};
 
 use crate::ending::Next;
@@ -29,6 +30,19 @@ pub(crate) struct History {
     pub(crate) extensions: u32,
 }
 
+/// Records points. What cannot be recorded is no reason to end a training: of series that are too many, the values are
+/// left out, and why is returned.
+fn record(records: &dyn Records, lease: &Lease, points: &[MetricPoint]) -> Result<Option<String>, RecordError> {
+    let refused = match records.record_metrics(lease, points) {
+        Err(error @ RecordError::Invalid { .. }) => error.to_string(),
+        done => return done.map(|()| None),
+    };
+    let known = records.series_names(&lease.job)?;
+    let kept: Vec<MetricPoint> = points.iter().filter(|point| known.contains(&point.name)).cloned().collect();
+    records.record_metrics(lease, &kept)?;
+    Ok(Some(refused))
+}
+
 /// Records one attempt.
 pub(crate) struct Recorder {
     shared: Arc<Shared>,
@@ -45,7 +59,8 @@ pub(crate) struct Recorder {
     step: u64,
     target: u64,
     dirty: bool,
-    resumed: bool,
+    /// Whether the log says that values of some series are not kept.
+    told_of_series: bool,
     device: String,
     checkpoint_ms: u64,
     /// Why the attempt before this one ended, for the metric of resumes.
@@ -78,10 +93,10 @@ impl Recorder {
             step: job.step,
             target: job.steps_target,
             dirty: false,
-            resumed: false,
+            told_of_series: false,
             device: String::new(),
             checkpoint_ms: now_ms,
-            cause: job.reason.code.clone(),
+            cause: String::new(),
         })
     }
 
@@ -126,7 +141,6 @@ impl Recorder {
             Event::Resumed { step } => {
                 self.usage.first_step = step;
                 self.step = step;
-                self.resumed = true;
                 let labels = [self.project.as_str(), &self.task, &self.cause];
                 self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
                 self.shared.series(|series, families| series.progress(families, &self.name, step, self.target));
@@ -246,13 +260,18 @@ impl Recorder {
         }
         self.dirty = false;
         let (step, target, usage) = (self.step, self.target, self.usage.clone());
-        self.write(move |records, lease| {
-            if !points.is_empty() {
-                records.record_metrics(lease, &points)?;
-            }
-            records.progress(lease, step, target, &usage).map(drop)
-        })
-        .await
+        let refused = self
+            .write(move |records, lease| {
+                let refused = if points.is_empty() { None } else { record(records, lease, &points)? };
+                records.progress(lease, step, target, &usage)?;
+                Ok(refused)
+            })
+            .await?;
+        if let Some(refused) = refused.filter(|_| !self.told_of_series) {
+            self.told_of_series = true;
+            self.log(&format!("warn: values are not kept: {refused}"));
+        }
+        Ok(())
     }
 
     /// Records that the attempt was told to stop, and why.
@@ -277,11 +296,12 @@ impl Recorder {
     }
 
     /// What the attempts before this one leave to it.
-    pub(crate) async fn history(&self) -> Result<History, JobError> {
+    pub(crate) async fn history(&mut self) -> Result<History, JobError> {
         let id = self.lease.job.clone();
         let read = move |records: &dyn Records| Ok((records.attempts(&id)?, records.count_events(&id, EXTENDED)?));
         let (attempts, extensions) = self.shared.records(read).await?;
         let before = attempts.iter().filter(|attempt| attempt.number < self.lease.attempt);
+        self.cause = before.clone().last().map_or_else(String::new, |attempt| attempt.reason.code.clone());
         let counts = |code: &str| Cause::of(code).is_some_and(Cause::counts);
         let interruptions = before.clone().filter(|attempt| counts(&attempt.reason.code)).count();
         Ok(History {

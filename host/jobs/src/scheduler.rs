@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_store::error::RecordError;
 use saggar_store::records::{Claim, Job, JobState, Reason, Records, Running, Spent, Usage, Waiting};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,6 +12,7 @@ use crate::OF_ANOTHER_PROJECT;
 use crate::error::JobError;
 use crate::gauges;
 use crate::layout::Layout;
+use crate::limits::BACKOFF_MAX;
 use crate::placement::{self, Verdict};
 use crate::schedules;
 use crate::shared::Shared;
@@ -21,6 +21,9 @@ use crate::supervisor::{Orders, supervise};
 
 /// How often the queue is looked at though nothing was heard: another process may have put something there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a job rests whose supervisor could not go on: what stopped that one would stop another a moment later.
+const REST: Duration = BACKOFF_MAX;
 
 /// What waits and what runs, as one look finds it.
 pub(crate) struct Look {
@@ -67,29 +70,29 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), JobError> {
     let left = shared.records(|records| records.jobs_left_running()).await?;
     for job in left {
         tracing::info!(job = %job.name, "taking over from a server that is gone");
-        take_back(shared, job, Reason::new(HOST_RESTART, "the server was restarted")).await?;
+        take_back(shared, job, Reason::new(HOST_RESTART, "the server was restarted"), Duration::ZERO).await?;
     }
     Ok(())
 }
 
-/// Takes a job from whoever worked on it, and queues it again, where it may be tried again.
-async fn take_back(shared: &Arc<Shared>, job: Job, reason: Reason) -> Result<(), JobError> {
+/// Takes a job from whoever worked on it, and queues it again, where it may be tried again, for after a rest.
+async fn take_back(shared: &Arc<Shared>, job: Job, reason: Reason, rest: Duration) -> Result<(), JobError> {
     let now_ms = shared.clock.now_ms();
+    let not_before_ms = now_ms.saturating_add(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
     let retried =
         serde_json::from_str::<JobSpec>(&job.spec).map_or(true, |spec| spec.retry_on.contains(&Cause::HostRestart));
+    // Requeuing a job that was told to stop cancels it.
+    let queued = retried || job.stop.is_some();
     let give_back = move |records: &dyn Records| {
         let lease = records.take_over(&job.id, now_ms)?;
         let attempts = records.attempts(&job.id)?;
         let nothing = || Usage { last_step: job.step, ..Usage::default() };
         let usage = attempts.last().map_or_else(nothing, |attempt| attempt.usage.clone());
-        let state = if retried { JobState::Queued } else { JobState::Failed };
-        // A server killed between the two writes of an attempt's end left it closed already.
-        match records.finish_attempt(&lease, state, &reason, &usage, now_ms) {
-            Ok(()) | Err(RecordError::Invalid { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        if retried {
-            records.requeue(&lease, &reason, now_ms, now_ms).map(drop)
+        let state = if queued { JobState::Queued } else { JobState::Failed };
+        // A server killed between the two writes of an attempt's end left it closed already, which is no error.
+        records.finish_attempt(&lease, state, &reason, &usage, now_ms)?;
+        if queued {
+            records.requeue(&lease, &reason, not_before_ms, now_ms).map(drop)
         } else {
             records.finish_job(&lease, state, &reason, now_ms).map(drop)
         }
@@ -98,14 +101,14 @@ async fn take_back(shared: &Arc<Shared>, job: Job, reason: Reason) -> Result<(),
 }
 
 /// Queues a job again whose supervisor could not go on, such as for want of disk space, as soon as the records can be
-/// written: until then nobody else must have it.
+/// written: until then nobody else must have it. At a shutdown it is left to the next server, which finds it running.
 pub(crate) async fn give_back(shared: &Arc<Shared>, id: &str, error: &JobError) {
     let reason = Reason::new(HOST_RESTART, format!("the server could not go on with it: {error}"));
-    loop {
+    while !shared.is_closing() {
         let asked = id.to_owned();
         let taken = match shared.records(move |records| records.get(&asked)).await {
             Ok(job) if !job.state.is_active() => return,
-            Ok(job) => take_back(shared, job, reason.clone()).await,
+            Ok(job) => take_back(shared, job, reason.clone(), REST).await,
             Err(error) => Err(error),
         };
         match taken {
@@ -139,6 +142,7 @@ pub(crate) async fn schedule(shared: Arc<Shared>, mut shutdown: watch::Receiver<
             _ = shutdown.changed() => {}
         }
     }
+    shared.close();
     for orders in shared.running().values() {
         orders.send_modify(|orders| orders.stop = true);
     }
@@ -155,8 +159,15 @@ async fn act(shared: &Arc<Shared>, look: &Look, supervisors: &mut JoinSet<()>) {
     for (job, verdict) in look.waiting.iter().zip(look.verdicts()) {
         match verdict {
             Verdict::Start { pool, device } => {
+                // The supervisor of the attempt before has queued it again and is not gone yet; it wakes this loop.
+                if shared.running().contains_key(&job.id) {
+                    continue;
+                }
                 let Some(claim) = claim(shared, &job.id, pool).await else { continue };
-                supervisors.spawn(run_one(Arc::clone(shared), claim, device));
+                // Within reach of orders before it begins: a shutdown may come in between.
+                let (orders, receiver) = watch::channel(Orders::default());
+                shared.running().insert(job.id.clone(), orders);
+                supervisors.spawn(run_one(Arc::clone(shared), claim, device, receiver));
             }
             Verdict::Wait { evict, .. } => {
                 for id in evict {
@@ -196,12 +207,11 @@ async fn claim(shared: &Arc<Shared>, id: &str, pool: String) -> Option<Claim> {
     }
 }
 
-async fn run_one(shared: Arc<Shared>, claim: Claim, device: String) {
+async fn run_one(shared: Arc<Shared>, claim: Claim, device: String, orders: watch::Receiver<Orders>) {
     let id = claim.job.id.clone();
-    let (orders, receiver) = watch::channel(Orders::default());
-    shared.running().insert(id.clone(), orders);
-    supervise(Arc::clone(&shared), claim, device, receiver).await;
+    supervise(Arc::clone(&shared), claim, device, orders).await;
     shared.running().remove(&id);
+    shared.wake();
 }
 
 /// Stops may be asked for through the records alone, by another process: the queue's look passes them on.

@@ -120,9 +120,23 @@ async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError
     // The key makes one job of a time that is settled twice, as by a server that is killed in between.
     let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
     let jobs = Jobs { shared: Arc::clone(shared) };
-    let job = jobs.submit(Submission { spec, owner: schedule.owner, idempotency_key }).await?;
-    tracing::info!(schedule = schedule.name, job = job.name, "scheduled job submitted");
-    shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, Some(&job.name))).await?;
+    let submitted = match shared.resolved(spec).await {
+        Ok(spec) => jobs.submit(Submission { spec, owner: schedule.owner, idempotency_key }).await,
+        Err(error) => Err(error),
+    };
+    let job = match submitted {
+        Ok(job) => {
+            tracing::info!(schedule = schedule.name, job = job.name, "scheduled job submitted");
+            Some(job.name)
+        }
+        Err(error) if error.is_the_servers() => return Err(error),
+        // It would be refused a second later, too: the next time may find what is missing.
+        Err(error) => {
+            tracing::error!(schedule = schedule.name, %error, "left out: the job cannot be submitted");
+            None
+        }
+    };
+    shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, job.as_deref())).await?;
     Ok(())
 }
 

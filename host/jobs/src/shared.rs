@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use saggar_metrics::{Families, JobSeries, Metrics};
 use saggar_store::KeyFile;
@@ -16,7 +18,12 @@ use crate::launcher::Launcher;
 use crate::layout::Layout;
 use crate::limits::SERIES_LINGER;
 use crate::owners::Owners;
+use crate::spec::JobSpec;
 use crate::supervisor::Orders;
+
+/// Replaces what a specification refers to by what that is now: `mnist` by `mnist/3`.
+pub type Resolver =
+    Box<dyn Fn(JobSpec) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -32,6 +39,8 @@ pub(crate) struct Shared {
     /// When the attempts that run here did their last step, or began.
     advanced: Mutex<HashMap<String, Millis>>,
     pub(crate) wake: Notify,
+    closing: AtomicBool,
+    resolver: OnceLock<Resolver>,
     changed: watch::Sender<u64>,
 }
 
@@ -47,7 +56,45 @@ impl Shared {
         let changed = watch::Sender::new(0);
         let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
         let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
-        Shared { records, clock, metrics, launcher, jobs_dir, layout, owners, series, running, advanced, wake, changed }
+        let (closing, resolver) = (AtomicBool::new(false), OnceLock::new());
+        Shared {
+            records,
+            clock,
+            metrics,
+            launcher,
+            jobs_dir,
+            layout,
+            owners,
+            series,
+            running,
+            advanced,
+            wake,
+            closing,
+            resolver,
+            changed,
+        }
+    }
+
+    /// Has the jobs of schedules resolved by this. Only the first one counts.
+    pub(crate) fn resolve_by(&self, resolver: Resolver) {
+        let _ = self.resolver.set(resolver);
+    }
+
+    /// The specification with what it refers to as that is now.
+    pub(crate) async fn resolved(&self, spec: JobSpec) -> Result<JobSpec, JobError> {
+        match self.resolver.get() {
+            Some(resolve) => resolve(spec).await,
+            None => Ok(spec),
+        }
+    }
+
+    /// From now on no attempt begins.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     /// Has the jobs of each key held to what the file of keys says.

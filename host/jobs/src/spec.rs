@@ -16,7 +16,6 @@ pub use conduct::{NonFinite, Utilization};
 pub use keep::{CheckpointEvery, keep_best};
 pub use mount::{Mount, Source};
 pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
-pub(crate) use validate::is_name;
 
 /// A training job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

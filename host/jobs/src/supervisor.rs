@@ -46,7 +46,6 @@ pub(crate) async fn supervise(shared: Arc<Shared>, claim: Claim, device: String,
         scheduler::give_back(&shared, &id, &error).await;
     }
     shared.touch();
-    shared.wake();
 }
 
 async fn attend(
@@ -177,13 +176,17 @@ impl Worker {
         let mut orders_open = true;
         while events_open || errors_open {
             tokio::select! {
-                more = read_line(&mut events, &mut event_line), if events_open => {
-                    events_open = more && self.event(recorder, &event_line, &mut last_word).await?;
+                read = read_line(&mut events, &mut event_line), if events_open => {
+                    events_open = match read {
+                        Read::Whole => self.event(recorder, &event_line, &mut last_word).await?,
+                        Read::Half => self.break_off(recorder, "an event has no end")?,
+                        Read::End => false,
+                    };
                     event_line.clear();
                 }
-                more = read_line(&mut errors, &mut error_line), if errors_open => {
-                    errors_open = more;
-                    if more {
+                read = read_line(&mut errors, &mut error_line), if errors_open => {
+                    errors_open = read != Read::End;
+                    if !error_line.is_empty() {
                         recorder.log(&String::from_utf8_lossy(&error_line));
                     }
                     error_line.clear();
@@ -221,13 +224,16 @@ impl Worker {
                 *last = LastWord::Failed(Reason::new(reason, message));
             }
             Ok(event) => recorder.event(event).await?,
-            Err(error) => {
-                tracing::error!(job = recorder.name(), %error, "worker does not keep to the protocol");
-                self.child.start_kill()?;
-                return Ok(false);
-            }
+            Err(error) => return self.break_off(recorder, &error.to_string()),
         }
         Ok(true)
+    }
+
+    /// Kills a worker that does not keep to the protocol. False: nothing more is heard.
+    fn break_off(&mut self, recorder: &Recorder, error: &str) -> Result<bool, JobError> {
+        tracing::error!(job = recorder.name(), error, "worker does not keep to the protocol");
+        self.child.start_kill()?;
+        Ok(false)
     }
 
     async fn obey(&mut self, recorder: &mut Recorder, orders: &Orders) -> Result<(), JobError> {
@@ -292,15 +298,26 @@ impl Worker {
     }
 }
 
-/// Appends one line, without its end, to `line`. False at the end of the stream, or where the line is too long. May be
-/// dropped between reads without losing bytes: they are in `line`.
-async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> bool {
+/// How far a line was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// It is there, without its end.
+    Whole,
+    /// As many bytes of it as a line may have.
+    Half,
+    /// The stream has ended.
+    End,
+}
+
+/// Appends one line to `line`. May be dropped between reads without losing bytes: they are in `line`.
+async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Read {
     let room = EVENT_BYTES_MAX.saturating_sub(line.len()) as u64;
     match reader.take(room).read_until(b'\n', line).await {
         Ok(_) if line.last() == Some(&b'\n') => {
             line.pop();
-            true
+            Read::Whole
         }
-        Ok(_) | Err(_) => false,
+        Ok(_) if line.len() >= EVENT_BYTES_MAX => Read::Half,
+        Ok(_) | Err(_) => Read::End,
     }
 }

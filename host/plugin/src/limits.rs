@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use saggar_store::limits::SERIES_MAX;
+
 /// Bytes of a plugin's component file.
 pub const COMPONENT_BYTES_MAX: usize = 256 << 20;
 /// Linear memory of one instance, all its memories together, unless its job asks for more.
@@ -36,7 +38,7 @@ pub const STATE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the configuration a plugin publishes with a model version.
 pub const CONFIG_BYTES_MAX: usize = 16 << 20;
 /// Distinct series of metrics that one training may write.
-pub const METRIC_SERIES_MAX: usize = 1_000;
+pub const METRIC_SERIES_MAX: usize = SERIES_MAX as usize;
 /// Phases that one training may begin.
 pub const PHASES_MAX: usize = 1_000;
 /// Files that one training may write.

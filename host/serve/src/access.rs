@@ -2,13 +2,14 @@
 //!
 //! A [`Door`] is where requests come in. An open one asks for no key and instead keeps web pages of others out
 //! ([`browser`]); a guarded one wants a key with the route's scope ([`needs`]) whose rate and quota are not used up. Which
-//! jobs are there for the request is decided in [`sight`].
+//! jobs are there for the request is decided in [`sight`]; answers that go on for long ask [`pass`] again and again.
 //! Through the open door of this machine nothing is allocated and nothing locked.
 
 mod actor;
 mod browser;
 mod keyring;
 pub(crate) mod needs;
+mod pass;
 mod refusal;
 mod sight;
 mod spent;
@@ -28,6 +29,7 @@ use crate::limits::{KEY_USAGE_SAVE, KEYS_POLL};
 use crate::version;
 
 pub use actor::{Actor, Who};
+pub(crate) use pass::Pass;
 pub use refusal::AccessError;
 pub(crate) use sight::{SeenJob, Sight};
 
@@ -167,6 +169,7 @@ impl Access {
         self.keyring.spend(&holder)?;
         request.extensions_mut().insert(Who::Key(Arc::clone(&holder.name)));
         request.extensions_mut().insert(holder.sight.clone());
+        request.extensions_mut().insert(Pass::of(&holder));
         Ok(())
     }
 

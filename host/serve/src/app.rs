@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
 use axum::routing::{MethodRouter, any, delete, get, post, put};
-use saggar_jobs::Jobs;
+use saggar_jobs::{Jobs, Resolver};
 use saggar_metrics::Metrics;
 use saggar_store::checkpoint::Checkpoints;
 use saggar_store::clock::Clock;
@@ -16,7 +16,7 @@ use saggar_store::dataset::upload::Uploads;
 use saggar_store::home::Home;
 use saggar_store::objects::Objects;
 use saggar_store::usage::StorageQuota;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore, watch};
 
 use crate::access::{Access, Door};
 use crate::api::devices::Devices;
@@ -91,6 +91,7 @@ struct Shared {
     predictions: Predictions,
     streams: Arc<Semaphore>,
     counted: Counted,
+    references: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -107,7 +108,29 @@ impl App {
         let predictions = Predictions::new(parts.webhooks.clone());
         let counted = Counted::default();
         let (bodies, streams) = (Bodies::new(), Arc::new(Semaphore::new(EVENT_STREAMS_MAX)));
-        App { shared: Arc::new(Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, shutdown }) }
+        let references = RwLock::default();
+        let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
+        let app = App { shared: Arc::new(shared) };
+        app.jobs().resolve_by(app.resolver());
+        app
+    }
+
+    /// Looks up what the jobs of schedules refer to. The jobs are a part of this server and must not keep it alive.
+    fn resolver(&self) -> Resolver {
+        let shared = Arc::downgrade(&self.shared);
+        Box::new(move |spec| {
+            let shared = shared.upgrade();
+            Box::pin(async move {
+                let shared = shared.ok_or_else(|| std::io::Error::other("the server is stopping"))?;
+                jobs::submit::resolved(&App { shared }, spec).await
+            })
+        })
+    }
+
+    /// Held for reading while something is recorded that refers to datasets, jobs or checkpoints, and for writing while
+    /// such are removed, from the question who refers to them on.
+    pub(crate) fn references(&self) -> &RwLock<()> {
+        &self.shared.references
     }
 
     pub(crate) fn parts(&self) -> &Parts {

@@ -22,14 +22,6 @@ pub enum Error {
     /// The job was told to stop at a step boundary, and its state is safe. A training that returns it ends well.
     #[error("the training was told to stop")]
     Stopped,
-    /// The loss is NaN or infinite, so going on would train nothing.
-    #[error("the loss is {loss} at step {step}: a lower learning rate usually helps")]
-    Diverged {
-        /// The step after which it was seen.
-        step: u64,
-        /// The loss.
-        loss: f64,
-    },
     /// A label that is not the number of a class.
     #[error("label {given} is no class: there are {classes}, from 0")]
     Label {
@@ -154,8 +146,7 @@ impl From<Error> for tensors::Error {
             | Error::MissingParameter { name, .. } => {
                 Self { code: ErrorCode::InvalidArgument, message, place: Some(name) }
             }
-            Error::Diverged { .. }
-            | Error::Label { .. }
+            Error::Label { .. }
             | Error::Shards { .. }
             | Error::Json { .. }
             | Error::NotAnObject { .. }

@@ -95,7 +95,7 @@ impl<'a> Fit<'a> {
     /// Trains until `epochs` have passed, those before an interruption included.
     ///
     /// # Errors
-    /// `UnknownParameter` if the job was given one that nobody asked for; `Stopped`; `Diverged`; `Host`.
+    /// `UnknownParameter` if the job was given one that nobody asked for; `Stopped`; `Host`.
     pub fn epochs(&self, feed: &Feed<'_>, epochs: u64) -> Result<()> {
         self.epochs_of(std::slice::from_ref(feed), epochs)
     }

@@ -86,44 +86,6 @@ impl From<Mount> for Record {
     }
 }
 
-impl Mount {
-    /// Reads `mnist`, `mnist/1`, `mnist/1:/data`, `job:prepare-3/output:/data`; where no place is named, `/data`.
-    ///
-    /// # Errors
-    /// What is wrong, in a sentence.
-    pub fn parse(text: &str) -> Result<Mount, String> {
-        let (job, rest) = text.strip_prefix("job:").map_or((false, text), |rest| (true, rest));
-        let (source, mount) = rest.split_once(':').unwrap_or((rest, "/data"));
-        let mount = mount.to_owned();
-        if job {
-            let expected = || format!("{text}: expected such as job:prepare-3/output:/data");
-            let (job, path) = source.split_once('/').unwrap_or((source, "output"));
-            let path = path.strip_prefix("output").ok_or_else(expected)?;
-            let path = match path.strip_prefix('/') {
-                None if path.is_empty() => None,
-                None => return Err(expected()),
-                Some("") => None,
-                Some(path) => Some(path.to_owned()),
-            };
-            return Ok(Mount { source: Source::Output { job: job.to_owned(), path }, mount });
-        }
-        let (name, version) =
-            match source.split_once('/') {
-                None => (source, None),
-                Some((name, version)) => {
-                    let number = version.parse();
-                    (
-                        name,
-                        Some(number.map_err(|_| {
-                            format!("{text}: {version:?} is no version; expected such as mnist/1:/data")
-                        })?),
-                    )
-                }
-            };
-        Ok(Mount { source: Source::Dataset { name: name.to_owned(), version }, mount })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,23 +97,6 @@ mod tests {
     fn output(job: &str, path: Option<&str>, mount: &str) -> Mount {
         let source = Source::Output { job: job.to_owned(), path: path.map(str::to_owned) };
         Mount { source, mount: mount.to_owned() }
-    }
-
-    #[test]
-    fn every_form_is_read() {
-        for (text, mount) in [
-            ("mnist", dataset("mnist", None, "/data")),
-            ("mnist/1", dataset("mnist", Some(1), "/data")),
-            ("mnist/12:/train", dataset("mnist", Some(12), "/train")),
-            ("job:prepare-3", output("prepare-3", None, "/data")),
-            ("job:prepare-3/output:/init", output("prepare-3", None, "/init")),
-            ("job:prepare-3/output/a/b:/init", output("prepare-3", Some("a/b"), "/init")),
-        ] {
-            assert_eq!(Mount::parse(text).unwrap(), mount, "{text}");
-        }
-        for text in ["mnist/latest", "mnist/1/2", "job:p-1/outputs", "job:p-1/logs:/x"] {
-            assert!(Mount::parse(text).is_err(), "{text}");
-        }
     }
 
     #[test]

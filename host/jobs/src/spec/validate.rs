@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use saggar_project::is_name;
+
 use super::{CheckpointEvery, JobSpec, Source, Utilization};
 use crate::error::SpecError;
 use crate::limits::{
-    CHECKPOINTS_KEPT_MAX, EXTENSIONS_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, PRIORITY_MAX, REPLICAS_MAX, RETRY_MAX,
-    SECRETS_MAX, SLOTS_MAX,
+    CHECKPOINTS_KEPT_MAX, EXTENSIONS_MAX, MESSAGE_BYTES_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, PRIORITY_MAX,
+    REPLICAS_MAX, RETRY_MAX, SECRETS_MAX, SLOTS_MAX,
 };
 
 impl JobSpec {
@@ -24,6 +26,9 @@ impl JobSpec {
         let parameters_bytes = serde_json::to_string(&self.parameters).map_or(usize::MAX, |text| text.len());
         if parameters_bytes > PARAMETERS_BYTES_MAX {
             return Err(SpecError::Parameters { bytes: parameters_bytes });
+        }
+        if let Some(bytes) = self.message.as_ref().map(String::len).filter(|&bytes| bytes > MESSAGE_BYTES_MAX) {
+            return Err(SpecError::Message { bytes });
         }
         Ok(())
     }
@@ -127,14 +132,6 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
     SpecError::Range { field, value, least, most }
 }
 
-/// Whether a word can name a project, a queue, or what else users name: 1 to 63 of a-z, 0-9, `.`, `_` and `-`, the first
-/// a letter or a digit.
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=63).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-        && name.as_bytes()[0].is_ascii_alphanumeric()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Mount, Source};
@@ -154,12 +151,17 @@ mod tests {
             let source = Source::Dataset { name: "d".to_owned(), version: None };
             Mount { source, mount: mount.to_owned() }
         };
+        let dataset = |name: &str| {
+            let source = Source::Dataset { name: name.to_owned(), version: None };
+            Mount { source, mount: "/data".to_owned() }
+        };
         let output = |path: &str| Mount {
             source: Source::Output { job: "p-1".to_owned(), path: Some(path.to_owned()) },
             mount: "/data".to_owned(),
         };
         spec().validate().unwrap();
         let wrong = [
+            ("message", JobSpec { message: Some("m".repeat(MESSAGE_BYTES_MAX + 1)), ..spec() }),
             ("project", JobSpec { project: "../p".to_owned(), ..spec() }),
             ("queue", JobSpec { queue: String::new(), ..spec() }),
             ("experiment", JobSpec { experiment: Some("A B".to_owned()), ..spec() }),
@@ -169,7 +171,7 @@ mod tests {
             ("data", JobSpec { data: vec![mount("/a/../b")], ..spec() }),
             ("data", JobSpec { data: vec![mount("/a"), mount("/a")], ..spec() }),
             ("data", JobSpec { data: vec![output("../x")], ..spec() }),
-            ("data", JobSpec { data: vec![Mount::parse("..").unwrap()], ..spec() }),
+            ("data", JobSpec { data: vec![dataset("..")], ..spec() }),
             ("data", JobSpec { data: (0..99).map(|at| mount(&format!("/{at}"))).collect(), ..spec() }),
             ("priority", JobSpec { priority: 101, ..spec() }),
             ("gpu_slots", JobSpec { gpu_slots: 0.0, ..spec() }),

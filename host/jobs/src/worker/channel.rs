@@ -1,5 +1,6 @@
 //! The worker's end of its pipes.
 
+use std::cmp::Reverse;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -11,7 +12,7 @@ use saggar_device::Meter;
 use super::ranks::link::Link;
 use super::ranks::{self, Group};
 use super::spending::Spending;
-use crate::limits::USAGE_INTERVAL;
+use crate::limits::{EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX, USAGE_INTERVAL};
 use crate::protocol::{Command, EXIT_TRY_AGAIN, Event, Start, Usage};
 
 /// Sends events; clones share the pipe, and each event is one whole line.
@@ -29,23 +30,34 @@ enum Output {
 #[derive(Debug)]
 struct Pipe {
     out: io::Stdout,
-    /// Secrets, as they would stand in a line of JSON.
+    /// Values that must stand in no text, the longest first: one may begin with another.
     secrets: Vec<String>,
 }
 
 impl Pipe {
     fn send(&mut self, event: &Event) -> io::Result<()> {
-        let mut line = serde_json::to_string(event).expect("events are plain data");
-        line.push('\n');
-        for secret in &self.secrets {
-            if line.contains(secret) {
-                line = line.replace(secret, BLACK);
+        let mut event = event.clone();
+        if let Some(text) = event.text() {
+            for secret in &self.secrets {
+                if text.contains(secret) {
+                    *text = text.replace(secret, BLACK);
+                }
             }
+            // Blackened first: a cut could leave the beginning of a secret.
+            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         }
+        let mut line = serde_json::to_string(&event).expect("events are plain data");
+        line.push('\n');
         self.out.write_all(line.as_bytes())?;
         self.out.flush()
     }
 }
+
+/// Bytes of an event's text; the rest is cut. Longer than a line of a log, whose writer marks what it cuts.
+const TEXT_BYTES_MAX: usize = 2 * LOG_LINE_BYTES_MAX;
+
+// As JSON, a byte may take six.
+const _: () = assert!(8 * TEXT_BYTES_MAX < EVENT_BYTES_MAX);
 
 /// What stands in the place of a secret.
 const BLACK: &str = "[secret]";
@@ -81,13 +93,10 @@ impl Channel {
     }
 
     /// From now on, these values are in no event. The first worker process does it for the others.
-    pub(crate) fn blacken(&self, secrets: Vec<String>) {
-        let inside = |secret: &String| {
-            let quoted = serde_json::to_string(secret).expect("text is JSON");
-            quoted[1..quoted.len() - 1].to_owned()
-        };
+    pub(crate) fn blacken(&self, mut secrets: Vec<String>) {
+        secrets.sort_by_key(|secret| Reverse(secret.len()));
         if let Output::Supervisor(pipe) = &self.0 {
-            pipe.lock().unwrap_or_else(PoisonError::into_inner).secrets = secrets.iter().map(inside).collect();
+            pipe.lock().unwrap_or_else(PoisonError::into_inner).secrets = secrets;
         }
     }
 

@@ -45,7 +45,11 @@ pub(super) struct Context {
     parts: Parts,
     spending: Arc<Spending>,
     words: Words,
-    last_checkpoint: Instant,
+    /// When a checkpoint was saved last, or could not be.
+    last_tried: Instant,
+    /// The step that this was at.
+    last_tried_step: u64,
+    /// The step of the newest checkpoint.
     last_checkpoint_step: u64,
     /// The latest value of each series.
     metrics: BTreeMap<String, f64>,
@@ -56,7 +60,8 @@ impl Context {
     pub(super) fn new(parts: Parts) -> Context {
         let (spending, words, metrics) = (Arc::default(), Words::new(), BTreeMap::new());
         let finite = Finite::new(parts.start.spec.non_finite);
-        Context { parts, spending, words, last_checkpoint: Instant::now(), last_checkpoint_step: 0, metrics, finite }
+        let (last_tried, last_tried_step, last_checkpoint_step) = (Instant::now(), 0, 0);
+        Context { parts, spending, words, last_tried, last_tried_step, last_checkpoint_step, metrics, finite }
     }
 
     /// What it counts, for the usage report.
@@ -122,7 +127,7 @@ impl JobContext for Context {
             self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });
         }
         if let Beginning::Checkpoint(checkpoint) = &found.beginning {
-            self.last_checkpoint_step = checkpoint.step;
+            (self.last_tried_step, self.last_checkpoint_step) = (checkpoint.step, checkpoint.step);
             self.metrics.clone_from(&checkpoint.metrics);
             self.parts.channel.send(&Event::Resumed { step: checkpoint.step });
         }
@@ -135,8 +140,8 @@ impl JobContext for Context {
         asked
             || self.finite.is_broken()
             || match self.parts.start.spec.checkpoint_every {
-                CheckpointEvery::Milliseconds(ms) => self.last_checkpoint.elapsed() >= Duration::from_millis(ms),
-                CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_checkpoint_step) >= steps,
+                CheckpointEvery::Milliseconds(ms) => self.last_tried.elapsed() >= Duration::from_millis(ms),
+                CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_tried_step) >= steps,
             }
     }
 
@@ -156,21 +161,20 @@ impl JobContext for Context {
             Err(full) => Err(full.into()),
         };
         self.spending.saved(began.elapsed());
+        self.parts.control.checkpoint.store(false, Ordering::Release);
+        (self.last_tried, self.last_tried_step) = (Instant::now(), step);
         let info = match saved {
             Ok(info) => info,
             Err(error) => {
-                // The one before is intact; the next boundary tries again.
+                // The one before is intact; it is tried again when the next one is due.
                 let reason = error.to_string();
                 self.parts.channel.send(&Event::CheckpointFailed { op: "save".to_owned(), reason: reason.clone() });
                 if matches!(error, CheckpointError::Fenced { .. }) {
                     return Err(PluginError::job(reason));
                 }
-                self.last_checkpoint = Instant::now();
                 return Ok(());
             }
         };
-        self.parts.control.checkpoint.store(false, Ordering::Release);
-        self.last_checkpoint = Instant::now();
         self.last_checkpoint_step = step;
         let seconds = began.elapsed().as_secs_f64();
         let digest = digest_of_variables(&checkpoint.variables).hex();
@@ -196,6 +200,9 @@ impl JobContext for Context {
 
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
         self.finite.variables(None, &variables)?;
+        let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
+        let room = self.parts.room.take((bytes + self.parts.plugin_wasm.len() + config.len()) as u64);
+        room.map_err(|error| PluginError::job(format!("model `{model}`: {error}")))?;
         let publication = Publication {
             model,
             plugin: &self.parts.plugin_wasm,

@@ -51,8 +51,8 @@ impl Finite {
     fn found(&mut self, what: String) {
         if self.policy == NonFinite::Stop {
             let message = format!(
-                "{what}; nothing of it was saved or published, and older checkpoints stay (`--non-finite continue` goes \
-                 on all the same)"
+                "{what}; nothing of it was saved or published, and older checkpoints stay (a lower learning rate usually \
+                 helps; `--non-finite continue` goes on all the same)"
             );
             self.broken.get_or_insert(PluginError::NonFinite { message });
         }

@@ -81,7 +81,7 @@ impl State {
             let items = &items[shard as usize * size..][..size];
             let began = Instant::now();
             for (&place, buffer) in step.places.iter().zip(&step.inputs) {
-                self.backend.write(buffer, &batches.dataset.read(&batches.fields[place].name, items)?)?;
+                self.backend.write(buffer, &batches.dataset.view(&batches.fields[place].name, items)?)?;
             }
             *drawn += began.elapsed();
             parts.push(self.shard(step, shard, &variables)?);

@@ -79,6 +79,10 @@ impl Keyring {
         // At the start, what was used is what was saved.
         let saved = if before.stamp.is_none() { self.saved() } else { BTreeMap::new() };
         let holder = |record: KeyRecord| {
+            // The same holder as long as its key is the same: streams go on where another key was made.
+            if let Some(holder) = before.holders.get(&record.id).filter(|holder| holder.record == record) {
+                return (record.id, Arc::clone(holder));
+            }
             let spent = match before.holders.get(&record.id) {
                 Some(holder) => Arc::clone(&holder.spent),
                 None => Arc::new(Spent::new(saved.get(&record.id).copied().unwrap_or_default())),

@@ -60,6 +60,7 @@ pub(crate) async fn remove(
 /// Removes a version that nobody needs; how many bytes it had.
 async fn removed(app: &App, sight: &Sight, reference: String) -> Result<u64, ApiError> {
     let resolved = reference.clone();
+    let _turn = app.references().write().await;
     let info = app.blocking(move |parts| parts.datasets.resolve(&resolved)).await?;
     let users = Users::of(app).await?;
     let mounting = users.jobs(&info);

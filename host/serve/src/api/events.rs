@@ -17,11 +17,11 @@ use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{Event, Job, JobFilter, JobState};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::jobs::shown;
 use super::query::Parameters;
-use crate::access::Sight;
+use crate::access::{Pass, Sight};
 use crate::app::App;
 use crate::connection::told;
 use crate::error::ApiError;
@@ -35,7 +35,7 @@ pub(super) const STILL_HERE: &str = ": still here\n\n";
 /// `GET /api/v1/events?follow=1&job=&project=`. Without `follow` it ends after `ready`.
 pub(crate) async fn events(
     State(app): State<App>,
-    sight: Sight,
+    (sight, pass): (Sight, Pass),
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, ApiError> {
@@ -51,12 +51,14 @@ pub(crate) async fn events(
     };
     let follower = Follower {
         sight,
+        pass,
         job,
         project: parameters.get("project").map(str::to_owned),
         follow: parameters.flag("follow"),
         after,
         sent: HashMap::new(),
         looked: None,
+        said: Instant::now(),
         more: false,
         over: false,
         changes: app.jobs().changes(),
@@ -113,6 +115,7 @@ struct Follower {
     app: App,
     /// What the client may see.
     sight: Sight,
+    pass: Pass,
     /// The identifier of the only job that is followed, where there is one.
     job: Option<String>,
     project: Option<String>,
@@ -122,6 +125,8 @@ struct Follower {
     /// What the client knows, by identifier.
     sent: HashMap<String, Sent>,
     looked: Option<Instant>,
+    /// When the client was told something.
+    said: Instant,
     /// Whether one look did not show all events.
     more: bool,
     over: bool,
@@ -137,10 +142,12 @@ impl Follower {
             if self.over || (self.looked.is_some() && !self.follow && !self.more) {
                 return Ok(None);
             }
+            let mut quiet = false;
             if let Some(looked) = self.looked.filter(|_| !self.more) {
                 tokio::select! {
                     changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
-                    () = sleep(EVENTS_QUIET_MAX) => return Ok(Some(STILL_HERE.to_owned())),
+                    // What changes may be nothing to this client: it hears something all the same.
+                    () = sleep_until(self.said + EVENTS_QUIET_MAX) => quiet = true,
                     () = told(&mut self.shutdown) => return Ok(None),
                 }
                 tokio::select! {
@@ -148,11 +155,18 @@ impl Follower {
                     () = told(&mut self.shutdown) => return Ok(None),
                 }
             }
+            if !self.pass.holds(self.app.now_ms()) {
+                return Ok(None);
+            }
             // Before looking: a change that comes in between is then noticed after it.
             self.changes.mark_unchanged();
-            let news = self.look().await?;
+            let mut news = self.look().await?;
             self.looked = Some(Instant::now());
+            if news.is_empty() && quiet {
+                STILL_HERE.clone_into(&mut news);
+            }
             if !news.is_empty() {
+                self.said = Instant::now();
                 return Ok(Some(news));
             }
         }
@@ -172,8 +186,9 @@ impl Follower {
         }
         for (id, name) in self.gone(&jobs, cursor) {
             news += &event(None, "gone", &json!({ "id": id, "name": name }).to_string());
-            self.over |= self.job.is_some();
         }
+        // The only one that is followed may have been deleted before it was looked at once.
+        self.over |= self.job.is_some() && jobs.is_empty();
         if first {
             news += &event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
         }

@@ -117,13 +117,14 @@ fn name(digest: &Digest) -> String {
 /// Checks a component and keeps it: the bytes first, so that what is listed is there.
 async fn keep(app: &App, wasm: Bytes) -> Result<PluginFacts, ApiError> {
     let bytes = wasm.clone();
-    let inspect = move |parts: &crate::Parts| {
-        let facts = parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused)?;
-        parts.room(facts.bytes)?;
-        Ok::<_, ApiError>(facts)
-    };
+    let inspect = move |parts: &crate::Parts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
     let facts = app.blocking(inspect).await?;
     let objects = &app.parts().objects;
+    // What is kept already takes no more room: a full store must not refuse a plugin that it has.
+    if facts_in(objects, &name(&facts.digest)).await?.is_none() {
+        let bytes = facts.bytes;
+        app.blocking(move |parts| parts.room(bytes)).await?;
+    }
     let digest = objects.put_blob(wasm).await?;
     let text = serde_json::to_vec(&facts).expect("facts are plain data");
     objects.create(&name(&digest), text.into()).await?;

@@ -31,6 +31,7 @@ pub(crate) async fn set(State(app): State<App>, request: Request) -> Result<Resp
     let asked = spec.clone();
     // What it refers to must be there; each job then means what is newest at its time.
     submit::pin(&app, &sight, &mut spec).await?;
+    let _turn = app.references().write().await;
     let owner = submit::owner(&actor);
     let set = match is_hidden(&app, &sight, &name).await? {
         // Names are of the whole server: one that is taken cannot be had, and what has it stays.
@@ -61,6 +62,7 @@ pub(crate) async fn remove(
     actor: Actor,
     sight: Sight,
 ) -> Result<Json<Value>, ApiError> {
+    let _turn = app.references().write().await;
     let removed = match is_hidden(&app, &sight, &name).await? {
         true => Err(JobError::no_schedule(&name).into()),
         false => app.jobs().remove_schedule(&name).await.map_err(ApiError::from),

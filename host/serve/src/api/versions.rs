@@ -61,7 +61,11 @@ pub(crate) async fn publish(
         },
         error => error.into(),
     })?;
-    let done = app.lifecycle().publish(&model, plugin, weights).await;
+    let room = {
+        let app = app.clone();
+        move |bytes| app.parts().room(bytes)
+    };
+    let done = app.lifecycle().publish(&model, plugin, weights, room).await;
     let detail = done.as_ref().map_or_else(|_| String::new(), |(made, _)| format!("version {}", made.version));
     app.audit().record(&actor, Action::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;

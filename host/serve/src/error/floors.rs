@@ -56,7 +56,9 @@ pub(super) fn job(error: &JobError) -> Meaning {
         JobError::Records(RecordError::QueueFull { .. }) => of(StatusCode::TOO_MANY_REQUESTS, "queue_full"),
         JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
         JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
-        JobError::State { .. } | JobError::Read { .. } => of(StatusCode::CONFLICT, "bad_state"),
+        JobError::State { .. } | JobError::Read { .. } | JobError::Unresolved { .. } => {
+            of(StatusCode::CONFLICT, "bad_state")
+        }
         _ => internal(),
     }
 }

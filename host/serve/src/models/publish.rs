@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saggar_store::SavedVariable;
-use saggar_store::error::ModelError;
+use saggar_store::error::{ModelError, StoreError};
 use saggar_store::models::{Publication, Published};
 
 use super::lifecycle::Lifecycle;
@@ -33,12 +33,14 @@ impl Lifecycle {
     /// is the version that is there.
     ///
     /// # Errors
-    /// `NoModel`; `NotFound` where there is no such version; `LoadFailed` where its files are damaged.
+    /// `NoModel`; `NotFound` where there is no such version; `LoadFailed` where its files are damaged; what `room` says of the
+    /// bytes that it would take.
     pub async fn publish(
         self: &Arc<Lifecycle>,
         name: &str,
         plugin: Bytes,
         weights: Weights,
+        room: impl FnOnce(u64) -> Result<(), StoreError> + Send + 'static,
     ) -> Result<(Published, ModelStatus), ApiError> {
         self.known_model(name).await?;
         let (models, model, created_ms) = (self.models.clone(), name.to_owned(), self.clock.now_ms());
@@ -47,23 +49,27 @@ impl Lifecycle {
             Weights::Checkpoint { .. } => None,
         };
         let publish = move || {
-            let (files, variables) = models.open(&model, from)?;
+            let refuse = |error| refusal(&model, from, error);
+            let (files, variables) = models.open(&model, from).map_err(refuse)?;
             let (variables, source_job) = match weights {
                 Weights::Version(_) => (variables, files.manifest.source_job),
                 Weights::Checkpoint { variables, job } => (variables, job),
             };
-            models.publish(&Publication {
+            let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
+            room((weights + plugin.len() + files.manifest.config.len()) as u64)?;
+            let publication = Publication {
                 model: &model,
                 plugin: &plugin,
                 variables: &variables,
                 config: &files.manifest.config,
                 source_job: &source_job,
                 created_ms,
-            })
+            };
+            models.publish(&publication).map_err(refuse)
         };
         let published = tokio::task::spawn_blocking(publish).await;
         let published = published.map_err(|error| ApiError::Internal { cause: error.to_string() })?;
-        let published = published.map_err(|error| refusal(name, from, error))?;
+        let published = published?;
         let status = self.settled(name, "PUBLISHED").await?;
         Ok((published, status))
     }

@@ -327,3 +327,25 @@ async fn a_key_of_projects_is_made_and_shown() {
         assert!(status == 400 && text.contains(words), "{body}: {status} {text}");
     }
 }
+
+#[tokio::test]
+async fn a_stream_ends_with_the_key_that_it_was_asked_for_with() {
+    let fixture = Fixture::serving().await;
+    let (gone, stays) = (Client::new(&fixture, "gone", &[]), Client::new(&fixture, "stays", &["digits"]));
+    let open = async |client: &Client| {
+        let request = client.request("GET", "/api/v1/events?follow=1").body(Body::empty()).unwrap();
+        let answer = client.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let mut stream = answer.into_body().into_data_stream();
+        assert!(stream.next().await.unwrap().is_ok(), "the beginning");
+        stream
+    };
+    let (mut ends, mut goes_on) = (open(&gone).await, open(&stays).await);
+    fixture.home.keys().revoke("gone").unwrap();
+    fixture.app.access().refresh();
+    let job = spec(&fixture, "digits").await;
+    fixture.post_json("/api/v1/jobs", &job.to_string()).await;
+    assert!(ends.next().await.is_none(), "it tells nothing of what happens after that");
+    let told = goes_on.next().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&told).contains("digits-1"), "another key's goes on");
+}

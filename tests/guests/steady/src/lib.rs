@@ -6,7 +6,8 @@
 //! `path=bytes`, separated by spaces; `diary`, a file that is written anew every 50 steps, with a byte for each step;
 //! `secret`, the name of one to say; `count`, the mount point of a dataset whose items to count; `nan_at`, the step whose
 //! loss is said to be none; `blow_up_at`, the step after which the matrix is infinite; `spin`, how often to count to a
-//! million after each step, with the device idle.
+//! million after each step, with the device idle; `series`, how many of each attempt's own to write at each step;
+//! `complaint`, how long an error to end with.
 
 use saggar_plugin::bindings::variables::Initializer;
 use saggar_plugin::{DataType, Dataset, Error, Executable, Graph, Job, Params, Result, Variables, descriptor, info};
@@ -32,6 +33,8 @@ pub fn train(job: &Job) -> Result<()> {
     let nan_at: u64 = job.param("nan_at", 0)?;
     let blow_up_at: u64 = job.param("blow_up_at", 0)?;
     let spin: u32 = job.param("spin", 0)?;
+    let series: u32 = job.param("series", 0)?;
+    let complaint: u32 = job.param("complaint", 0)?;
     job.params().check()?;
 
     let variables = job.variables();
@@ -63,6 +66,9 @@ pub fn train(job: &Job) -> Result<()> {
             std::hint::black_box(count);
         }
         job.metric(step, "accuracy", step as f64 / steps as f64);
+        for number in 0..series {
+            job.metric(step, &format!("attempt-{}/{number}", job.attempt()), f64::from(number));
+        }
         job.progress(step, steps);
         info(&format!("step {step}"));
         if step == fail_at && job.attempt() < fail_until {
@@ -72,6 +78,9 @@ pub fn train(job: &Job) -> Result<()> {
             job.write_output(path, &vec![b'x'; usize::try_from(step).unwrap_or(0)])?;
         }
         job.boundary(step, &variables, &[], &step.to_le_bytes())?;
+    }
+    if complaint > 0 {
+        return Err(Error::NoSuch { what: "end", name: "!".repeat(complaint as usize), known: Vec::new() });
     }
     for file in write.split_whitespace() {
         let (path, bytes) = file.split_once('=').unwrap_or((file, "1"));

@@ -61,23 +61,34 @@ pub(crate) struct Link {
     stream: UnixStream,
     /// One message at a time.
     sending: Mutex<()>,
+    /// What this process used so far, for the other to know with the next message: it reads none while it does work that
+    /// it has no use for others in, and reports would fill the socket.
+    usage: Mutex<Option<Event>>,
 }
 
 impl Link {
     pub(super) fn new(stream: UnixStream) -> io::Result<Link> {
         stream.set_read_timeout(Some(RANK_SILENCE_MAX))?;
         stream.set_write_timeout(Some(RANK_SILENCE_MAX))?;
-        Ok(Link { stream, sending: Mutex::default() })
+        Ok(Link { stream, sending: Mutex::default(), usage: Mutex::default() })
     }
 
     /// Sends a message, whose payload is these pieces one after the other.
     pub(super) fn send(&self, turn: u64, kind: Kind, payload: &[&[u8]]) -> io::Result<()> {
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(usage) = usage {
+            self.write(0, Kind::Event, &[&serde_json::to_vec(&usage).map_err(io::Error::other)?])?;
+        }
+        self.write(turn, kind, payload)
+    }
+
+    fn write(&self, turn: u64, kind: Kind, payload: &[&[u8]]) -> io::Result<()> {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(&turn.to_le_bytes());
         head[8] = kind as u8;
         head[9..].copy_from_slice(&(bytes as u64).to_le_bytes());
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stream = &self.stream;
         stream.write_all(&head)?;
         payload.iter().try_for_each(|piece| stream.write_all(piece))
@@ -86,7 +97,11 @@ impl Link {
     /// Tells rank 0 of an event, as far as it wants to know.
     pub(crate) fn event(&self, event: &Event) -> io::Result<()> {
         match event {
-            Event::Usage(_) | Event::Failed { .. } => {
+            Event::Usage(_) => {
+                *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(event.clone());
+                Ok(())
+            }
+            Event::Failed { .. } => {
                 let json = serde_json::to_vec(event).map_err(io::Error::other)?;
                 self.send(0, Kind::Event, &[&json])
             }
@@ -127,6 +142,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Usage;
 
     fn pair() -> (Link, Link) {
         let (a, b) = UnixStream::pair().unwrap();
@@ -155,6 +171,19 @@ mod tests {
         here.event(&Event::Progress { step: 1, of: 2 }).unwrap();
         drop(here);
         assert!(matches!(there.receive(5, Kind::Part), Err(Broken::Gone(_))), "others are not told, and the end is");
+    }
+
+    #[test]
+    fn usage_goes_with_the_next_message_and_only_the_newest_does() {
+        let (here, there) = pair();
+        let usage = |samples| Event::Usage(Usage { samples, ..Usage::default() });
+        // More than a socket holds, while nobody reads.
+        for samples in 0..100_000 {
+            here.event(&usage(samples)).unwrap();
+        }
+        here.send(1, Kind::Part, &[b"part"]).unwrap();
+        assert!(matches!(there.receive(1, Kind::Part), Err(Broken::Event(event)) if event == usage(99_999)));
+        assert_eq!(there.receive(1, Kind::Part).unwrap(), b"part");
     }
 
     #[test]

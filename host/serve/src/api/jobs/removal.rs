@@ -116,6 +116,7 @@ async fn take_away(app: &App, sight: &Sight, job: &Job) -> Result<u64, ApiError>
         let hint = format!("`saggar stop {}` ends it first", job.name);
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint }.into());
     }
+    let _turn = app.references().write().await;
     let readers = app.jobs().readers(&job.name).await?;
     if !readers.is_empty() {
         let readers = sight.names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));

@@ -7,6 +7,7 @@ use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
 use saggar_store::CheckpointInfo;
 use saggar_store::error::DatasetError;
+use saggar_store::models::{Found, FoundState, scan};
 use saggar_store::records::Job;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -69,12 +70,28 @@ impl Submitter {
 
     /// Looks up what the specification refers to, and records the job.
     async fn record(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
+        // What it refers to is not removed before the job that refers to it is there.
+        let _kept = app.references().read().await;
         pin(app, &self.sight, &mut spec).await?;
         let (plugin, owner) = (spec.plugin.clone(), self.owner.clone());
         let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
         let job = app.jobs().submit(Submission { spec, owner, idempotency_key }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
+    }
+}
+
+/// What a schedule's job refers to, looked up when its time has come.
+///
+/// # Errors
+/// Those of [`pin`], as far as floors below know them.
+pub(crate) async fn resolved(app: &App, mut spec: JobSpec) -> Result<JobSpec, JobError> {
+    // What its owner may see was looked at when the schedule was set.
+    match pin(app, &Sight::default(), &mut spec).await {
+        Ok(()) => Ok(spec),
+        Err(ApiError::Job(error)) => Err(error),
+        Err(error) if error.status().is_server_error() => Err(std::io::Error::other(error.to_string()).into()),
+        Err(error) => Err(JobError::Unresolved { reason: error.to_string() }),
     }
 }
 
@@ -151,10 +168,11 @@ async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(),
             *name = job.name;
         }
         Origin::Model { model, version } => {
-            let status = app.models().status(model)?;
-            let newest = || status.versions.iter().map(|version| version.version).max();
-            let known = |wanted: u64| status.versions.iter().any(|version| version.version == wanted);
-            let wanted = version.or_else(newest).filter(|wanted| known(*wanted));
+            // As they lie on disk: a job whose time came while no server ran is submitted before any is loaded.
+            let found = app.blocking(|parts| scan(&parts.models_dir)).await?;
+            let whole = |it: &&Found| it.name == *model && it.state == FoundState::Complete;
+            let versions = || found.iter().filter(whole).map(|found| found.version);
+            let wanted = version.or_else(|| versions().max()).filter(|wanted| versions().any(|there| there == *wanted));
             *version = Some(wanted.ok_or_else(|| ApiError::NotFound {
                 kind: "model version",
                 name: version.map_or_else(|| model.clone(), |version| format!("{model}@{version}")),

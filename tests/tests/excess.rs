@@ -1,0 +1,57 @@
+//! Trainings that do too much of something: it is cut or left out, and said; nothing else ends or waits for it.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::{Payload, Server, Steady};
+use serde_json::{Value, json};
+
+#[test]
+fn series_past_the_most_are_left_out_and_the_training_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    // Each attempt writes as many as a training may; those of two are more than a job may have.
+    let job = Steady::steps(400).parameter("series", 200).parameter("work", 4).submit(&server);
+    server.wait_for_step(&job, 20);
+    server.saggar_ok(&["preempt", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{}", server.saggar_ok(&["logs", &job]));
+    assert_eq!(ended["attempts"].as_array().unwrap().len(), 2, "the second one is not tried again and again");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert_eq!(log.matches("values are not kept: ").count(), 1, "said once");
+    let series = server.get(&format!("/api/v1/jobs/{job}/metrics?from=399"))["series"].clone();
+    let accuracy = series.as_array().unwrap().iter().find(|one| one["name"] == "accuracy").unwrap();
+    assert_eq!(accuracy["points"].as_array().unwrap().last().unwrap()[0], 400, "series that there are go on");
+}
+
+#[test]
+fn an_error_of_megabytes_ends_the_attempt() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let job = Steady::steps(3).parameter("complaint", 5_000_000).submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("PLUGIN_ERROR")));
+    let message = ended["message"].as_str().unwrap();
+    assert!(message.contains("!!!") && message.len() < 20_000, "{} bytes", message.len());
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_saved_is_tried_again_when_the_next_is_due() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.wait_for_job(&Steady::steps(1).submit(&server));
+    let used = server.get("/api/v1/quota")["storage_bytes"].as_u64().unwrap();
+    drop(server);
+    // Room for the records and the log of another job, but not for a checkpoint besides.
+    let quota = format!("{}B", used + 2 * 96 * 96 * 4 - 1);
+    let server = Server::start_with(home.path(), &["--storage-quota", &quota]);
+    let job = Steady::steps(60).submit(&server);
+    server.wait_for_step(&job, 2);
+    server.request("POST", &format!("/api/v1/jobs/{job}/checkpoint"), Payload::Nothing);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    let events = server.get(&format!("/api/v1/jobs/{job}/events"));
+    let refused = |event: &&Value| event["kind"] == "CHECKPOINT_FAILED";
+    let refused: Vec<&Value> = events["events"].as_array().unwrap().iter().filter(refused).collect();
+    // One every five steps, and one that was asked for.
+    assert!((12..=13).contains(&refused.len()), "{refused:?}");
+    assert!(refused[0]["text"].as_str().unwrap().contains("storage"), "{}", refused[0]);
+}
