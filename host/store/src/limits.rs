@@ -58,11 +58,17 @@ pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 /// Bytes of a dataset's columns together. They are in memory while they are taken in.
 pub const DATASET_BYTES_MAX: u64 = 16 << 30;
 
+/// Items of a dataset: plugins number them with 32 bits.
+pub const DATASET_ITEMS_MAX: u64 = u32::MAX as u64;
+
 /// Bytes of the header of a `.npy` file, which is a line of text.
 pub const NPY_HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes of the footer of a Parquet file, which is held with a structure for each column of each row group.
 pub const PARQUET_FOOTER_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a name in the schema of such a file: columns are called by the names of all groups that they are in.
+pub const PARQUET_NAME_BYTES_MAX: usize = 255;
 
 /// Bytes of a page of a Parquet file, compressed and expanded. Writers make pages of about 1 MiB.
 pub const PARQUET_PAGE_BYTES_MAX: usize = 128 << 20;
@@ -70,7 +76,7 @@ pub const PARQUET_PAGE_BYTES_MAX: usize = 128 << 20;
 /// Bytes of the header of such a page: the least and the greatest value of the page are in it.
 pub const PARQUET_PAGE_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Values of such a page; decoded, they are in memory together where they are one list.
+/// Values of such a page, and of the pages that one list goes on over: decoded, they are in memory together.
 pub const PARQUET_PAGE_VALUES_MAX: u32 = 64 << 20;
 
 /// How many times as long as the file the values of a Parquet file may be: a run of equal values takes some bytes however
