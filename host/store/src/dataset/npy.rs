@@ -35,10 +35,11 @@ pub(super) fn is_there(folder: &Path) -> bool {
 pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
     let files = named(folder, "npy");
     if !files.is_empty() {
-        return arrays::draft(arrays::of_names(fields("", files)?), String::new());
+        return arrays::draft(arrays::of_names(fields("", files, &mut 0)?), String::new());
     }
+    let mut held = 0;
     let parts = parts(folder).into_iter().map(|(part, files)| {
-        let arrays = fields(&format!("{part}/"), files)?;
+        let arrays = fields(&format!("{part}/"), files, &mut held)?;
         Ok((part, arrays))
     });
     arrays::draft(parts.collect::<Result<Parts, DatasetError>>()?, String::new())
@@ -47,7 +48,7 @@ pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
 /// Reads the files that a description names.
 pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<Draft, DatasetError> {
     check_field_names(description.fields.iter().map(|field| field.name.as_str()))?;
-    let mut columns = Vec::new();
+    let (mut columns, mut held) = (Vec::new(), 0);
     let mut first: Option<(String, u64)> = None;
     for field in &description.fields {
         if !is_path(&field.file) {
@@ -60,14 +61,12 @@ pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<
         }
         let mut source = Source::open(&path)?;
         source.name.clone_from(&field.file);
-        let array = read_array(&mut source, field.name.clone())?;
+        let array = read_array(&mut source, field.name.clone(), &mut held)?;
         let (other, expected) = first.get_or_insert_with(|| (array.file.clone(), array.items)).clone();
         if array.items != expected {
             return Err(DatasetError::CountMismatch { file: array.file, found: array.items, other, expected });
         }
         labels::check(&array, &field.classes)?;
-        let bytes = columns.iter().map(|column: &DraftColumn| column.data.len()).sum::<usize>() + array.data.len();
-        check_size(&field.file, Some(bytes as u64))?;
         let (name, classes) = (array.name, field.classes.clone());
         columns.push(DraftColumn { name, item: array.item, classes, data: array.data });
     }
@@ -87,17 +86,18 @@ fn parts(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     entries.filter_map(part).collect()
 }
 
-fn fields(prefix: &str, files: BTreeMap<String, PathBuf>) -> Result<Vec<Array>, DatasetError> {
+fn fields(prefix: &str, files: BTreeMap<String, PathBuf>, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
     let field = |(name, path): (String, PathBuf)| {
         let mut source = Source::open(&path)?;
         source.name = format!("{prefix}{}", source.name);
-        read_array(&mut source, name)
+        read_array(&mut source, name, held)
     };
     files.into_iter().map(field).collect()
 }
 
-/// Reads the array that a file is, to its end.
-pub(super) fn read_array(source: &mut Source<'_>, name: String) -> Result<Array, DatasetError> {
+/// Reads the array that a file is, to its end. All arrays of the dataset so far take `held` bytes, to which its own are
+/// added: what does not fit beside the others is refused before it is read.
+pub(super) fn read_array(source: &mut Source<'_>, name: String, held: &mut u64) -> Result<Array, DatasetError> {
     let begin = source.take(BEGIN, BEGIN)?;
     let file = source.name.clone();
     let refuse = |offset, reason| DatasetError::Unreadable { file: file.clone(), offset, reason };
@@ -121,6 +121,7 @@ pub(super) fn read_array(source: &mut Source<'_>, name: String) -> Result<Array,
     let (items, item) = arrays::items(&file, header.dtype, &header.dims)?;
     // Both fit: `items` has checked the product.
     let bytes = items * item.bytes() as u64;
+    *held = check_size(&file, held.checked_add(bytes))?;
     let mut data = source.take(bytes, first + length + bytes)?;
     source.end()?;
     if header.big_endian {

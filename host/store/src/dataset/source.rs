@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{DatasetError, StoreError};
-use crate::limits::DATASET_NAMES_MAX;
+use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX};
 
 /// The file of this name, plain or compressed.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -53,10 +53,7 @@ impl<'a> Source<'a> {
 
     /// The next `bytes` bytes, of `total` that the file must have.
     pub(super) fn take(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
-        // Grows with what is there, not with what a header claims.
-        let mut taken = Vec::new();
-        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
-        read.map_err(|error| self.unreadable(&error))?;
+        let taken = self.up_to(bytes)?;
         if taken.len() as u64 == bytes {
             return Ok(taken);
         }
@@ -64,15 +61,19 @@ impl<'a> Source<'a> {
         Err(DatasetError::Truncated { file, found, expected: total })
     }
 
-    /// All that is left, which is at most `max` bytes.
-    pub(super) fn rest(&mut self, max: u64) -> Result<Vec<u8>, DatasetError> {
+    /// The next `bytes` bytes, or fewer where the file ends before.
+    pub(super) fn up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
+        // Grows with what is there, not with what a header claims.
         let mut taken = Vec::new();
-        let read = Read::take(&mut *self, max.saturating_add(1)).read_to_end(&mut taken);
+        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
         read.map_err(|error| self.unreadable(&error))?;
-        if taken.len() as u64 <= max {
-            return Ok(taken);
-        }
-        Err(DatasetError::TooLarge { what: self.name.clone(), max, unit: "bytes" })
+        Ok(taken)
+    }
+
+    /// Goes to the file's end, or as far as a dataset may be long. The number of bytes on the way.
+    pub(super) fn skip(&mut self) -> Result<u64, DatasetError> {
+        let skipped = io::copy(&mut Read::take(&mut *self, DATASET_BYTES_MAX), &mut io::sink());
+        skipped.map_err(|error| self.unreadable(&error))
     }
 
     /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.

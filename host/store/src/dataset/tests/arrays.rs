@@ -6,6 +6,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
+use crate::limits::DATASET_BYTES_MAX;
 
 /// A `.npy` file with this text for a header.
 pub(super) fn npy(header: &str, data: &[u8]) -> Vec<u8> {
@@ -365,4 +366,22 @@ fn bad_safetensors_are_refused() {
         &tensors(&header.replace("U8", "F64"), &[1, 2]),
         expect![[r#"d.safetensors: tensor "x": data type "F64" is unknown here"#]],
     );
+}
+
+#[test]
+fn arrays_of_all_files_fit_into_memory_together() {
+    use super::super::{npy::read_array, safetensors::read_file, source::Source};
+    let bytes = array("|u1", "(3,)", &[1, 2, 3]);
+    let read =
+        |held: &mut u64| read_array(&mut Source::new("x.npy".to_owned(), bytes.as_slice()), "x".to_owned(), held);
+    let mut held = DATASET_BYTES_MAX - 5;
+    assert_eq!(read(&mut held).unwrap().data, [1, 2, 3]);
+    assert_eq!(held, DATASET_BYTES_MAX - 2);
+    expect!["x.npy: more than 17179869184 bytes"].assert_eq(&read(&mut held).unwrap_err().to_string());
+    let header =
+        r#"{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}"#;
+    let place = folder(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4]))]);
+    let mut held = DATASET_BYTES_MAX - 3;
+    let error = read_file(&place.path().join("d.safetensors"), &mut held).unwrap_err();
+    expect!["d.safetensors/y: more than 17179869184 bytes"].assert_eq(&error.to_string());
 }
