@@ -14,7 +14,7 @@ use super::describe::{ArrayFiles, check_field_names};
 use super::ingest::{Draft, DraftColumn, check_size};
 use super::source::{Source, named};
 use super::upload::is_path;
-use crate::error::DatasetError;
+use crate::error::{DatasetError, StoreError};
 use crate::limits::NPY_HEADER_BYTES_MAX;
 
 mod header;
@@ -27,18 +27,18 @@ const MAGIC: [u8; 6] = *b"\x93NUMPY";
 const BEGIN: u64 = 8;
 
 /// Whether the folder has such files, or folders of them.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "npy").is_empty() || !parts(folder).is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "npy")?.is_empty() || !parts(folder)?.is_empty())
 }
 
 /// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
 pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
-    let files = named(folder, "npy");
+    let files = named(folder, "npy")?;
     if !files.is_empty() {
         return arrays::draft(arrays::of_names(fields("", files, &mut 0)?), String::new());
     }
     let mut held = 0;
-    let parts = parts(folder).into_iter().map(|(part, files)| {
+    let parts = parts(folder)?.into_iter().map(|(part, files)| {
         let arrays = fields(&format!("{part}/"), files, &mut held)?;
         Ok((part, arrays))
     });
@@ -76,14 +76,22 @@ pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<
 }
 
 /// The folders in it that have such files.
-fn parts(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
-    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
-    let part = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
-        let files = named(&entry.path(), "npy");
-        (!files.is_empty()).then_some((name, files))
-    };
-    entries.filter_map(part).collect()
+fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, DatasetError> {
+    let mut parts = BTreeMap::new();
+    for entry in folder.read_dir().map_err(StoreError::io(folder))? {
+        let entry = entry.map_err(StoreError::io(folder))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || !path.is_dir() {
+            continue;
+        }
+        let files = named(&path, "npy")?;
+        if !files.is_empty() && parts.insert(name.into_owned(), files).is_some() {
+            let reason = "another folder has this name, but for what is no UTF-8".to_owned();
+            return Err(DatasetError::Malformed { file: path.display().to_string(), reason });
+        }
+    }
+    Ok(parts)
 }
 
 fn fields(prefix: &str, files: BTreeMap<String, PathBuf>, held: &mut u64) -> Result<Vec<Array>, DatasetError> {

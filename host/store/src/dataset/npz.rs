@@ -18,14 +18,14 @@ use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "npz").is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "npz")?.is_empty())
 }
 
 /// Reads the folder's archives.
 pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut held = 0;
-    let parts = named(folder, "npz").into_iter().map(|(part, path)| Ok((part, read_archive(&path, &mut held)?)));
+    let parts = named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(&path, &mut held)?)));
     arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 

@@ -36,13 +36,13 @@ use schema::{Kind, Leaf};
 const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "parquet").is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "parquet")?.is_empty())
 }
 
 /// Reads the folder's files: the fields that a description says, or all.
 pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
-    let paths = named(folder, "parquet");
+    let paths = named(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
     let mut table = Table { first: String::new(), fields, is_whole, columns: Vec::new() };

@@ -14,14 +14,14 @@ use crate::error::DatasetError;
 use crate::models::weights::header;
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "safetensors").is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "safetensors")?.is_empty())
 }
 
 /// Reads the folder's files.
 pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut held = 0;
-    let parts = named(folder, "safetensors").into_iter().map(|(part, path)| Ok((part, read_file(&path, &mut held)?)));
+    let parts = named(folder, "safetensors")?.into_iter().map(|(part, path)| Ok((part, read_file(&path, &mut held)?)));
     arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 

@@ -1,7 +1,7 @@
 //! A file of the user's, plain or compressed, read with an eye on where we are.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -17,15 +17,45 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// The folder's files `NAME.ending`, plain or compressed, by `NAME`, in order.
-pub(super) fn named(folder: &Path, ending: &str) -> BTreeMap<String, PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok).take(DATASET_NAMES_MAX);
-    let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let stem = plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())?;
-        entry.path().is_file().then(|| (stem.to_owned(), entry.path()))
-    });
-    named.collect()
+///
+/// What cannot be listed is an error: a dataset without one of its files would be another dataset. Errors: `Store`;
+/// `Malformed` for a file that is there plain and compressed; `TooLarge`.
+pub(super) fn named(folder: &Path, ending: &str) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    named_up_to(folder, ending, DATASET_NAMES_MAX)
+}
+
+/// As [`named`], where so many may be there.
+pub(super) fn named_up_to(folder: &Path, ending: &str, max: usize) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    let malformed = |file: &str, reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
+    let mut named = BTreeMap::new();
+    for entry in folder.read_dir().map_err(StoreError::io(folder))? {
+        let entry = entry.map_err(StoreError::io(folder))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let shown = name.to_string_lossy();
+        let Some(stem) = stem(&shown, ending) else { continue };
+        // Links are followed.
+        if !fs::metadata(&path).map_err(StoreError::io(&path))?.is_file() {
+            continue;
+        }
+        if name.to_str().is_none() {
+            return Err(malformed(&shown, "its name is no UTF-8".to_owned()));
+        }
+        if named.insert(stem.to_owned(), path).is_some() {
+            let plain = format!("{stem}.{ending}");
+            return Err(malformed(&format!("{plain}.gz"), format!("{plain} is there too; keep one of them")));
+        }
+        if named.len() > max {
+            let what = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(DatasetError::TooLarge { what, max: max as u64, unit: "files of one format" });
+        }
+    }
+    Ok(named)
+}
+
+/// `NAME` of a file `NAME.ending` or `NAME.ending.gz`.
+fn stem<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())
 }
 
 /// An open file, or one inside an archive: decompressed, and with the number of bytes read so far.
