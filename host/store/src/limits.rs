@@ -101,6 +101,12 @@ pub const CLASS_NAMES_BYTES_MAX: u64 = 64 << 10;
 /// Fields of a dataset, splits of a dataset, and classes of a field.
 pub const DATASET_NAMES_MAX: usize = 65_536;
 
+/// Datasets made of outputs that are kept in the cache: those used last.
+pub const OUTPUTS_KEPT_MAX: usize = 64;
+
+/// Seconds that nothing was written to a dataset on its way into the cache, after which its writer is dead.
+pub const OUTPUT_STAGING_SECONDS_MAX: u64 = 3600;
+
 /// Files in one listing of what a job wrote.
 pub const OUTPUTS_LISTED_MAX: usize = 10_000;
 
