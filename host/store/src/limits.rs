@@ -52,6 +52,9 @@ pub const UPLOAD_PATH_BYTES_MAX: usize = 255;
 /// Folders in an uploaded file's path, the file's own name included.
 pub const UPLOAD_PATH_PARTS_MAX: usize = 8;
 
+/// Bytes that a tar archive may say of one entry before it: long names and attributes, which are in memory together.
+pub const TAR_HEADERS_BYTES_MAX: u64 = 256 << 10;
+
 /// Disk space that an upload must leave free.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
