@@ -137,6 +137,9 @@ pub const SPEC_BYTES_MAX: usize = 1 << 20;
 /// Names of metric series in one job.
 pub const SERIES_MAX: u32 = 256;
 
+/// Parts and metrics of a job's checkpoints that are remembered between two saves, of all together: some 64 MiB.
+pub const CHECKPOINT_ENTRIES_REMEMBERED_MAX: usize = 1 << 20;
+
 /// Metrics in one checkpoint: every series of the job.
 pub const CHECKPOINT_METRICS_MAX: usize = SERIES_MAX as usize;
 
