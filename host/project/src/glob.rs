@@ -45,25 +45,26 @@ impl Glob {
 }
 
 fn path_matches(pattern: &[&str], names: &[&str]) -> bool {
-    match (pattern.split_first(), names.split_first()) {
-        (None, None) => true,
-        (Some((&"**", rest)), _) => (0..=names.len()).any(|skipped| path_matches(rest, &names[skipped..])),
-        (Some((first, rest)), Some((name, names))) => name_matches(first, name) && path_matches(rest, names),
-        (None, Some(_)) | (Some(_), None) => false,
-    }
+    matches(pattern, names, |part| *part == "**", |part, name| name_matches(part, name))
 }
 
-/// Backs up to the last star only: the earlier ones have the shortest match that does, and a longer one helps nobody.
 fn name_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    matches(&pattern, &name, |part| *part == '*', |part, letter| *part == '?' || part == letter)
+}
+
+/// Whether the pattern means these, one after the other: a star any number of them, another part one that it means.
+///
+/// Backs up to the last star only: the earlier ones have the shortest match that does, and a longer one helps nobody.
+fn matches<P, N>(pattern: &[P], names: &[N], is_star: impl Fn(&P) -> bool, means: impl Fn(&P, &N) -> bool) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
+    while n < names.len() {
         match pattern.get(p) {
-            Some('*') => {
+            Some(part) if is_star(part) => {
                 star = Some((p + 1, n));
                 p += 1;
             }
-            Some(letter) if *letter == '?' || *letter == name[n] => (p, n) = (p + 1, n + 1),
+            Some(part) if means(part, &names[n]) => (p, n) = (p + 1, n + 1),
             _ => match star {
                 Some((after, taken)) => {
                     star = Some((after, taken + 1));
@@ -73,11 +74,13 @@ fn name_matches(pattern: &str, name: &str) -> bool {
             },
         }
     }
-    pattern[p..].iter().all(|letter| *letter == '*')
+    pattern[p..].iter().all(is_star)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -92,10 +95,21 @@ mod tests {
         assert!(matches("**", "a/b"));
         assert!(matches("a*b*c?", "aXbYbZcd"));
         assert!(!matches("a*b", "acd"));
+        assert!(matches("**/a/**/b/**", "x/a/a/y/b") && matches("a/**", "a") && matches("**/**/a", "a"));
+        assert!(!matches("**/a/**/b", "b/a") && !matches("a/**/b", "a/c") && !matches("a", "a/b"));
         assert_eq!(Glob::parse("src/a*/x.rs").unwrap().root(), Path::new("src"));
         assert_eq!(Glob::parse("Cargo.toml").unwrap().root(), Path::new(""));
         for bad in ["", "/etc/*", "../x", "src/../../x"] {
             assert!(Glob::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_the_path_is_long() {
+        let path = PathBuf::from("a/".repeat(200));
+        for pattern in [format!("{}b", "**/a/".repeat(50)), format!("{}b", "**/".repeat(100))] {
+            assert!(!Glob::parse(&pattern).unwrap().matches(&path), "{pattern}");
+        }
+        assert!(Glob::parse(&format!("{}a", "**/a/".repeat(50))).unwrap().matches(&path));
     }
 }

@@ -3,17 +3,19 @@
 //! An archive is not trusted: nothing is written outside of the folder, whatever its paths say; links and devices are
 //! refused; files and bytes are counted while they are written, not taken from what the archive says of itself.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 use zip::ZipArchive;
 
 use crate::dataset::upload::is_path;
 use crate::error::{DatasetError, StoreError};
-use crate::limits::UPLOAD_FILES_MAX;
+use crate::limits::{TAR_HEADERS_BYTES_MAX, UPLOAD_FILES_MAX};
 
 #[cfg(test)]
 mod tests;
@@ -98,10 +100,15 @@ impl<'a> Folder<'a> {
     }
 
     fn tar(&mut self, reader: impl Read) -> Result<(), DatasetError> {
-        let mut archive = tar::Archive::new(reader);
-        let entries = archive.entries().map_err(|error| self.malformed("", error))?;
-        for entry in entries {
+        let left = Rc::new(Cell::new(None));
+        let mut archive = tar::Archive::new(Headers { reader, left: Rc::clone(&left) });
+        let mut entries = archive.entries().map_err(|error| self.malformed("", error))?;
+        loop {
+            // Long names and attributes come in entries before the one that they are of, and are read whole with it.
+            left.set(Some(TAR_HEADERS_BYTES_MAX));
+            let Some(entry) = entries.next() else { return Ok(()) };
             let mut entry = entry.map_err(|error| self.malformed("", broken(&error)))?;
+            left.set(None);
             let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
             let kind = entry.header().entry_type();
             if kind.is_file() || kind.is_contiguous() {
@@ -109,8 +116,9 @@ impl<'a> Folder<'a> {
             } else if !kind.is_dir() && !kind.is_pax_global_extensions() {
                 return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
             }
+            // What is left of it is no header, and goes before the next one is looked for.
+            io::copy(&mut entry, &mut io::sink()).map_err(|error| self.malformed(&path, broken(&error)))?;
         }
-        Ok(())
     }
 
     fn zip(&mut self, file: BufReader<File>) -> Result<(), DatasetError> {
@@ -167,6 +175,26 @@ impl<'a> Folder<'a> {
 
     fn too_large(&self, max: u64, unit: &'static str) -> DatasetError {
         DatasetError::TooLarge { what: self.archive.to_owned(), max, unit }
+    }
+}
+
+/// A tar archive, of which so many bytes more may be read; none where any number may.
+struct Headers<R> {
+    reader: R,
+    left: Rc<Cell<Option<u64>>>,
+}
+
+impl<R: Read> Read for Headers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.reader.read(buffer)?;
+        if let Some(left) = self.left.get() {
+            let left = left.checked_sub(n as u64).ok_or_else(|| {
+                let reason = format!("names and attributes of an entry take more than {TAR_HEADERS_BYTES_MAX} bytes");
+                io::Error::new(io::ErrorKind::FileTooLarge, reason)
+            })?;
+            self.left.set(Some(left));
+        }
+        Ok(n)
     }
 }
 

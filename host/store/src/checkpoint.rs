@@ -155,6 +155,8 @@ pub struct Checkpoints {
     /// Parts that this process knows to be whole and durable, by object name. It need not read
     /// them again to share them.
     known: Mutex<HashSet<String>>,
+    /// Manifests that `prune` has read: it looks at all that are kept after each save, and they do not change.
+    remembered: Mutex<retention::Remembered>,
     /// `prune` must not take the parts of a `save` that has no manifest yet.
     turn: tokio::sync::Mutex<()>,
 }
@@ -162,7 +164,12 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// The checkpoints in `objects`.
     pub fn new(objects: Objects) -> Checkpoints {
-        Checkpoints { objects, known: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Checkpoints {
+            objects,
+            known: Mutex::default(),
+            remembered: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Announces that the lease with this epoch writes now. From then on, `save` refuses every

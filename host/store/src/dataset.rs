@@ -167,20 +167,10 @@ impl Dataset {
     /// # Errors
     /// `Unknown` for a field or an item that there is not.
     pub fn read(&self, field: &str, items: &[u64]) -> Result<Vec<u8>, DatasetError> {
-        let mut bytes = Vec::new();
-        self.read_into(field, items, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// As `read`, appending to a buffer that the caller uses again.
-    ///
-    /// # Errors
-    /// As `read`; the buffer may have grown then.
-    pub fn read_into(&self, field: &str, items: &[u64], bytes: &mut Vec<u8>) -> Result<(), DatasetError> {
         let index = self.index(field)?;
         let size = self.0.fields[index].item.bytes();
         let column = &self.0.columns[index];
-        bytes.reserve(size * items.len());
+        let mut bytes = Vec::with_capacity(size * items.len());
         for &item in items {
             if item >= self.0.items {
                 let known = format!("items 0 to {}", self.0.items.saturating_sub(1));
@@ -189,7 +179,7 @@ impl Dataset {
             let start = item as usize * size;
             bytes.extend_from_slice(&column[start..start + size]);
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// As `read`, without a copy where the items follow each other: a pass in order reads the column itself.

@@ -1,8 +1,10 @@
 //! Files and directories that are on the disk when the call returns.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
 
 #[cfg(test)]
 pub(crate) mod crash;
@@ -83,6 +85,16 @@ fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         return Err(error);
     }
     disk::sync_directory(parent)
+}
+
+/// Waits for the lock that whoever changes the file at `path` holds: that of a file beside it, since the file itself is
+/// replaced. It is given up with what is returned, or with the process.
+pub(crate) fn locked(path: &Path) -> Result<File, StoreError> {
+    let lock_path = path.with_extension("lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+    let lock = lock.map_err(StoreError::io(&lock_path))?;
+    lock.lock().map_err(StoreError::io(&lock_path))?;
+    Ok(lock)
 }
 
 /// Removes a directory and all that is in it, in one durable step as others see it: it loses its name first. What an

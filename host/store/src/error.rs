@@ -101,17 +101,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether there is no room: the disk is full, or a quota is used up. Trying again is of use once there is some.
-    pub fn is_out_of_room(&self) -> bool {
-        match self {
-            StoreError::QuotaExceeded { .. } => true,
-            StoreError::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-            }
-            _ => false,
-        }
-    }
-
     /// Names the path of an I/O error: `.map_err(StoreError::io(path))`.
     pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.as_ref().to_owned(), source }

@@ -11,7 +11,6 @@ mod allowance;
 mod scope;
 mod usage;
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -365,10 +364,7 @@ impl KeyFile {
     }
 
     fn change<T>(&self, work: impl FnOnce(&mut Vec<KeyRecord>) -> Result<T, KeyError>) -> Result<T, KeyError> {
-        let lock_path = self.path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.map_err(StoreError::io(&lock_path))?;
-        lock.lock().map_err(StoreError::io(&lock_path))?;
+        let _lock = durable::locked(&self.path)?;
         let mut keys = self.read()?;
         let done = work(&mut keys)?;
         let contents = Contents { format: FORMAT, keys };

@@ -52,11 +52,17 @@ pub const UPLOAD_PATH_BYTES_MAX: usize = 255;
 /// Folders in an uploaded file's path, the file's own name included.
 pub const UPLOAD_PATH_PARTS_MAX: usize = 8;
 
+/// Bytes that a tar archive may say of one entry before it: long names and attributes, which are in memory together.
+pub const TAR_HEADERS_BYTES_MAX: u64 = 256 << 10;
+
 /// Disk space that an upload must leave free.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
 /// Bytes of a dataset's columns together. They are in memory while they are taken in.
 pub const DATASET_BYTES_MAX: u64 = 16 << 30;
+
+/// Items of a dataset: plugins number them with 32 bits.
+pub const DATASET_ITEMS_MAX: u64 = u32::MAX as u64;
 
 /// Bytes of the header of a `.npy` file, which is a line of text.
 pub const NPY_HEADER_BYTES_MAX: u64 = 64 << 10;
@@ -64,13 +70,16 @@ pub const NPY_HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of the footer of a Parquet file, which is held with a structure for each column of each row group.
 pub const PARQUET_FOOTER_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of a name in the schema of such a file: columns are called by the names of all groups that they are in.
+pub const PARQUET_NAME_BYTES_MAX: usize = 255;
+
 /// Bytes of a page of a Parquet file, compressed and expanded. Writers make pages of about 1 MiB.
 pub const PARQUET_PAGE_BYTES_MAX: usize = 128 << 20;
 
 /// Bytes of the header of such a page: the least and the greatest value of the page are in it.
 pub const PARQUET_PAGE_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Values of such a page; decoded, they are in memory together where they are one list.
+/// Values of such a page, and of the pages that one list goes on over: decoded, they are in memory together.
 pub const PARQUET_PAGE_VALUES_MAX: u32 = 64 << 20;
 
 /// How many times as long as the file the values of a Parquet file may be: a run of equal values takes some bytes however
@@ -94,6 +103,12 @@ pub const CLASS_NAMES_BYTES_MAX: u64 = 64 << 10;
 
 /// Fields of a dataset, splits of a dataset, and classes of a field.
 pub const DATASET_NAMES_MAX: usize = 65_536;
+
+/// Datasets made of outputs that are kept in the cache: those used last.
+pub const OUTPUTS_KEPT_MAX: usize = 64;
+
+/// Seconds that nothing was written to a dataset on its way into the cache, after which its writer is dead.
+pub const OUTPUT_STAGING_SECONDS_MAX: u64 = 3600;
 
 /// Files in one listing of what a job wrote.
 pub const OUTPUTS_LISTED_MAX: usize = 10_000;
@@ -121,6 +136,9 @@ pub const SPEC_BYTES_MAX: usize = 1 << 20;
 
 /// Names of metric series in one job.
 pub const SERIES_MAX: u32 = 256;
+
+/// Parts and metrics of a job's checkpoints that are remembered between two saves, of all together: some 64 MiB.
+pub const CHECKPOINT_ENTRIES_REMEMBERED_MAX: usize = 1 << 20;
 
 /// Metrics in one checkpoint: every series of the job.
 pub const CHECKPOINT_METRICS_MAX: usize = SERIES_MAX as usize;

@@ -3,7 +3,6 @@
 //! Values are in no record, log or listing; who starts an attempt reads those that its job names.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::PathBuf;
 
@@ -118,10 +117,7 @@ impl Secrets {
         &self,
         work: impl FnOnce(&mut BTreeMap<String, String>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        let lock_path = self.path.with_extension("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.map_err(StoreError::io(&lock_path))?;
-        lock.lock().map_err(StoreError::io(&lock_path))?;
+        let _lock = durable::locked(&self.path)?;
         let mut secrets = self.read()?;
         let done = work(&mut secrets)?;
         let text = serde_json::to_vec_pretty(&secrets).expect("text is JSON");

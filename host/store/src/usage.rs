@@ -1,7 +1,8 @@
 //! Bytes on the disk by what they are for, and the limit on them.
 //!
 //! Sizes are those of files, as `ls` shows them: the sum is what taking everything away would free. Counting walks the
-//! directories and looks at no content. What comes and goes meanwhile is counted or not; nothing fails for it.
+//! directories and looks at no content. What comes and goes meanwhile is counted or not; nothing fails for it. A directory
+//! that may not be listed, such as `lost+found` of a disk that a link leads to, counts as nothing.
 //!
 //! Deliberately elsewhere: who asks how often, and which writes are refused (`jobs`, `serve`).
 
@@ -132,10 +133,25 @@ impl Home {
     /// # Errors
     /// `Io` where a directory cannot be listed.
     pub fn usage(&self, models: &Path) -> Result<Usage, StoreError> {
+        let mut usage = self.stored(models)?;
+        usage.add(StorageKind::Cache, place_bytes(&self.cache())?);
+        Ok(usage)
+    }
+
+    /// [`Usage::total`] of [`usage`](Self::usage), without a walk through the cache, which may be large: for whoever is
+    /// about to write. Call from a thread that may block.
+    ///
+    /// # Errors
+    /// `Io` where a directory cannot be listed.
+    pub fn stored_bytes(&self, models: &Path) -> Result<u64, StoreError> {
+        Ok(self.stored(models)?.total())
+    }
+
+    /// Bytes of each kind but the cache.
+    fn stored(&self, models: &Path) -> Result<Usage, StoreError> {
         let mut usage = Usage::default();
         usage.add(StorageKind::Datasets, place_bytes(&self.datasets())? + place_bytes(&self.uploads())?);
         usage.add(StorageKind::Models, place_bytes(models)?);
-        usage.add(StorageKind::Cache, place_bytes(&self.cache())?);
         for entry in entries(&self.objects())? {
             let is_checkpoints = entry.file_name() == CHECKPOINTS;
             let kind = if is_checkpoints { StorageKind::Checkpoints } else { StorageKind::Plugins };
@@ -156,11 +172,11 @@ impl Home {
     }
 }
 
-/// What lies in a directory; nothing where it is none, or is gone by now.
+/// What lies in a directory; nothing where it is none, is gone by now, or may not be listed.
 fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
     let listed = fs::read_dir(directory).and_then(|entries| entries.collect());
     match listed {
-        Err(error) if is_absence(&error) => Ok(Vec::new()),
+        Err(error) if is_nothing(&error) => Ok(Vec::new()),
         listed => listed.map_err(StoreError::io(directory)),
     }
 }
@@ -169,7 +185,7 @@ fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
 fn place_bytes(place: &Path) -> Result<u64, StoreError> {
     match fs::canonicalize(place) {
         Ok(place) => tree_bytes(&place),
-        Err(error) if is_absence(&error) => Ok(0),
+        Err(error) if is_nothing(&error) => Ok(0),
         Err(error) => Err(StoreError::io(place)(error)),
     }
 }
@@ -180,7 +196,7 @@ pub(crate) fn tree_bytes(path: &Path) -> Result<u64, StoreError> {
         Ok(data) if data.is_file() => return Ok(data.len()),
         Ok(data) if data.is_dir() => 0u64,
         Ok(_) => return Ok(0),
-        Err(error) if is_absence(&error) => return Ok(0),
+        Err(error) if is_nothing(&error) => return Ok(0),
         Err(error) => return Err(StoreError::io(path)(error)),
     };
     let mut left = vec![path.to_owned()];
@@ -197,8 +213,10 @@ pub(crate) fn tree_bytes(path: &Path) -> Result<u64, StoreError> {
     Ok(sum)
 }
 
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+/// Whether there is nothing to count: what may not be looked at cannot be taken away either.
+fn is_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 #[cfg(test)]
@@ -233,6 +251,29 @@ mod tests {
             "datasets 3, checkpoints 12, outputs 16, logs 32, models 64, plugins 384, records 512, cache 1024";
         assert_eq!(found.join(", "), expected);
         assert_eq!(usage.total(), 1023);
+        assert_eq!(home.stored_bytes(&models).unwrap(), 1023);
+    }
+
+    #[test]
+    fn what_may_not_be_listed_counts_as_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::open(directory.path().join("home")).unwrap();
+        let disk = directory.path().join("disk");
+        let lost = disk.join("lost+found");
+        fs::create_dir_all(&lost).unwrap();
+        fs::write(lost.join("1"), "x").unwrap();
+        fs::write(disk.join("2"), "xy").unwrap();
+        fs::remove_dir(home.datasets()).or_else(|error| if is_nothing(&error) { Ok(()) } else { Err(error) }).unwrap();
+        std::os::unix::fs::symlink(&disk, home.datasets()).unwrap();
+        fs::set_permissions(&lost, fs::Permissions::from_mode(0)).unwrap();
+        // Permissions do not keep out everybody.
+        let expected = if fs::read_dir(&lost).is_ok() { 3 } else { 2 };
+        assert_eq!(home.usage(&disk.join("models")).unwrap().of(StorageKind::Datasets), expected);
+        assert_eq!(home.stored_bytes(&disk.join("models")).unwrap(), expected);
+        assert!(is_nothing(&io::ErrorKind::PermissionDenied.into()));
+        assert!(!is_nothing(&io::ErrorKind::OutOfMemory.into()));
+        fs::set_permissions(&lost, fs::Permissions::from_mode(0o700)).unwrap();
     }
 
     #[test]

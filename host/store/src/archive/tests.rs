@@ -196,3 +196,33 @@ fn archives_that_lie_or_break_off_are_refused() {
     check("a.gz", &gz(&[0; 1 << 20]), expect!["a.gz: more than 1000 bytes unpacked"]);
     check("a.gz", b"no gzip", expect!["a.gz/a: the archive ends early"]);
 }
+
+#[test]
+fn long_names_are_read_and_endless_ones_are_not() {
+    let (long, link, pax) = (::tar::EntryType::GNULongName, ::tar::EntryType::GNULongLink, ::tar::EntryType::XHeader);
+    let deep = format!("{}/b.txt", "a".repeat(150));
+    let record = |key: &str, value: &str| {
+        let rest = format!(" {key}={value}\n");
+        let digits = (rest.len() + 3).to_string().len();
+        format!("{}{rest}", rest.len() + digits).into_bytes()
+    };
+    for whole in [
+        tar(&[("././@LongLink", long, deep.as_bytes()), ("short", FILE, b"x")]),
+        tar(&[("x", pax, &record("path", &deep)), ("short", FILE, b"x")]),
+        tar(&[("x", link, b"nowhere"), ("x", pax, &record("path", &deep)), ("short", FILE, b"x")]),
+    ] {
+        assert_eq!(unpacked("d.tar", &whole).unwrap(), [(deep.clone(), b"x".to_vec())]);
+    }
+    let sized = tar(&[("x", pax, &record("size", "3")), ("a", FILE, b"xyz")]);
+    assert_eq!(unpacked("d.tar", &sized).unwrap(), [("a".to_owned(), b"xyz".to_vec())]);
+    for kind in [long, link, pax] {
+        check(
+            "d.tar.gz",
+            &gz(&tar(&[("x", kind, &vec![0; 1 << 20]), ("a", FILE, b"x")])),
+            expect!["d.tar.gz: names and attributes of an entry take more than 262144 bytes"],
+        );
+    }
+    // What is left out is not counted as a name of what follows.
+    let plain = tar(&[(".hidden", FILE, &vec![0; 1 << 20]), ("a", FILE, b"x")]);
+    assert_eq!(unpacked("d.tar", &plain).unwrap(), [("a".to_owned(), b"x".to_vec())]);
+}

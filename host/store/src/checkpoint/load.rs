@@ -23,8 +23,8 @@ pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) step: u64,
     pub(super) file: String,
-    size: u64,
-    written_ms: Millis,
+    pub(super) size: u64,
+    pub(super) written_ms: Millis,
 }
 
 impl Entry {

@@ -2,14 +2,16 @@
 //! whatever cuts it off leaves whole checkpoints and parts that nobody uses.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::load::{self, Entry};
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Part};
 use super::save::{folder, known, part_name};
 use super::{CheckpointInfo, Checkpoints};
 use crate::error::{CheckpointError, StoreError};
+use crate::limits::CHECKPOINT_ENTRIES_REMEMBERED_MAX;
 
 /// Which way a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -82,31 +84,101 @@ impl Parts {
     }
 
     /// Whether all parts of a manifest are there, as far as a glance shows.
-    fn have(&self, folder: &str, manifest: &Manifest) -> bool {
+    fn have(&self, folder: &str, manifest: &Glance) -> bool {
         manifest.parts.iter().all(|part| self.0.get(&part_name(folder, &part.sha256)) == Some(&part.bytes))
     }
 }
 
+/// What is needed of a manifest here.
+#[derive(Debug)]
+struct Glance {
+    /// Bytes of its text.
+    size: u64,
+    info: CheckpointInfo,
+    parts: Vec<Part>,
+}
+
+impl Glance {
+    /// What it takes in memory, in parts and metrics.
+    fn entries(&self) -> usize {
+        1 + self.parts.len() + self.info.metrics.len()
+    }
+}
+
+/// Manifests that were read, by their object names.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    manifests: HashMap<String, Arc<Glance>>,
+    /// The sum of their entries.
+    entries: usize,
+}
+
+impl Remembered {
+    /// The manifest, if it is the one that was read. Whether it was damaged since, its size and time tell, and else whoever
+    /// reads the checkpoint finds out.
+    fn get(&self, entry: &Entry) -> Option<Arc<Glance>> {
+        let found = self.manifests.get(&entry.file)?;
+        let is_same = (found.size, found.info.written_ms) == (entry.size, entry.written_ms);
+        is_same.then(|| Arc::clone(found))
+    }
+
+    /// Remembers a manifest, unless there are too many: such a one is read again.
+    fn insert(&mut self, manifest: &Arc<Glance>) {
+        self.remove(&manifest.info.file);
+        if self.entries + manifest.entries() <= CHECKPOINT_ENTRIES_REMEMBERED_MAX {
+            self.entries += manifest.entries();
+            self.manifests.insert(manifest.info.file.clone(), Arc::clone(manifest));
+        }
+    }
+
+    fn remove(&mut self, file: &str) {
+        if let Some(removed) = self.manifests.remove(file) {
+            self.entries -= removed.entries();
+        }
+    }
+
+    /// Forgets the manifests in a folder, but for these.
+    fn keep(&mut self, folder: &str, files: &HashSet<&str>) {
+        let prefix = format!("{folder}/");
+        self.manifests.retain(|file, _| !file.starts_with(&prefix) || files.contains(file.as_str()));
+        self.entries = self.manifests.values().map(|manifest| manifest.entries()).sum();
+    }
+}
+
+fn remembered(checkpoints: &Checkpoints) -> MutexGuard<'_, Remembered> {
+    checkpoints.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A manifest, or none where it is damaged or gone.
-async fn manifest_of(
-    checkpoints: &Checkpoints,
-    entry: &Entry,
-) -> Result<Option<(Manifest, CheckpointInfo)>, CheckpointError> {
+async fn manifest_of(checkpoints: &Checkpoints, entry: &Entry) -> Result<Option<Glance>, CheckpointError> {
     match checkpoints.objects.get(&entry.file).await {
         Ok(text) => Ok(Manifest::decode(&text).ok().map(|(manifest, digest)| {
             let info = entry.info(&manifest, digest);
-            (manifest, info)
+            Glance { size: entry.size, info, parts: manifest.parts }
         })),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
+/// As [`manifest_of`], from memory where it was read before. For the job's own writer, who prunes again and again.
+async fn recalled(checkpoints: &Checkpoints, entry: &Entry) -> Result<Option<Arc<Glance>>, CheckpointError> {
+    let found = remembered(checkpoints).get(entry);
+    if found.is_some() {
+        return Ok(found);
+    }
+    let read = manifest_of(checkpoints, entry).await?.map(Arc::new);
+    if let Some(manifest) = &read {
+        remembered(checkpoints).insert(manifest);
+    }
+    Ok(read)
+}
+
 /// The newest checkpoint of which all parts are there.
 pub(super) async fn newest(checkpoints: &Checkpoints, folder: &str) -> Result<Option<Entry>, CheckpointError> {
     let parts = Parts::list(checkpoints, folder).await?;
     for entry in load::entries(checkpoints, folder).await? {
-        if manifest_of(checkpoints, &entry).await?.is_some_and(|(manifest, _)| parts.have(folder, &manifest)) {
+        if manifest_of(checkpoints, &entry).await?.is_some_and(|manifest| parts.have(folder, &manifest)) {
             return Ok(Some(entry));
         }
     }
@@ -120,26 +192,28 @@ pub(super) async fn best(
 ) -> Result<Option<CheckpointInfo>, CheckpointError> {
     let folder = folder(job)?;
     let parts = Parts::list(checkpoints, &folder).await?;
-    let entries = load::entries(checkpoints, &folder).await?;
-    best_of(checkpoints, &folder, &parts, &entries, by).await
+    let mut whole = Vec::new();
+    for entry in load::entries(checkpoints, &folder).await? {
+        let manifest = manifest_of(checkpoints, &entry).await?;
+        whole.extend(manifest.filter(|manifest| parts.have(&folder, manifest)).map(|manifest| manifest.info));
+    }
+    Ok(by.choose(&whole).cloned())
 }
 
+/// As [`best`], for the job's own writer: the object name.
 async fn best_of(
     checkpoints: &Checkpoints,
     folder: &str,
     parts: &Parts,
     entries: &[Entry],
     by: &BestBy,
-) -> Result<Option<CheckpointInfo>, CheckpointError> {
+) -> Result<Option<String>, CheckpointError> {
     let mut whole = Vec::with_capacity(entries.len());
     for entry in entries {
-        if let Some((manifest, info)) = manifest_of(checkpoints, entry).await?
-            && parts.have(folder, &manifest)
-        {
-            whole.push(info);
-        }
+        let manifest = recalled(checkpoints, entry).await?;
+        whole.extend(manifest.filter(|manifest| parts.have(folder, manifest)));
     }
-    Ok(by.choose(&whole).cloned())
+    Ok(by.choose(whole.iter().map(|manifest| &manifest.info)).map(|info| info.file.clone()))
 }
 
 pub(super) async fn prune(
@@ -152,10 +226,10 @@ pub(super) async fn prune(
     let parts = Parts::list(checkpoints, &folder).await?;
     let entries = load::entries(checkpoints, &folder).await?;
     let best = match &retention.keep_best {
-        Some(by) => best_of(checkpoints, &folder, &parts, &entries, by).await?.map(|info| info.file),
+        Some(by) => best_of(checkpoints, &folder, &parts, &entries, by).await?,
         None => None,
     };
-    let mut used = HashSet::new();
+    let (mut used, mut stay) = (HashSet::new(), HashSet::new());
     let (mut kept, mut deleted) = (0, 0);
     for entry in &entries {
         let is_best = best.as_ref() == Some(&entry.file);
@@ -165,14 +239,16 @@ pub(super) async fn prune(
             deleted += 1;
             continue;
         }
+        stay.insert(entry.file.as_str());
         // Only what could be resumed from counts as kept. A damaged one newer than those stays,
         // for people to look at.
-        let Some((manifest, _)) = manifest_of(checkpoints, entry).await? else { continue };
+        let Some(manifest) = recalled(checkpoints, entry).await? else { continue };
         if parts.have(&folder, &manifest) {
             kept += 1;
         }
         used.extend(manifest.parts.iter().map(|part| part_name(&folder, &part.sha256)));
     }
+    remembered(checkpoints).keep(&folder, &stay);
     if deleted > 0 {
         // A manifest that came back without its parts would be listed, and of no use.
         objects.sync_folder(&folder)?;
@@ -198,6 +274,7 @@ pub(super) async fn remove_all(checkpoints: &Checkpoints, job: &str) -> Result<u
     }
     let prefix = format!("{folder}/");
     known(checkpoints).retain(|part| !part.starts_with(&prefix));
+    remembered(checkpoints).keep(&folder, &HashSet::new());
     checkpoints.objects.delete_folder(&folder).await?;
     Ok(freed)
 }

@@ -49,7 +49,7 @@ pub(super) fn read(folder: &Path, text: &CsvText) -> Result<Draft, DatasetError>
         name: field.name.clone(),
         item,
         classes: field.classes.clone(),
-        data: parts.iter().flat_map(|part| part.columns[at].iter().copied()).collect(),
+        data: parts.iter().map(|part| part.columns[at].as_slice()).collect::<Vec<_>>().concat(),
     };
     let columns = text.fields.iter().zip(items).enumerate().map(column).collect();
     Ok(Draft { columns, splits, items: count, description: text.description.clone() })

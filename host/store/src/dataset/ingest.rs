@@ -64,12 +64,12 @@ pub(super) fn read_folder(folder: &Path) -> Result<Draft, DatasetError> {
         Some(Description::Parquet(description)) => parquet::read(folder, &description),
         None if idx::is_there(folder) => idx::read(folder, String::new()),
         None if cifar::is_there(folder) => cifar::read(folder, String::new()),
-        None if npy::is_there(folder) => npy::read(folder),
-        None if npz::is_there(folder) => npz::read(folder, String::new()),
-        None if safetensors::is_there(folder) => safetensors::read(folder, String::new()),
-        None if parquet::is_there(folder) => parquet::read(folder, &ParquetFiles::default()),
+        None if npy::is_there(folder)? => npy::read(folder),
+        None if npz::is_there(folder)? => npz::read(folder, String::new()),
+        None if safetensors::is_there(folder)? => safetensors::read(folder, String::new()),
+        None if parquet::is_there(folder)? => parquet::read(folder, &ParquetFiles::default()),
         None if images::is_there(folder) => images::read(folder, String::new()),
-        None if text::is_there(folder) => text::read(folder),
+        None if text::is_there(folder)? => text::read(folder),
         None => {
             let folder = folder.file_name().unwrap_or(folder.as_os_str());
             let folder = folder.to_string_lossy().into_owned();

@@ -8,7 +8,7 @@ use super::manifest::{Manifest, Range};
 use super::map::Bytes;
 use super::{Dataset, Field, Loaded};
 use crate::error::DatasetError;
-use crate::limits::DATASET_NAMES_MAX;
+use crate::limits::{DATASET_ITEMS_MAX, DATASET_NAMES_MAX};
 
 impl Dataset {
     /// A dataset of these columns, each with as many items as the parts together, which follow each other in order.
@@ -30,10 +30,10 @@ impl Dataset {
             if splits.iter().any(|(other, ..)| other == name) {
                 return Err(DatasetError::Description { reason: format!("two parts are called `{name}`") });
             }
-            let end = items.checked_add(*count).filter(|end| u32::try_from(*end).is_ok());
+            let end = items.checked_add(*count).filter(|end| *end <= DATASET_ITEMS_MAX);
             let end = end.ok_or_else(|| DatasetError::TooLarge {
                 what: format!("part {name}"),
-                max: u32::MAX.into(),
+                max: DATASET_ITEMS_MAX,
                 unit: "items with the parts before it",
             })?;
             splits.push((name.clone(), items, end));

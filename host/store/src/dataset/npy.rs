@@ -14,7 +14,7 @@ use super::describe::{ArrayFiles, check_field_names};
 use super::ingest::{Draft, DraftColumn, check_size};
 use super::source::{Source, named};
 use super::upload::is_path;
-use crate::error::DatasetError;
+use crate::error::{DatasetError, StoreError};
 use crate::limits::NPY_HEADER_BYTES_MAX;
 
 mod header;
@@ -27,18 +27,19 @@ const MAGIC: [u8; 6] = *b"\x93NUMPY";
 const BEGIN: u64 = 8;
 
 /// Whether the folder has such files, or folders of them.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "npy").is_empty() || !parts(folder).is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "npy")?.is_empty() || !parts(folder)?.is_empty())
 }
 
 /// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
 pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
-    let files = named(folder, "npy");
+    let files = named(folder, "npy")?;
     if !files.is_empty() {
-        return arrays::draft(arrays::of_names(fields("", files)?), String::new());
+        return arrays::draft(arrays::of_names(fields("", files, &mut 0)?), String::new());
     }
-    let parts = parts(folder).into_iter().map(|(part, files)| {
-        let arrays = fields(&format!("{part}/"), files)?;
+    let mut held = 0;
+    let parts = parts(folder)?.into_iter().map(|(part, files)| {
+        let arrays = fields(&format!("{part}/"), files, &mut held)?;
         Ok((part, arrays))
     });
     arrays::draft(parts.collect::<Result<Parts, DatasetError>>()?, String::new())
@@ -47,7 +48,7 @@ pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
 /// Reads the files that a description names.
 pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<Draft, DatasetError> {
     check_field_names(description.fields.iter().map(|field| field.name.as_str()))?;
-    let mut columns = Vec::new();
+    let (mut columns, mut held) = (Vec::new(), 0);
     let mut first: Option<(String, u64)> = None;
     for field in &description.fields {
         if !is_path(&field.file) {
@@ -60,14 +61,12 @@ pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<
         }
         let mut source = Source::open(&path)?;
         source.name.clone_from(&field.file);
-        let array = read_array(&mut source, field.name.clone())?;
+        let array = read_array(&mut source, field.name.clone(), &mut held)?;
         let (other, expected) = first.get_or_insert_with(|| (array.file.clone(), array.items)).clone();
         if array.items != expected {
             return Err(DatasetError::CountMismatch { file: array.file, found: array.items, other, expected });
         }
         labels::check(&array, &field.classes)?;
-        let bytes = columns.iter().map(|column: &DraftColumn| column.data.len()).sum::<usize>() + array.data.len();
-        check_size(&field.file, Some(bytes as u64))?;
         let (name, classes) = (array.name, field.classes.clone());
         columns.push(DraftColumn { name, item: array.item, classes, data: array.data });
     }
@@ -77,27 +76,36 @@ pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<
 }
 
 /// The folders in it that have such files.
-fn parts(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
-    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
-    let part = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
-        let files = named(&entry.path(), "npy");
-        (!files.is_empty()).then_some((name, files))
-    };
-    entries.filter_map(part).collect()
+fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, DatasetError> {
+    let mut parts = BTreeMap::new();
+    for entry in folder.read_dir().map_err(StoreError::io(folder))? {
+        let entry = entry.map_err(StoreError::io(folder))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        if name.starts_with('.') || !path.is_dir() {
+            continue;
+        }
+        let files = named(&path, "npy")?;
+        if !files.is_empty() && parts.insert(name.into_owned(), files).is_some() {
+            let reason = "another folder has this name, but for what is no UTF-8".to_owned();
+            return Err(DatasetError::Malformed { file: path.display().to_string(), reason });
+        }
+    }
+    Ok(parts)
 }
 
-fn fields(prefix: &str, files: BTreeMap<String, PathBuf>) -> Result<Vec<Array>, DatasetError> {
+fn fields(prefix: &str, files: BTreeMap<String, PathBuf>, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
     let field = |(name, path): (String, PathBuf)| {
         let mut source = Source::open(&path)?;
         source.name = format!("{prefix}{}", source.name);
-        read_array(&mut source, name)
+        read_array(&mut source, name, held)
     };
     files.into_iter().map(field).collect()
 }
 
-/// Reads the array that a file is, to its end.
-pub(super) fn read_array(source: &mut Source<'_>, name: String) -> Result<Array, DatasetError> {
+/// Reads the array that a file is, to its end. All arrays of the dataset so far take `held` bytes, to which its own are
+/// added: what does not fit beside the others is refused before it is read.
+pub(super) fn read_array(source: &mut Source<'_>, name: String, held: &mut u64) -> Result<Array, DatasetError> {
     let begin = source.take(BEGIN, BEGIN)?;
     let file = source.name.clone();
     let refuse = |offset, reason| DatasetError::Unreadable { file: file.clone(), offset, reason };
@@ -121,6 +129,7 @@ pub(super) fn read_array(source: &mut Source<'_>, name: String) -> Result<Array,
     let (items, item) = arrays::items(&file, header.dtype, &header.dims)?;
     // Both fit: `items` has checked the product.
     let bytes = items * item.bytes() as u64;
+    *held = check_size(&file, held.checked_add(bytes))?;
     let mut data = source.take(bytes, first + length + bytes)?;
     source.end()?;
     if header.big_endian {

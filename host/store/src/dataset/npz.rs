@@ -11,24 +11,26 @@ use std::path::Path;
 use zip::ZipArchive;
 
 use super::arrays::{self, Array, Parts};
-use super::ingest::{Draft, check_size};
+use super::ingest::Draft;
 use super::npy::read_array;
 use super::source::{Source, named};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "npz").is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "npz")?.is_empty())
 }
 
 /// Reads the folder's archives.
 pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
-    let parts = named(folder, "npz").into_iter().map(|(part, path)| Ok((part, read_archive(&path)?)));
+    let mut held = 0;
+    let parts = named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(&path, &mut held)?)));
     arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 
-fn read_archive(path: &Path) -> Result<Vec<Array>, DatasetError> {
+/// Reads an archive's arrays. All of the dataset so far take `held` bytes.
+fn read_archive(path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
     let archive = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let malformed = |reason: String| DatasetError::Malformed { file: archive.clone(), reason };
     let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
@@ -41,7 +43,6 @@ fn read_archive(path: &Path) -> Result<Vec<Array>, DatasetError> {
         return Err(DatasetError::TooLarge { what: archive, max, unit: "arrays" });
     }
     let mut arrays = Vec::with_capacity(zip.len());
-    let mut total = 0;
     for at in 0..zip.len() {
         let entry = zip.by_index(at).map_err(|error| malformed(format!("entry {}: {error}", at + 1)))?;
         let name = entry.name().map_err(|error| malformed(format!("entry {}: {error}", at + 1)))?.into_owned();
@@ -49,10 +50,7 @@ fn read_archive(path: &Path) -> Result<Vec<Array>, DatasetError> {
             return Err(malformed(format!("entry {name} is no array: its name does not end in .npy")));
         };
         let mut source = Source::new(format!("{archive}/{name}"), entry);
-        let array = read_array(&mut source, field.to_owned())?;
-        total += array.data.len() as u64;
-        check_size(&archive, Some(total))?;
-        arrays.push(array);
+        arrays.push(read_array(&mut source, field.to_owned(), held)?);
     }
     Ok(arrays)
 }

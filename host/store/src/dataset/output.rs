@@ -1,8 +1,12 @@
 //! What a job wrote, as a dataset: as a version of its own, or kept by its content for jobs that mount the output itself.
+//!
+//! What is kept is swept whenever something is asked for: the cache holds so many datasets and nothing half-written that is
+//! old.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::manifest::Manifest;
 use super::{Dataset, DatasetInfo, Datasets, ingest, write_version};
@@ -10,7 +14,11 @@ use crate::clock::Millis;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::home::Home;
+use crate::limits::{OUTPUT_STAGING_SECONDS_MAX, OUTPUTS_KEPT_MAX};
 use crate::outputs;
+
+/// What the names of directories begin with that are being written, or removed.
+const STAGING: &str = ".tmp-";
 
 impl Datasets {
     /// Takes in a folder or a file that a job wrote, or all that it wrote, as the next version of `name`. `job` is the
@@ -45,10 +53,12 @@ impl Dataset {
         let kept = kept(home);
         let dir = kept.join(manifest.digest().hex());
         if let Ok(dataset) = Dataset::open(&dir) {
+            // It was used just now; where this cannot be noted, it goes from the cache early.
+            let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
             return Ok(dataset);
         }
         durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-        let staging = Staging(kept.join(format!(".tmp-{}", durable::unique())));
+        let staging = Staging::in_directory(&kept);
         disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
         write_version(&staging.0, &manifest, &draft)?;
         drop(draft);
@@ -68,13 +78,46 @@ fn place(staging: &Path, dir: &Path, manifest: &Manifest) -> Result<(), DatasetE
     if disk::rename(staging, dir).is_ok() || is_whole() {
         return Ok(());
     }
-    let damaged = Staging(dir.with_file_name(format!(".tmp-{}", durable::unique())));
+    let damaged = Staging::in_directory(dir.parent().unwrap_or(dir));
     disk::rename(dir, &damaged.0).map_err(StoreError::io(dir))?;
     match disk::rename(staging, dir) {
         // Another job was quicker.
         Err(_) if is_whole() => Ok(()),
         renamed => Ok(renamed.map_err(StoreError::io(dir))?),
     }
+}
+
+/// Removes what killed writers left half-written, and of the datasets all but the `max` that were used last. What has one
+/// open goes on reading it. What cannot be removed stays until the next time.
+pub(super) fn sweep(kept: &Path, now: SystemTime, max: usize) {
+    let Ok(listed) = disk::list(kept) else { return };
+    let mut datasets = Vec::new();
+    for (path, _) in listed {
+        if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGING)) {
+            datasets.push((modified(&path), path));
+        } else if is_abandoned(&path, now) {
+            drop(Staging(path));
+        }
+    }
+    datasets.sort();
+    let leaving = datasets.len().saturating_sub(max);
+    for (_, path) in &datasets[..leaving] {
+        // It loses its name first: nobody opens half of one.
+        let removed = Staging::in_directory(kept);
+        let _ = disk::rename(path, &removed.0);
+    }
+}
+
+/// Whether nothing was written there for long. A directory's own time tells of new files only.
+fn is_abandoned(staging: &Path, now: SystemTime) -> bool {
+    let files = disk::list(staging).unwrap_or_default();
+    let newest = files.iter().map(|(path, _)| modified(path)).chain([modified(staging)]).max().flatten();
+    let idle = newest.and_then(|newest| now.duration_since(newest).ok());
+    idle.is_some_and(|idle| idle > Duration::from_secs(OUTPUT_STAGING_SECONDS_MAX))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(path).and_then(|data| data.modified()).ok()
 }
 
 /// A folder to be taken in.
@@ -86,6 +129,7 @@ struct Folder {
 
 impl Folder {
     fn find(home: &Home, job: &str, path: Option<&str>) -> Result<Folder, DatasetError> {
+        sweep(&kept(home), SystemTime::now(), OUTPUTS_KEPT_MAX);
         let path = path.unwrap_or_default();
         if !path.is_empty() && !outputs::is_output_path(path) {
             return Err(DatasetError::BadPath { path: path.to_owned() });
@@ -109,7 +153,7 @@ impl Folder {
 fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
     let kept = kept(home);
     durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-    let staging = Staging(kept.join(format!(".tmp-{}", durable::unique())));
+    let staging = Staging::in_directory(&kept);
     disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
     let target = staging.0.join(file.file_name().unwrap_or_default());
     let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
@@ -119,6 +163,12 @@ fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
 
 /// A directory that goes when this does.
 struct Staging(PathBuf);
+
+impl Staging {
+    fn in_directory(kept: &Path) -> Staging {
+        Staging(kept.join(format!("{STAGING}{}", durable::unique())))
+    }
+}
 
 impl Drop for Staging {
     fn drop(&mut self) {

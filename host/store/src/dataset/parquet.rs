@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -18,7 +19,7 @@ use super::manifest::Range;
 use super::npy::labels;
 use super::source::named;
 use crate::error::{DatasetError, StoreError};
-use crate::limits::{DATASET_BYTES_MAX, PARQUET_EXPANSION_MAX};
+use crate::limits::{DATASET_BYTES_MAX, DATASET_ITEMS_MAX, PARQUET_EXPANSION_MAX};
 
 mod column;
 mod footer;
@@ -35,13 +36,13 @@ use schema::{Kind, Leaf};
 const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !named(folder, "parquet").is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "parquet")?.is_empty())
 }
 
 /// Reads the folder's files: the fields that a description says, or all.
 pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
-    let paths = named(folder, "parquet");
+    let paths = named(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
     let mut table = Table { first: String::new(), fields, is_whole, columns: Vec::new() };
@@ -58,7 +59,7 @@ pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, D
     for (name, paths) in parts {
         let begin = items;
         for path in paths {
-            items += table.append(&path)?;
+            items += table.append(&path, items)?;
         }
         splits.push((if alone { PART.to_owned() } else { name }, begin, items));
     }
@@ -93,8 +94,8 @@ struct Table {
 }
 
 impl Table {
-    /// Appends a file's rows, and says how many they are.
-    fn append(&mut self, path: &Path) -> Result<u64, DatasetError> {
+    /// Appends a file's rows to those of the files before it, which are so many items, and says how many they are.
+    fn append(&mut self, path: &Path, items: u64) -> Result<u64, DatasetError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let malformed = |reason: String| DatasetError::Malformed { file: name.clone(), reason };
         if name.ends_with(".gz") {
@@ -103,11 +104,11 @@ impl Table {
         let file = File::open(path).map_err(StoreError::io(path))?;
         let length = file.metadata().map_err(StoreError::io(path))?.len();
         let footer = footer::read(&file).map_err(malformed)?;
+        check_items(&name, items, &footer)?;
         let places = self.places(&name, &footer)?;
         let text_bytes = length.saturating_mul(PARQUET_EXPANSION_MAX).min(DATASET_BYTES_MAX) as usize;
-        let maxima: Vec<_> =
-            self.columns.iter().map(|(column, _)| column.data.len().saturating_add(text_bytes)).collect();
-        let mut held: u64 = self.columns.iter().map(|(column, _)| column.data.len() as u64).sum();
+        let maxima: Vec<_> = self.columns.iter().map(|(column, _)| column.held().saturating_add(text_bytes)).collect();
+        let mut held = self.held();
         let mut rows = 0;
         for group in &footer.groups {
             for (at, place) in places.iter().enumerate() {
@@ -115,10 +116,19 @@ impl Table {
                 let column = &mut self.columns[at].0;
                 let more = chunk.values.checked_mul(size(column.kind) as u64);
                 check_size(&name, more.and_then(|more| more.checked_add(held)))?;
-                let source = Source { file: &file, leaf, chunk, rows: group.rows, before: rows, bytes_max: maxima[at] };
-                let begin = column.data.len();
+                let gathered = Arc::default();
+                let source = Source {
+                    file: &file,
+                    leaf,
+                    chunk,
+                    rows: group.rows,
+                    before: rows,
+                    bytes_max: maxima[at],
+                    gathered,
+                };
+                let begin = column.held();
                 column::append(&source, column).map_err(|reason| refused(&name, leaf, reason))?;
-                held = check_size(&name, Some(held + (column.data.len() - begin) as u64))?;
+                held = check_size(&name, Some(held + (column.held() - begin) as u64))?;
             }
             rows += group.rows;
         }
@@ -185,10 +195,31 @@ impl Table {
         format!("{reason}{others}; {SUPPORTED}")
     }
 
+    /// Bytes of all columns so far.
+    fn held(&self) -> u64 {
+        self.columns.iter().map(|(column, _)| column.held() as u64).sum()
+    }
+
     fn finish(self, items: u64) -> Result<Vec<DraftColumn>, DatasetError> {
-        let columns = self.fields.into_iter().zip(self.columns);
-        let columns = columns.map(|(field, (column, leaf))| finish(&self.first, &field, column, &leaf, items));
-        columns.collect()
+        let mut held = self.held();
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (field, (column, leaf)) in self.fields.into_iter().zip(self.columns) {
+            let before = column.held() as u64;
+            let column = finish(&self.first, &field, column, &leaf, items, held)?;
+            held = held - before + column.data.len() as u64;
+            columns.push(column);
+        }
+        Ok(columns)
+    }
+}
+
+/// Refuses a file with which the dataset would have more items than any has.
+fn check_items(file: &str, before: u64, footer: &Footer) -> Result<(), DatasetError> {
+    // The footer's reader has added the rows up without an overflow.
+    let rows: u64 = footer.groups.iter().map(|group| group.rows).sum();
+    match before.checked_add(rows).is_some_and(|items| items <= DATASET_ITEMS_MAX) {
+        true => Ok(()),
+        false => Err(DatasetError::TooLarge { what: file.to_owned(), max: DATASET_ITEMS_MAX, unit: "items" }),
     }
 }
 
@@ -196,22 +227,23 @@ fn refused(file: &str, leaf: &Leaf, reason: String) -> DatasetError {
     DatasetError::Column { file: file.to_owned(), column: leaf.name.clone(), reason }
 }
 
-/// Bytes of a value in a column; none for a text, which is counted as it is read.
+/// Bytes of a value in a column; of a text those of where it ends, for its own are counted as they are read.
 fn size(kind: Kind) -> usize {
     match kind {
         Kind::Number(dtype) => dtype.bytes(),
         Kind::Bytes(length) => length,
-        Kind::Text => 0,
+        Kind::Text => size_of::<usize>(),
     }
 }
 
-/// The column as it is stored.
+/// The column as it is stored. All columns together have `held` bytes before it is.
 fn finish(
     file: &str,
     field: &ColumnField,
     column: Column,
     leaf: &Leaf,
     items: u64,
+    held: u64,
 ) -> Result<DraftColumn, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason: format!("field {}: {reason}", field.name) };
     let (dtype, width, data) = match column.kind {
@@ -221,7 +253,7 @@ fn finish(
             if field.shape.is_some() || !field.classes.is_empty() {
                 return Err(wrong("a text has no `shape` and no `classes`".to_owned()));
             }
-            let (width, data) = stretch(file, &column, leaf, items)?;
+            let (width, data) = stretch(file, &column, leaf, items, held)?;
             (DType::U8, Some(width), data)
         }
     };
@@ -240,15 +272,13 @@ fn finish(
 }
 
 /// Every text stretched to the longest, with zeros after it.
-fn stretch(file: &str, column: &Column, leaf: &Leaf, items: u64) -> Result<(usize, Vec<u8>), DatasetError> {
-    let mut begin = 0;
-    let texts: Vec<&[u8]> =
-        column.ends.iter().map(|end| &column.data[std::mem::replace(&mut begin, *end)..*end]).collect();
-    let width = texts.iter().map(|text| text.len()).max().unwrap_or(0).max(1);
+fn stretch(file: &str, column: &Column, leaf: &Leaf, items: u64, held: u64) -> Result<(usize, Vec<u8>), DatasetError> {
+    let width = column.texts().map(<[u8]>::len).max().unwrap_or(0).max(1);
     let what = format!("{file}: column {}, its texts stretched to the longest of {width} bytes,", leaf.name);
-    let bytes = check_size(&what, items.checked_mul(width as u64))?;
-    let mut data = Vec::with_capacity(bytes as usize);
-    for text in texts {
+    let bytes = items.checked_mul(width as u64);
+    check_size(&what, bytes.and_then(|bytes| bytes.checked_add(held - column.held() as u64)))?;
+    let mut data = Vec::with_capacity(items as usize * width);
+    for text in column.texts() {
         data.extend_from_slice(text);
         data.resize(data.len() + width - text.len(), 0);
     }
@@ -257,17 +287,56 @@ fn stretch(file: &str, column: &Column, leaf: &Leaf, items: u64) -> Result<(usiz
 
 /// Deals items to parts by their shares, as the lines of CSV files are dealt.
 fn deal(columns: &mut [DraftColumn], shares: &[(String, u64)], items: u64) -> Vec<Range> {
-    let mut dealer = Dealer::new(shares.iter().map(|(_, share)| *share));
-    let mut order: Vec<_> = (0..items as usize).map(|item| (dealer.deal(), item)).collect();
-    order.sort_unstable();
+    let dealer = || Dealer::new(shares.iter().map(|(_, share)| *share));
+    let mut counts = vec![0u64; shares.len()];
+    let mut dealt = dealer();
+    (0..items).for_each(|_| counts[dealt.deal()] += 1);
+    let mut end = 0;
+    let range = |((name, _), count): (&(String, u64), &u64)| {
+        let begin = end;
+        end += count;
+        (name.clone(), begin, end)
+    };
+    let splits: Vec<Range> = shares.iter().zip(&counts).map(range).collect();
+    // Four bytes an item: a table may have as many items as bytes.
+    let mut order = vec![0u32; items as usize];
+    let mut next: Vec<_> = splits.iter().map(|(_, begin, _)| *begin as usize).collect();
+    let mut dealt = dealer();
+    for item in 0..items {
+        let part = dealt.deal();
+        order[next[part]] = u32::try_from(item).expect("the footers' rows are at most DATASET_ITEMS_MAX");
+        next[part] += 1;
+    }
     for column in columns {
         let size = column.item.bytes();
-        column.data = order.iter().flat_map(|(_, item)| &column.data[item * size..][..size]).copied().collect();
+        let mut data = Vec::with_capacity(column.data.len());
+        for item in &order {
+            data.extend_from_slice(&column.data[*item as usize * size..][..size]);
+        }
+        column.data = data;
     }
-    let mut begin = 0;
-    let range = |(at, (name, _)): (usize, &(String, u64))| {
-        let end = order.partition_point(|(part, _)| *part <= at) as u64;
-        (name.clone(), std::mem::replace(&mut begin, end), end)
-    };
-    shares.iter().enumerate().map(range).collect()
+    splits
+}
+
+#[cfg(test)]
+mod tests {
+    use ::parquet::basic::Type as Physical;
+
+    use super::*;
+
+    #[test]
+    fn stretched_texts_count_with_the_other_columns() {
+        let kind = Ok(Kind::Text);
+        let leaf =
+            Leaf { name: "x".to_owned(), physical: Physical::BYTE_ARRAY, length: 0, kind, defined: 0, list: None };
+        let mut column = Column::new(Kind::Text);
+        column.data.extend_from_slice(b"abc");
+        column.ends.extend([0, 3]);
+        let held = column.held() as u64;
+        let (width, data) = stretch("d.parquet", &column, &leaf, 2, held).unwrap();
+        assert_eq!((width, data.as_slice()), (3, &b"\0\0\0abc"[..]));
+        let others = DATASET_BYTES_MAX - 5;
+        let error = stretch("d.parquet", &column, &leaf, 2, held + others).unwrap_err();
+        assert!(matches!(error, DatasetError::TooLarge { .. }), "{error}");
+    }
 }

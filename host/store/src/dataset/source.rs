@@ -1,14 +1,14 @@
 //! A file of the user's, plain or compressed, read with an eye on where we are.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{DatasetError, StoreError};
-use crate::limits::DATASET_NAMES_MAX;
+use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX};
 
 /// The file of this name, plain or compressed.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -17,15 +17,45 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// The folder's files `NAME.ending`, plain or compressed, by `NAME`, in order.
-pub(super) fn named(folder: &Path, ending: &str) -> BTreeMap<String, PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok).take(DATASET_NAMES_MAX);
-    let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let stem = plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())?;
-        entry.path().is_file().then(|| (stem.to_owned(), entry.path()))
-    });
-    named.collect()
+///
+/// What cannot be listed is an error: a dataset without one of its files would be another dataset. Errors: `Store`;
+/// `Malformed` for a file that is there plain and compressed; `TooLarge`.
+pub(super) fn named(folder: &Path, ending: &str) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    named_up_to(folder, ending, DATASET_NAMES_MAX)
+}
+
+/// As [`named`], where so many may be there.
+pub(super) fn named_up_to(folder: &Path, ending: &str, max: usize) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    let malformed = |file: &str, reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
+    let mut named = BTreeMap::new();
+    for entry in folder.read_dir().map_err(StoreError::io(folder))? {
+        let entry = entry.map_err(StoreError::io(folder))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let shown = name.to_string_lossy();
+        let Some(stem) = stem(&shown, ending) else { continue };
+        // Links are followed.
+        if !fs::metadata(&path).map_err(StoreError::io(&path))?.is_file() {
+            continue;
+        }
+        if name.to_str().is_none() {
+            return Err(malformed(&shown, "its name is no UTF-8".to_owned()));
+        }
+        if named.insert(stem.to_owned(), path).is_some() {
+            let plain = format!("{stem}.{ending}");
+            return Err(malformed(&format!("{plain}.gz"), format!("{plain} is there too; keep one of them")));
+        }
+        if named.len() > max {
+            let what = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(DatasetError::TooLarge { what, max: max as u64, unit: "files of one format" });
+        }
+    }
+    Ok(named)
+}
+
+/// `NAME` of a file `NAME.ending` or `NAME.ending.gz`.
+fn stem<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())
 }
 
 /// An open file, or one inside an archive: decompressed, and with the number of bytes read so far.
@@ -53,10 +83,7 @@ impl<'a> Source<'a> {
 
     /// The next `bytes` bytes, of `total` that the file must have.
     pub(super) fn take(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
-        // Grows with what is there, not with what a header claims.
-        let mut taken = Vec::new();
-        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
-        read.map_err(|error| self.unreadable(&error))?;
+        let taken = self.up_to(bytes)?;
         if taken.len() as u64 == bytes {
             return Ok(taken);
         }
@@ -64,15 +91,19 @@ impl<'a> Source<'a> {
         Err(DatasetError::Truncated { file, found, expected: total })
     }
 
-    /// All that is left, which is at most `max` bytes.
-    pub(super) fn rest(&mut self, max: u64) -> Result<Vec<u8>, DatasetError> {
+    /// The next `bytes` bytes, or fewer where the file ends before.
+    pub(super) fn up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
+        // Grows with what is there, not with what a header claims.
         let mut taken = Vec::new();
-        let read = Read::take(&mut *self, max.saturating_add(1)).read_to_end(&mut taken);
+        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
         read.map_err(|error| self.unreadable(&error))?;
-        if taken.len() as u64 <= max {
-            return Ok(taken);
-        }
-        Err(DatasetError::TooLarge { what: self.name.clone(), max, unit: "bytes" })
+        Ok(taken)
+    }
+
+    /// Goes to the file's end, or as far as a dataset may be long. The number of bytes on the way.
+    pub(super) fn skip(&mut self) -> Result<u64, DatasetError> {
+        let skipped = io::copy(&mut Read::take(&mut *self, DATASET_BYTES_MAX), &mut io::sink());
+        skipped.map_err(|error| self.unreadable(&error))
     }
 
     /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.

@@ -22,13 +22,13 @@ const PART: &str = "train";
 type Parts = Vec<(String, BTreeMap<String, PathBuf>)>;
 
 /// Whether the folder has text files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    !texts(folder).is_empty()
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!texts(folder)?.is_empty())
 }
 
 /// Reads a folder without a description: a field `text`, and a part for each file. An only file is the part `train`.
 pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
-    let files = texts(folder);
+    let files = texts(folder)?;
     let part = |name: &str| if files.len() == 1 { PART.to_owned() } else { name.to_owned() };
     let parts = files.iter().map(|(name, path)| (part(name), BTreeMap::from([(FIELD.to_owned(), path.clone())])));
     columns(parts.collect(), String::new())
@@ -63,7 +63,7 @@ pub(super) fn read_described(folder: &Path, text: &TextFiles) -> Result<Draft, D
 }
 
 /// The folder's text files by the names that parts get from them, in order.
-fn texts(folder: &Path) -> BTreeMap<String, PathBuf> {
+fn texts(folder: &Path) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
     named(folder, "txt")
 }
 
@@ -71,10 +71,11 @@ fn texts(folder: &Path) -> BTreeMap<String, PathBuf> {
 fn columns(parts: Parts, description: String) -> Result<Draft, DatasetError> {
     let mut lines: BTreeMap<String, Vec<Text>> = BTreeMap::new();
     let (mut splits, mut items) = (Vec::new(), 0);
+    let mut held = 0;
     for (part, files) in parts {
         let mut first: Option<(String, u64)> = None;
         for (field, path) in files {
-            let text = Text::read(&path)?;
+            let text = Text::read(&path, &mut held)?;
             let count = text.ends.len() as u64;
             let (other, expected) = first.get_or_insert_with(|| (text.file.clone(), count)).clone();
             if count != expected {
@@ -86,19 +87,25 @@ fn columns(parts: Parts, description: String) -> Result<Draft, DatasetError> {
         splits.push((part, items, items + count));
         items += count;
     }
-    let columns = lines.into_iter().map(|(field, texts)| column(field, &texts, items));
-    Ok(Draft { columns: columns.collect::<Result<_, _>>()?, splits, items, description })
+    let mut columns = Vec::with_capacity(lines.len());
+    for (field, texts) in lines {
+        held -= texts.iter().map(Text::held).sum::<u64>();
+        let column = column(field, &texts, items, held)?;
+        held += column.data.len() as u64;
+        columns.push(column);
+    }
+    Ok(Draft { columns, splits, items, description })
 }
 
-/// Every line stretched to the longest.
-fn column(name: String, texts: &[Text], items: u64) -> Result<DraftColumn, DatasetError> {
+/// Every line stretched to the longest. The other columns have `held` bytes.
+fn column(name: String, texts: &[Text], items: u64, held: u64) -> Result<DraftColumn, DatasetError> {
     // A text has a line, and so a dataset has a text.
     let longest = texts.iter().max_by_key(|text| text.longest.0);
     let (width, place) = longest.map_or((1, String::new()), |text| {
         (text.longest.0.max(1), format!("{}: line {}, stretching all lines to it,", text.file, text.longest.1))
     });
-    let bytes = check_size(&place, items.checked_mul(width as u64))?;
-    let mut data = Vec::with_capacity(bytes as usize);
+    check_size(&place, items.checked_mul(width as u64).and_then(|bytes| bytes.checked_add(held)))?;
+    let mut data = Vec::with_capacity(items as usize * width);
     for text in texts {
         let mut begin = 0;
         for &end in &text.ends {
@@ -123,7 +130,8 @@ struct Text {
 }
 
 impl Text {
-    fn read(path: &Path) -> Result<Text, DatasetError> {
+    /// Reads a file. All lines of the dataset so far take `held` bytes, to which its own are added.
+    fn read(path: &Path, held: &mut u64) -> Result<Text, DatasetError> {
         let source = Source::open(path)?;
         let mut text = Text { file: source.name.clone(), bytes: Vec::new(), ends: Vec::new(), longest: (0, 0) };
         let mut reader = BufReader::new(source);
@@ -136,12 +144,19 @@ impl Text {
             if read == 0 {
                 break;
             }
+            let before = text.held();
             text.push(&line)?;
+            *held = check_size(&text.file, held.checked_add(text.held() - before))?;
         }
         if text.ends.is_empty() {
             return Err(DatasetError::Empty { file: text.file });
         }
         Ok(text)
+    }
+
+    /// Bytes that it takes in memory: a line that is empty takes some too.
+    fn held(&self) -> u64 {
+        (self.bytes.len() + size_of_val(self.ends.as_slice())) as u64
     }
 
     fn push(&mut self, line: &[u8]) -> Result<(), DatasetError> {
@@ -160,10 +175,29 @@ impl Text {
         }
         self.bytes.extend_from_slice(line);
         self.ends.push(self.bytes.len());
-        check_size(&self.file, Some(self.bytes.len() as u64))?;
         if line.len() > self.longest.0 {
             self.longest = (line.len(), number);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::DATASET_BYTES_MAX;
+
+    #[test]
+    fn lines_without_letters_take_memory_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        std::fs::write(&path, "\n\nabc\n").unwrap();
+        let mut held = 0;
+        let text = Text::read(&path, &mut held).unwrap();
+        assert_eq!((held, text.held()), (27, 27));
+        let refused = |error: DatasetError| matches!(error, DatasetError::TooLarge { .. });
+        assert!(refused(Text::read(&path, &mut (DATASET_BYTES_MAX - 26)).err().unwrap()));
+        let other_columns = DATASET_BYTES_MAX - 8;
+        assert!(refused(column("x".to_owned(), &[text], 3, other_columns).err().unwrap()));
     }
 }

@@ -13,7 +13,9 @@ use object_store::*;
 
 use crate::objects::files::Files;
 
-use super::{CheckpointError, Checkpoints, JOB, Objects, PLUGIN, Retention, checkpoint, latest_step, open, saved};
+use super::{
+    BestBy, CheckpointError, Checkpoints, JOB, Mode, Objects, PLUGIN, Retention, checkpoint, latest_step, open, saved,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
@@ -189,4 +191,26 @@ async fn loading() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn pruning_reads_no_manifest_twice() {
+    let directory = super::scratch();
+    let (checkpoints, store) = failing(directory.path(), Fault::Once, u64::MAX);
+    let keep_best = Some(BestBy { metric: "loss".to_owned(), mode: Mode::Min });
+    let retention = Retention { keep_last: 10, keep_best };
+    let mut operations = Vec::new();
+    for step in 1..=6 {
+        checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();
+        let before = store.calls.load(Ordering::SeqCst);
+        assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 0);
+        operations.push(store.calls.load(Ordering::SeqCst) - before);
+    }
+    // Parts and manifests are listed, and what is new is read.
+    assert_eq!(operations, [3; 6]);
+    // Removed, they are forgotten.
+    checkpoints.remove_all(JOB).await.unwrap();
+    checkpoints.save(JOB, 1, &checkpoint(7)).await.unwrap();
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0);
+    assert_eq!(latest_step(&checkpoints).await, Some(7));
 }

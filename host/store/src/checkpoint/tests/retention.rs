@@ -81,6 +81,16 @@ async fn a_best_that_is_not_whole_is_not_the_best() {
 }
 
 #[tokio::test]
+async fn a_manifest_that_was_damaged_since_is_not_remembered() {
+    let (directory, checkpoints) = saved(&[1, 2]).await;
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
+    let newest = checkpoints.list(JOB).await.unwrap().remove(0);
+    std::fs::write(directory.path().join(newest.file), "x").unwrap();
+    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "it does not count");
+    assert_eq!(latest_step(&checkpoints).await, Some(1));
+}
+
+#[tokio::test]
 async fn metrics_in_a_manifest_are_bounded() {
     let (_directory, checkpoints) = saved(&[]).await;
     let many = (0..1000).map(|number| (format!("{number:04}"), 1.0));

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -36,6 +37,17 @@ impl Column {
     pub(super) fn new(kind: Kind) -> Column {
         Column { kind, length: None, data: Vec::new(), ends: Vec::new() }
     }
+
+    /// Bytes that it takes in memory: a text that is empty takes some too.
+    pub(super) fn held(&self) -> usize {
+        self.data.len() + size_of_val(self.ends.as_slice())
+    }
+
+    /// Its texts, in order.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| &self.data[std::mem::replace(&mut begin, *end)..*end])
+    }
 }
 
 /// A column of a row group, to be read.
@@ -48,6 +60,8 @@ pub(super) struct Source<'a> {
     pub(super) before: u64,
     /// Bytes that the column may have when the row group is read.
     pub(super) bytes_max: usize,
+    /// Values of the pages that the decoder was given since it last gave rows.
+    pub(super) gathered: Arc<AtomicU64>,
 }
 
 /// Appends the values of a row group.
@@ -60,7 +74,7 @@ pub(super) fn append(source: &Source<'_>, column: &mut Column) -> Result<()> {
 
 impl Source<'_> {
     fn read(&self, column: &mut Column) -> Result<()> {
-        let pages = Pages::new(self.file, self.leaf, self.chunk)?;
+        let pages = Pages::new(self.file, self.leaf, self.chunk, Arc::clone(&self.gathered))?;
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
             Kind::Number(dtype) => dtype,
@@ -140,6 +154,7 @@ impl Source<'_> {
             let rows = (self.rows - done + 1).min((BATCH_VALUES / wide).max(1) as u64) as usize;
             let read = reader.read_records(rows, Some(&mut defined), Some(&mut repeated), &mut values);
             let (read, ..) = read.map_err(reason)?;
+            self.gathered.store(0, Ordering::Relaxed);
             if read == 0 {
                 break;
             }
@@ -241,10 +256,10 @@ fn text(bytes: &[u8], column: &mut Column, bytes_max: usize) -> Result<()> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(format!("byte {at} of its text is 0, which marks the end of a text"));
     }
-    if column.data.len() + bytes.len() > bytes_max {
-        return Err(format!("its texts have more than {bytes_max} bytes together; is the file damaged?"));
-    }
     column.data.extend_from_slice(bytes);
     column.ends.push(column.data.len());
+    if column.held() > bytes_max {
+        return Err(format!("its texts have more than {bytes_max} bytes together; is the file damaged?"));
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use super::schema::{Leaf, Node, leaves};
 use super::thrift::{Field, Reader, Result};
-use crate::limits::{DATASET_NAMES_MAX, PARQUET_EXPANSION_MAX, PARQUET_FOOTER_BYTES_MAX};
+use crate::limits::{PARQUET_EXPANSION_MAX, PARQUET_FOOTER_BYTES_MAX};
 
 const MAGIC: [u8; 4] = *b"PAR1";
 const MAGIC_ENCRYPTED: [u8; 4] = *b"PARE";
@@ -88,9 +88,6 @@ fn parse(bytes: &[u8], begin: u64) -> Result<Footer> {
         Ok(true)
     })?;
     let leaves = leaves(&nodes)?;
-    if leaves.len() > DATASET_NAMES_MAX {
-        return Err(format!("{} columns, and at most {DATASET_NAMES_MAX} are read", leaves.len()));
-    }
     if let Some(group) = groups.iter().find(|group| group.chunks.len() != leaves.len()) {
         return Err(format!("a row group with {} columns of {}", group.chunks.len(), leaves.len()));
     }

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use flate2::Crc;
@@ -37,11 +39,13 @@ pub(super) struct Pages {
     at: u64,
     /// Values that data pages may have still.
     values: u64,
+    /// Values of the lists' pages that the decoder was given since it last gave rows, which whoever reads them sets back.
+    gathered: Arc<AtomicU64>,
     has_dictionary: bool,
 }
 
 impl Pages {
-    pub(super) fn new(file: &File, leaf: &Leaf, chunk: &Chunk) -> Result<Pages> {
+    pub(super) fn new(file: &File, leaf: &Leaf, chunk: &Chunk, gathered: Arc<AtomicU64>) -> Result<Pages> {
         Ok(Pages {
             file: file.try_clone().map_err(|error| error.to_string())?,
             physical: leaf.physical,
@@ -50,6 +54,7 @@ impl Pages {
             chunk: chunk.clone(),
             at: chunk.start,
             values: chunk.values,
+            gathered,
             has_dictionary: false,
         })
     }
@@ -149,6 +154,7 @@ impl Pages {
         if values > PARQUET_PAGE_VALUES_MAX {
             return Err(format!("more than {PARQUET_PAGE_VALUES_MAX} values; write smaller pages"));
         }
+        self.gather(values)?;
         self.values -= u64::from(values);
         let codec = self.chunk.codec;
         let (page, skipped) = match header.kind {
@@ -190,6 +196,17 @@ impl Pages {
         };
         self.check_encoding(encoding, values, &page.buffer()[skipped..])?;
         Ok(page)
+    }
+
+    /// Refuses a page with which the decoder would hold more values than a page may have. It gives no row before it has
+    /// seen the next one begin, and levels may say that a single list goes on over all pages.
+    fn gather(&self, values: u32) -> Result<()> {
+        let (_, are_lists) = self.levels;
+        let gathered = self.gathered.fetch_add(values.into(), Ordering::Relaxed) + u64::from(values);
+        if are_lists && gathered > PARQUET_PAGE_VALUES_MAX.into() {
+            return Err(format!("a list that goes on over more than {PARQUET_PAGE_VALUES_MAX} values"));
+        }
+        Ok(())
     }
 
     /// Bytes of the levels before the values.
@@ -306,4 +323,76 @@ fn same_size(bytes: Vec<u8>, expanded: usize) -> Result<Vec<u8>> {
     }
     let word = if bytes.len() > expanded { "more" } else { "fewer" };
     Err(format!("it expands to {word} than the {expanded} bytes that it says"))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::Type as Physical;
+    use saggar_tensor::DType;
+
+    use super::super::schema::Kind as Values;
+    use super::*;
+
+    /// A data page of so many truth values, in a run of levels and a run of values, as its header and content.
+    fn page(values: u32) -> Vec<u8> {
+        let zigzag = |number: u32| {
+            let mut number = u64::from(number) << 1;
+            let mut bytes = Vec::new();
+            while number > 0x7f {
+                bytes.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            bytes.push(number as u8);
+            bytes
+        };
+        let content = [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0];
+        let length = zigzag(content.len() as u32);
+        // Kind 0, both lengths, then the values and the encodings PLAIN, RLE and RLE.
+        [
+            &[0x15, 0, 0x15],
+            &length[..],
+            &[0x15],
+            &length,
+            &[0x2c, 0x15],
+            &zigzag(values),
+            &[0x15, 0, 0x15, 6, 0x15, 6],
+            &[0, 0],
+            &content,
+        ]
+        .concat()
+    }
+
+    /// The pages of a column of lists, or of none.
+    fn pages(list: Option<i16>, sizes: &[u32]) -> (Pages, Arc<AtomicU64>) {
+        let bytes: Vec<u8> = sizes.iter().flat_map(|values| page(*values)).collect();
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), &bytes).unwrap();
+        let leaf = Leaf {
+            name: "x".to_owned(),
+            physical: Physical::BOOLEAN,
+            length: 0,
+            kind: Ok(Values::Number(DType::U8)),
+            defined: 1,
+            list,
+        };
+        let values = sizes.iter().map(|values| u64::from(*values)).sum();
+        let chunk = Chunk { codec: 0, values, start: 0, end: bytes.len() as u64 };
+        let gathered = Arc::new(AtomicU64::new(0));
+        (Pages::new(path.as_file(), &leaf, &chunk, Arc::clone(&gathered)).unwrap(), gathered)
+    }
+
+    #[test]
+    fn a_list_does_not_go_on_over_pages_without_end() {
+        let half = PARQUET_PAGE_VALUES_MAX / 2;
+        let (mut lists, _) = pages(Some(1), &[half; 3]);
+        assert!(lists.page().is_ok() && lists.page().is_ok());
+        let error = lists.page().unwrap_err();
+        assert!(error.ends_with("a list that goes on over more than 67108864 values"), "{error}");
+        let (mut lists, gathered) = pages(Some(1), &[half; 3]);
+        assert!(lists.page().is_ok() && lists.page().is_ok());
+        gathered.store(0, Ordering::Relaxed);
+        assert!(lists.page().is_ok(), "rows came between");
+        let (mut flat, _) = pages(None, &[half; 3]);
+        assert!((0..3).all(|_| flat.page().is_ok()), "only lists are gathered");
+    }
 }

@@ -8,7 +8,7 @@ use parquet::basic::Type as Physical;
 use saggar_tensor::DType;
 
 use super::thrift::{Reader, Result};
-use crate::limits::PARQUET_PAGE_BYTES_MAX;
+use crate::limits::{DATASET_NAMES_MAX, PARQUET_NAME_BYTES_MAX, PARQUET_PAGE_BYTES_MAX};
 
 /// Groups within each other.
 const DEPTH_MAX: usize = 16;
@@ -103,7 +103,7 @@ impl Node {
                 1 => node.physical = Some(reader.i32(field)?),
                 2 => node.length = reader.i32(field)?,
                 3 => node.repetition = reader.i32(field)?,
-                4 => name = Some(reader.text(field)?.to_owned()),
+                4 => name = Some(name_of(reader.text(field)?)?),
                 5 => node.children = reader.count(field)? as usize,
                 6 => node.converted = Some(reader.i32(field)?),
                 10 => reader.inner(field, |reader, field| {
@@ -134,6 +134,15 @@ impl Node {
     }
 }
 
+/// A name, which is not too long to be a part of many columns' names.
+fn name_of(text: &str) -> Result<String> {
+    if text.len() > PARQUET_NAME_BYTES_MAX {
+        let bytes = text.len();
+        return Err(format!("a name in its schema has {bytes} bytes, and at most {PARQUET_NAME_BYTES_MAX} are read"));
+    }
+    Ok(text.to_owned())
+}
+
 /// The columns of a schema, whose nodes are listed with the root first and each before those within it.
 pub(super) fn leaves(nodes: &[Node]) -> Result<Vec<Leaf>> {
     let Some((root, mut rest)) = nodes.split_first() else { return Err("it has no schema".to_owned()) };
@@ -157,6 +166,9 @@ fn walk<'a>(nodes: &'a [Node], path: &mut Vec<&'a Node>, leaves: &mut Vec<Leaf>)
     }
     path.push(node);
     if let Some(physical) = node.physical.filter(|_| node.children == 0) {
+        if leaves.len() == DATASET_NAMES_MAX {
+            return Err(format!("more than {DATASET_NAMES_MAX} columns"));
+        }
         leaves.push(leaf(path, node, physical)?);
     }
     for _ in 0..node.children {

@@ -6,6 +6,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
+use crate::limits::DATASET_BYTES_MAX;
 
 /// A `.npy` file with this text for a header.
 pub(super) fn npy(header: &str, data: &[u8]) -> Vec<u8> {
@@ -365,4 +366,54 @@ fn bad_safetensors_are_refused() {
         &tensors(&header.replace("U8", "F64"), &[1, 2]),
         expect![[r#"d.safetensors: tensor "x": data type "F64" is unknown here"#]],
     );
+}
+
+#[test]
+fn arrays_of_all_files_fit_into_memory_together() {
+    use super::super::{npy::read_array, safetensors::read_file, source::Source};
+    let bytes = array("|u1", "(3,)", &[1, 2, 3]);
+    let read =
+        |held: &mut u64| read_array(&mut Source::new("x.npy".to_owned(), bytes.as_slice()), "x".to_owned(), held);
+    let mut held = DATASET_BYTES_MAX - 5;
+    assert_eq!(read(&mut held).unwrap().data, [1, 2, 3]);
+    assert_eq!(held, DATASET_BYTES_MAX - 2);
+    expect!["x.npy: more than 17179869184 bytes"].assert_eq(&read(&mut held).unwrap_err().to_string());
+    let header =
+        r#"{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}"#;
+    let place = folder(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4]))]);
+    let mut held = DATASET_BYTES_MAX - 3;
+    let error = read_file(&place.path().join("d.safetensors"), &mut held).unwrap_err();
+    expect!["d.safetensors/y: more than 17179869184 bytes"].assert_eq(&error.to_string());
+}
+
+#[test]
+fn files_that_cannot_be_told_apart_or_listed_are_an_error() {
+    let byte = |value| array("|u1", "(1,)", &[value]);
+    let twins = [("x.npy", byte(1)), ("x.npy.gz", gz(&byte(2)))];
+    check(
+        &twins.each_ref().map(|(name, bytes)| (*name, bytes.as_slice())),
+        expect!["x.npy.gz: x.npy is there too; keep one of them"],
+    );
+    check(&[("a.txt", b"one"), ("a.txt.gz", &gz(b"two"))], expect!["a.txt.gz: a.txt is there too; keep one of them"]);
+    let (_directory, datasets) = datasets();
+    let ingested = |source: &TempDir| datasets.ingest("d", source.path(), 0).map(drop);
+    // A link to nothing stands for every file that cannot be looked at: permissions mean nothing to some users.
+    let gone = folder(&[("x.npy", &byte(1))]);
+    std::os::unix::fs::symlink(gone.path().join("nothing"), gone.path().join("y.npy")).unwrap();
+    assert!(matches!(ingested(&gone), Err(DatasetError::Store(_))));
+    let deeper = tempfile::tempdir().unwrap();
+    std::fs::create_dir(deeper.path().join("train")).unwrap();
+    std::fs::write(deeper.path().join("train/x.npy"), byte(1)).unwrap();
+    ingested(&deeper).unwrap();
+    std::os::unix::fs::symlink(gone.path().join("nothing"), deeper.path().join("train/y.npy")).unwrap();
+    assert!(matches!(ingested(&deeper), Err(DatasetError::Store(_))));
+    assert!(matches!(super::super::source::named(&deeper.path().join("none"), "npy"), Err(DatasetError::Store(_))));
+}
+
+#[test]
+fn files_are_counted_and_not_left_out() {
+    let source = folder(&[("x", b""), ("y", b""), ("a.npy", b""), ("b.npy.gz", b"")]);
+    let named = |max| super::super::source::named_up_to(source.path(), "npy", max);
+    assert_eq!(named(2).unwrap().into_keys().collect::<Vec<_>>(), ["a", "b"], "files of other names do not count");
+    assert!(matches!(named(1), Err(DatasetError::TooLarge { max: 1, .. })));
 }

@@ -1,6 +1,8 @@
 //! Versions given away and taken in again, removed, and made of what jobs wrote.
 
+use std::fs::File;
 use std::io::Read;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
@@ -178,4 +180,42 @@ fn outputs_are_mounted_by_their_content() {
     home.write_output("j", "a.txt", b"one\n").unwrap();
     assert_ne!(Dataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
     assert_eq!(first.column("text").unwrap(), b"onetwo");
+}
+
+#[test]
+fn the_cache_of_outputs_holds_what_was_used_last() {
+    use super::super::output::sweep;
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::open(directory.path()).unwrap();
+    let kept = home.cache().join("datasets");
+    let now = SystemTime::now();
+    let dated = |path: &Path, seconds| {
+        File::open(path).unwrap().set_modified(now - Duration::from_secs(seconds)).unwrap();
+    };
+    let mut open = Vec::new();
+    for (at, job) in ["a", "b", "c"].into_iter().enumerate() {
+        home.write_output(job, "a.txt", format!("{job}\n").as_bytes()).unwrap();
+        let dataset = Dataset::from_output(&home, job, None).unwrap();
+        dated(&kept.join(dataset.digest().hex()), 1000 - at as u64);
+        open.push(dataset);
+    }
+    // The oldest is used again, and so the second is the oldest.
+    Dataset::from_output(&home, "a", None).unwrap();
+    sweep(&kept, now, 2);
+    let is_kept = |at: usize| kept.join(open[at].digest().hex()).is_dir();
+    assert_eq!([is_kept(0), is_kept(1), is_kept(2)], [true, false, true]);
+    assert_eq!(open[1].column("text").unwrap(), b"b", "what is open is read on");
+    assert_eq!(Dataset::from_output(&home, "b", None).unwrap().digest(), open[1].digest());
+    // Half-written: one that is abandoned, one that is new, and one whose only file is new.
+    for (name, seconds, file_seconds) in [(".tmp-old", 4000, 4000), (".tmp-new", 10, 10), (".tmp-slow", 4000, 10)] {
+        let staging = kept.join(name);
+        std::fs::create_dir(&staging).unwrap();
+        std::fs::write(staging.join("x.bin"), "x").unwrap();
+        dated(&staging.join("x.bin"), file_seconds);
+        dated(&staging, seconds);
+    }
+    Dataset::from_output(&home, "c", None).unwrap();
+    let there = [".tmp-old", ".tmp-new", ".tmp-slow"].map(|name| kept.join(name).exists());
+    assert_eq!(there, [false, true, true]);
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 5, "and the datasets stay");
 }

@@ -117,6 +117,11 @@ fn number(physical: i64) -> Vec<u8> {
     structure(&[(1, I32, int(physical)), (3, I32, int(0)), (4, BINARY, name("x"))])
 }
 
+/// A column `x` of texts.
+fn text() -> Vec<u8> {
+    structure(&[(1, I32, int(6)), (3, I32, int(0)), (4, BINARY, name("x")), (6, I32, int(0))])
+}
+
 /// A row group of an only column, whose pages lie from byte 4 on.
 fn rows(rows: i64, values: i64, bytes: i64, codec: i64) -> Vec<u8> {
     let meta = structure(&[(4, I32, int(codec)), (5, I64, int(values)), (7, I64, int(bytes)), (9, I64, int(4))]);
@@ -358,5 +363,40 @@ fn pages_are_not_believed() {
         1,
         0,
         expect!["d.parquet: column x: dictionary index out of bounds: the len is 1 but the index is 4294967295"],
+    );
+}
+
+#[test]
+fn texts_without_letters_take_memory_too() {
+    let schema = || list(2, &[group(1), text()]);
+    // As long as the number of rows needs, so that it is not refused for that.
+    let check_claim = |count: i64, expected| {
+        let pages = vec![0; count as usize / 1024];
+        check_file(&made(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])), expected);
+    };
+    check_claim((1 << 31) + 1, expect!["d.parquet: more than 17179869184 bytes"]);
+    check_claim(1 << 32, expect!["d.parquet: more than 4294967295 items"]);
+    // One run of an index, as many times as the footer may say.
+    let count = 100_000;
+    let run = [vec![1], varint(count as u64 * 2), vec![0]].concat();
+    let size = run.len() as i64;
+    let pages = [dictionary(4, 4, 1), vec![0; 4], data(size, size, count, 8), run].concat();
+    check_file(
+        &made(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])),
+        expect!["d.parquet: column x: row 52737: its texts have more than 421888 bytes together; is the file damaged?"],
+    );
+}
+
+#[test]
+fn names_in_a_schema_are_short_and_few() {
+    let long = structure(&[(1, I32, int(1)), (3, I32, int(0)), (4, BINARY, name(&"n".repeat(256)))]);
+    check_file(
+        &made(b"", list(2, &[group(1), long]), 0, list(0, &[])),
+        expect!["d.parquet: its footer: a name in its schema has 256 bytes, and at most 255 are read"],
+    );
+    let columns = [vec![group(65_537)], vec![number(1); 65_537]].concat();
+    check_file(
+        &made(b"", list(65_538, &columns), 0, list(0, &[])),
+        expect!["d.parquet: its footer: more than 65536 columns"],
     );
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 use crate::limits::WEIGHTS_HEADER_BYTES_MAX;
 
 /// Bytes of the header's length.
-const LENGTH_BYTES: usize = 8;
+pub(crate) const LENGTH_BYTES: usize = 8;
 /// The entry that is no tensor.
 const METADATA: &str = "__metadata__";
 /// Characters of a name that messages show.
@@ -26,39 +26,78 @@ const NAME_SHOWN_MAX: usize = 80;
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) descriptor: Descriptor,
-    /// Its bytes' place in the file.
+    /// Its bytes' place, in the file or after its header.
     pub(crate) place: Range<usize>,
 }
 
 /// The tensors in the order of their bytes, which lie within the file, one after another, and are as many as each takes; or
 /// what is wrong.
 pub(crate) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
-    let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
+    let length = length(file)?;
+    let rest = &file[LENGTH_BYTES..];
+    let (header, data) = rest.split_at_checked(length).ok_or_else(|| cut_short(length, rest.len()))?;
+    let mut entries = tensors(header, data.len())?;
+    let end = entries.last().map_or(0, |entry| entry.place.end);
+    if end != data.len() {
+        return Err(goes_on((data.len() - end) as u64));
+    }
+    let first = file.len() - data.len();
+    for entry in &mut entries {
+        entry.place = first + entry.place.start..first + entry.place.end;
+    }
+    Ok(entries)
+}
+
+/// The length of the header of a file that begins with these bytes.
+pub(crate) fn length(file: &[u8]) -> Result<usize, String> {
+    let Some((length, _)) = file.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(format!("it has {} bytes, and the length of its header alone takes {LENGTH_BYTES}", file.len()));
     };
     let length = u64::from_le_bytes(*length);
     if length > WEIGHTS_HEADER_BYTES_MAX {
         return Err(format!("its header would have {length} bytes, and at most {WEIGHTS_HEADER_BYTES_MAX} are read"));
     }
-    let Some((header, data)) = rest.split_at_checked(length as usize) else {
-        return Err(format!("its header would have {length} bytes, and {} follow; is the copy finished?", rest.len()));
-    };
+    Ok(length as usize)
+}
+
+/// The tensors of a header, which is followed by `data` bytes at most, in the order of their bytes. These lie one after
+/// another without holes; their places begin after the header.
+pub(crate) fn tensors(header: &[u8], data: usize) -> Result<Vec<Entry>, String> {
     let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
     let mut tensors = header.0;
     tensors.sort_by_key(|(_, tensor)| tensor.data_offsets);
-    let first = file.len() - data.len();
     let mut entries = Vec::with_capacity(tensors.len());
     let mut end = 0;
     for (name, tensor) in tensors {
-        let refuse = |reason| format!("tensor {}: {reason}", shown(&name));
-        let (descriptor, place) = entry(&tensor, end, data.len()).map_err(refuse)?;
+        let refuse = |reason| in_tensor(&name, reason);
+        let (descriptor, place) = entry(&tensor, end, data).map_err(refuse)?;
         end = place.end;
-        entries.push(Entry { name, descriptor, place: first + place.start..first + place.end });
-    }
-    if end != data.len() {
-        return Err(format!("{} bytes follow its last tensor", data.len() - end));
+        entries.push(Entry { name, descriptor, place });
     }
     Ok(entries)
+}
+
+/// What is wrong with a file that ends within its header.
+pub(crate) fn cut_short(length: usize, follow: usize) -> String {
+    format!("its header would have {length} bytes, and {follow} follow; is the copy finished?")
+}
+
+/// What is wrong with a file whose tensors have `data` bytes together, and this one's would be there.
+pub(crate) fn ends_early(entry: &Entry, data: usize) -> String {
+    in_tensor(&entry.name, beyond(entry.place.end, data))
+}
+
+/// What is wrong with a file that so many bytes follow.
+pub(crate) fn goes_on(bytes: u64) -> String {
+    format!("{bytes} bytes follow its last tensor")
+}
+
+fn in_tensor(name: &str, reason: String) -> String {
+    format!("tensor {}: {reason}", shown(name))
+}
+
+fn beyond(end: usize, data: usize) -> String {
+    format!("it would end at byte {end} of {data}; is the copy finished?")
 }
 
 /// A tensor that must begin at `begin`, and its place in the data.
@@ -71,7 +110,7 @@ fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Rang
         return Err(format!("it would end at byte {end}, before it begins at {start}"));
     }
     if end > data {
-        return Err(format!("it would end at byte {end} of {data}; is the copy finished?"));
+        return Err(beyond(end, data));
     }
     if start != begin {
         let what = if start < begin { "lies in the bytes of another one" } else { "leaves a hole before it" };

@@ -82,7 +82,10 @@ fn fault_07_a_removal_is_cut_off() {
 
 #[test]
 fn fault_07_a_full_disk_is_told_from_a_broken_one() {
+    use std::io::ErrorKind;
+
     use crate::durable::faults::{Disk, Fault, Plan};
+    use crate::error::StoreError;
     let directory = scratch();
     let checkpoints = open(directory.path());
     wait(checkpoints.save(JOB, 1, &checkpoint(1))).unwrap();
@@ -94,10 +97,12 @@ fn fault_07_a_full_disk_is_told_from_a_broken_one() {
     ] {
         let plan = Plan { at: 6, fault: Fault::Torn, for_ever: true, error };
         let disk = Disk::over(directory.path(), Some(plan));
-        let CheckpointError::Store(failure) = wait(checkpoints.save(JOB, 1, &checkpoint(2))).unwrap_err() else {
+        let failure = wait(checkpoints.save(JOB, 1, &checkpoint(2))).unwrap_err();
+        let CheckpointError::Store(StoreError::Io { source, .. }) = &failure else {
             panic!("a disk's error is the store's");
         };
-        assert_eq!(failure.is_out_of_room(), is_full, "{failure}");
+        let told = matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        assert_eq!(told, is_full, "{failure}");
         disk.mend();
         assert_eq!(resumes_at(directory.path()), Some(1));
     }
