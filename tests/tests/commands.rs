@@ -1,7 +1,9 @@
 //! What a person at the command line sees of jobs: names, states, logs, outputs, exit codes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{Payload, Server, Steady, guest};
+use std::process::{Command, Stdio};
+
+use saggar_tests::{Payload, Server, Steady, binary, guest};
 use serde_json::{Value, json};
 
 fn started() -> (tempfile::TempDir, Server) {
@@ -155,4 +157,53 @@ fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
         assert!(attempt[field].is_u64(), "{field}: {attempt}");
     }
     assert_eq!(attempt["device"], "cpu");
+}
+
+#[test]
+fn work_goes_on_though_nobody_reads_what_is_printed() {
+    let (home, server) = started();
+    /// A pipe whose reader has gone.
+    fn broken() -> Stdio {
+        std::io::pipe().unwrap().1.into()
+    }
+    let unread = |arguments: &[&str], output: Stdio| {
+        let mut command = Command::new(binary());
+        command.args(arguments).env("SAGGAR_HOST", server.url()).stdin(Stdio::null());
+        command.stdout(output).stderr(broken()).status().unwrap().code()
+    };
+    let steady = guest("steady");
+    let run = ["run", steady.to_str().unwrap(), "--device", "cpu", "--", "steps=3", "write=a.txt=3 b.txt=4"];
+    assert_eq!(unread(&run, Stdio::null()), Some(0));
+    server.wait_for_job("steady-1");
+    let second = Steady::steps(3).submit(&server);
+    server.wait_for_job(&second);
+    let out = home.path().join("out");
+    assert_eq!(unread(&["output", "get", "steady-1", "-o", out.to_str().unwrap()], broken()), Some(0));
+    assert!(out.join("a.txt").is_file() && out.join("b.txt").is_file(), "every file is fetched");
+    assert_eq!(unread(&["rm", "steady-1", &second, "-y"], broken()), Some(0));
+    assert_eq!(server.get("/api/v1/jobs")["jobs"], json!([]), "every job is removed");
+    assert_eq!(unread(&["status", "absent-1"], broken()), Some(3), "a failure keeps its code");
+    // Who reads the beginning of a log does not wait for the job's end.
+    let long = Steady::steps(1_000_000).submit(&server);
+    server.wait_for_step(&long, 5);
+    assert_eq!(unread(&["logs", "-f", &long], broken()), Some(0));
+    let again = ["restart", &long, "--from-scratch", "-f"];
+    server.saggar_ok(&["stop", &long]);
+    server.wait_for_job(&long);
+    assert_eq!(unread(&again, broken()), Some(0));
+    let jobs = server.get("/api/v1/jobs")["jobs"].clone();
+    assert!(jobs[0]["finished_ms"].is_null(), "it goes on: {}", jobs[0]["state"]);
+}
+
+#[test]
+fn what_cannot_come_is_not_waited_for() {
+    let (_home, server) = started();
+    let (_, errors, code) = run(&server, &["wait", "steady-1", "--for", "RUNING"]);
+    assert_eq!(code, 7);
+    assert!(errors.contains("RUNNING"), "{errors}");
+    let steady = guest("steady");
+    let serve = ["run", steady.to_str().unwrap(), "--device", "cpu", "--mode", "serve", "--", "steps=3"];
+    let (_, errors, code) = run(&server, &serve);
+    assert_eq!(code, 1);
+    assert!(errors.contains("published nothing"), "{errors}");
 }
