@@ -6,12 +6,6 @@ use std::process::{Command, Stdio};
 use saggar_tests::{Payload, Server, Steady, binary, guest};
 use serde_json::{Value, json};
 
-fn started() -> (tempfile::TempDir, Server) {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    (home, server)
-}
-
 /// What a command printed on its two streams, and its exit code.
 fn run(server: &Server, arguments: &[&str]) -> (String, String, i32) {
     let output = server.saggar(arguments);
@@ -21,7 +15,7 @@ fn run(server: &Server, arguments: &[&str]) -> (String, String, i32) {
 
 #[test]
 fn fh_01_an_unknown_mode_lists_the_valid_ones() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let (_, errors, code) = run(&server, &["run", "--mode", "jupyter", guest("steady").to_str().unwrap()]);
     assert_eq!(code, 2);
     assert!(errors.contains("job") && errors.contains("serve"), "{errors}");
@@ -29,7 +23,7 @@ fn fh_01_an_unknown_mode_lists_the_valid_ones() {
 
 #[test]
 fn fh_02_a_job_goes_on_without_its_client() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let steady = guest("steady");
     // The command ends at once; nobody stays connected.
     let (name, notes, code) =
@@ -40,7 +34,7 @@ fn fh_02_a_job_goes_on_without_its_client() {
 
 #[test]
 fn fh_03_a_line_is_the_same_wherever_it_is_read() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let job = Steady::steps(12).submit(&server);
     server.wait_for_job(&job);
     let command = server.saggar_ok(&["logs", &job]);
@@ -55,7 +49,7 @@ fn fh_03_a_line_is_the_same_wherever_it_is_read() {
 
 #[test]
 fn fh_04_what_a_job_writes_can_be_fetched() {
-    let (home, server) = started();
+    let (home, server) = Server::fresh();
     let job = Steady::steps(2).parameter("write", "a/b.bin=70000 c.txt=3").submit(&server);
     let ended = server.wait_for_job(&job);
     let out = home.path().join("out");
@@ -73,7 +67,7 @@ fn fh_04_what_a_job_writes_can_be_fetched() {
 
 #[test]
 fn fh_19_a_job_tells_what_it_was_made_of() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let spec = Steady::steps(6).with("seed", 7).parameter("model", "told").spec(&server);
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     server.wait_for_job(&job);
@@ -96,7 +90,7 @@ fn fh_19_a_job_tells_what_it_was_made_of() {
 
 #[test]
 fn az_12_jobs_are_listed_by_experiment() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let of = |experiment: &str| Steady::steps(1).with("experiment", experiment).submit(&server);
     let jobs = [of("lr"), of("width"), of("lr")];
     jobs.iter().for_each(|job| drop(server.wait_for_job(job)));
@@ -106,7 +100,7 @@ fn az_12_jobs_are_listed_by_experiment() {
 
 #[test]
 fn ab_09_the_exit_code_is_the_jobs() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let steady = guest("steady");
     let wait = |more: &[&str]| {
         let command = ["run", steady.to_str().unwrap(), "--device", "cpu", "--wait"];
@@ -132,7 +126,7 @@ fn ab_09_the_exit_code_is_the_jobs() {
 
 #[test]
 fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let job = Steady::steps(100_000).submit(&server);
     server.wait_for_step(&job, 5);
     server.saggar_ok(&["preempt", &job]);
@@ -161,7 +155,7 @@ fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
 
 #[test]
 fn work_goes_on_though_nobody_reads_what_is_printed() {
-    let (home, server) = started();
+    let (home, server) = Server::fresh();
     /// A pipe whose reader has gone.
     fn broken() -> Stdio {
         std::io::pipe().unwrap().1.into()
@@ -197,7 +191,7 @@ fn work_goes_on_though_nobody_reads_what_is_printed() {
 
 #[test]
 fn what_cannot_come_is_not_waited_for() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let (_, errors, code) = run(&server, &["wait", "steady-1", "--for", "RUNING"]);
     assert_eq!(code, 7);
     assert!(errors.contains("RUNNING"), "{errors}");

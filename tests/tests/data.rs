@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use saggar_store::{Dataset, Digest, Home};
-use saggar_tests::{Payload, Server, binary, children, lenet, root};
+use saggar_tests::{Payload, Server, binary, lenet, root, workers};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -116,7 +116,7 @@ fn fh_14_two_jobs_share_one_copy() {
     // Both read the one file through maps of it: there is no copy, neither on the disk nor in a process.
     server.wait_for("two maps of the column", |server| {
         let maps = |pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let reading = children(server.pid()).into_iter().filter(|pid| maps(*pid).contains(column.to_str().unwrap()));
+        let reading = workers(server.pid()).into_iter().filter(|pid| maps(*pid).contains(column.to_str().unwrap()));
         (reading.count() == 2).then_some(())
     });
     assert_eq!(stored(), before);

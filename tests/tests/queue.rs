@@ -167,6 +167,7 @@ fn five_hundred_waiting_jobs_cost_the_server_little() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
     let before = long().submit(&server);
+    wait_until(&server, &before, "RUNNING");
     let spec = Steady::steps(2).spec(&server);
     let names: Vec<Value> = (0..500).map(|_| server.post("/api/v1/jobs", &spec)["name"].clone()).collect();
     let listed = server.get("/api/v1/jobs?limit=500");
