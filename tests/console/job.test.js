@@ -22,7 +22,7 @@ const SERIES = [
 
 const ATTEMPTS = [
   attempt(1, { state: 'PREEMPTED', reason: 'PREEMPTED', message: 'a job of higher priority took the slot', last_step: 40, wall_seconds: 4 }),
-  attempt(2, { state: 'QUEUED', reason: 'WORKER_LOST', message: 'the worker was killed', first_step: 41, last_step: 70, wall_seconds: 3 }),
+  attempt(2, { state: 'INTERRUPTED', reason: 'WORKER_LOST', message: 'the worker was killed', first_step: 41, last_step: 70, wall_seconds: 3 }),
   attempt(3, { state: 'RUNNING', first_step: 61, last_step: 100, wall_seconds: 5, ended_ms: null }),
 ];
 
@@ -114,6 +114,75 @@ test('new points are asked for from where the last ones were', () => {
     await becomes(async () => (await drawn(page)).loss[0], 'loss 0.5');
     const asked = server.asked.filter(({ path }) => path.includes('/metrics')).map(({ path }) => new URL(path, url).searchParams.get('from'));
     assert.deepEqual([asked[0], asked.at(-1) === '100' || asked.at(-1) === '110'], ['0', true]);
+  });
+});
+
+/** How often a part of the job was asked for, and how often events were. */
+const count = (server, part) => server.asked.filter(({ path }) => path.startsWith(`/api/v1/jobs/mnist-7/${part}`)).length;
+const streams = (server) => server.asked.filter(({ path }) => path.startsWith('/api/v1/events')).length;
+
+test('series that are too much for one answer are whole, the sparse ones too', () => {
+  const server = running({ pointsMax: 30 });
+  return visit(server, async (page) => {
+    await becomes(() => drawn(page), { loss: ['loss 0.03', 'validation/loss 0.04'], accuracy: ['accuracy 0.99'] });
+    const asked = server.asked.filter(({ path }) => path.includes('/metrics')).map(({ path }) => new URL(path, url).searchParams.get('from'));
+    assert.deepEqual(asked.slice(0, 4), ['0', '31', '61', '91']);
+  });
+});
+
+test('events ask for numbers, and not for files each time', () => {
+  const server = running();
+  return visit(server, async (page) => {
+    await page.locator('.files th').waitFor();
+    await becomes(() => streams(server) > 3, true);
+    assert.ok(count(server, 'metrics') > 2, 'numbers are asked for');
+    // At first, and when the state was heard of.
+    assert.ok(count(server, 'output') <= 2, `files were asked for ${count(server, 'output')} times`);
+  });
+});
+
+test('what could not be had is asked for again', () => {
+  const server = running({ jobs: [job(7)], logEnds: true, failing: 'output' });
+  return visit(server, async (page) => {
+    await becomes(() => streams(server) > 2, true);
+    assert.equal(await page.locator('.files th').count(), 0);
+    delete server.failing;
+    await page.locator('.files th').waitFor();
+  }, { expected: ['503'] });
+});
+
+test('a chart that is looked at more closely stays so when points come', () => {
+  const server = running();
+  return visit(server, async (page) => {
+    const over = page.locator('[data-chart=loss] .u-over');
+    await over.waitFor();
+    const to = async (share) => {
+      await over.scrollIntoViewIfNeeded();
+      const { x, y, width, height } = await over.boundingBox();
+      await page.mouse.move(x + share * width, y + height / 2);
+    };
+    /** Whether the step at this share of the chart's width is among these. */
+    const has = (share, from, until) => async () => {
+      await to(share + 0.01);
+      await to(share);
+      const [step] = (await drawn(page)).loss;
+      return /^step \d+$/.test(step) && Number(step.slice(5)) >= from && Number(step.slice(5)) < until;
+    };
+    const isClose = has(0.01, 40, 60);
+    await becomes(has(0.01, 1, 10), true);
+    await becomes(has(0.9, 80, 95), true);
+    await to(0.5);
+    await page.mouse.down();
+    await to(0.7);
+    await to(0.8);
+    await page.mouse.up();
+    await becomes(isClose, true);
+    await page.mouse.move(2, 2);
+    server.series = { 'mnist-7': SERIES.map((one) => (one.name === 'loss' ? { ...one, points: [...one.points, [110, 0.5]] } : one)) };
+    await becomes(async () => (await drawn(page)).loss[0], 'loss 0.5');
+    const seen = streams(server);
+    await becomes(() => streams(server) > seen + 1, true);
+    await becomes(isClose, true);
   });
 });
 

@@ -34,7 +34,9 @@ export function opening(jobs, cursor = null) {
 
 /**
  * Answers for a server with these jobs. `server` can be changed at any time: `{ jobs, details, series, log, streams }`, where
- * `streams` is false for one without events; a deletion is answered after the promise `deletes`, if there is one. What was asked of it is in `server.asked`, as `{ method, path, body, headers }`.
+ * `streams` is false for one without events; a deletion is answered after the promise `deletes`, if there is one, and what is
+ * asked of the part `failing` of a job with an error. Of a series `pointsMax` points are answered at once. What was asked of
+ * it is in `server.asked`, as `{ method, path, body, headers }`.
  */
 export async function serve(page, server) {
   server.asked = [];
@@ -45,7 +47,7 @@ export async function serve(page, server) {
     const method = request.method();
     server.asked.push({ method, path: pathname + search, body: request.postDataJSON(), headers: request.headers() });
     const [, , , kind, name, ...rest] = pathname.split('/').map(decodeURIComponent);
-    const found = server.jobs.find((one) => one.name === name);
+    const found = [...server.jobs, ...(server.older ?? [])].find((one) => one.name === name);
     if (kind === 'events') {
       if (server.streams === false) return route.abort();
       const wanted = searchParams.get('job');
@@ -60,11 +62,13 @@ export async function serve(page, server) {
     if (!found) return json(route, { error: `no job ${name}`, code: 'not_found', hint: '', request_id: 'r' }, 404);
     if (method === 'DELETE') {
       server.jobs = server.jobs.filter((one) => one !== found);
+      server.older = server.older?.filter((one) => one !== found);
       if (server.deletes) await server.deletes;
       return json(route, { freed_bytes: 2048 });
     }
     if (method === 'POST') return json(route, server.answer ?? found, rest[0] === 'restart' ? 201 : 200);
     const [part] = rest;
+    if (part && part === server.failing) return json(route, { error: 'too much to do', code: 'busy', hint: '', request_id: 'r' }, 503);
     if (part === 'logs') {
       const wanted = searchParams.get('attempt');
       const lines = (server.log ?? []).filter(([id]) => !wanted || id.startsWith(`${wanted}:`));
@@ -76,8 +80,12 @@ export async function serve(page, server) {
     }
     if (part === 'metrics') {
       const first = Number(searchParams.get('from') ?? 0);
-      const series = (server.series?.[name] ?? []).map((one) => ({ ...one, points: one.points.filter(([step]) => step >= first) }));
-      return json(route, { series });
+      const only = searchParams.get('series');
+      const wanted = (server.series?.[name] ?? []).filter((one) => only === null || one.name === only);
+      const left = wanted.map((one) => ({ ...one, points: one.points.filter(([step]) => step >= first) }));
+      const series = left.map((one) => ({ ...one, points: one.points.slice(0, server.pointsMax) }));
+      const cut = series.filter(({ points }) => points.length === server.pointsMax).map(({ points }) => points.at(-1)[0] + 1);
+      return json(route, { series, next: cut.length ? Math.min(...cut) : null });
     }
     if (part === 'output') return json(route, { files: server.files ?? [] });
     if (part === 'checkpoints') return json(route, { checkpoints: server.checkpoints ?? [] });

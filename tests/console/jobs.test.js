@@ -191,6 +191,10 @@ test('older jobs are fetched when they are asked for', () => {
     await page.getByRole('button', { name: 'Older jobs' }).click();
     await becomes(() => names(page), ['mnist-9', 'mnist-8', 'mnist-7']);
     assert.equal(await page.getByRole('button', { name: 'Older jobs' }).count(), 0);
+    await row(page, 'mnist-7').getByRole('checkbox').check();
+    await page.getByRole('toolbar').getByRole('button', { name: 'Delete…' }).click();
+    await page.locator('dialog button[value=yes]').click();
+    await becomes(() => names(page), ['mnist-9', 'mnist-8']);
   });
 });
 
@@ -238,6 +242,8 @@ for (const [look, options] of Object.entries(looks)) {
       await page.locator('.legend li').first().waitFor();
       assert.deepEqual(await page.locator('.legend li').allTextContents(), ['mnist-2 0.75', 'mnist-1 0.5']);
       await page.locator('.uplot canvas').waitFor();
+      const metrics = server.asked.filter(({ path }) => path.includes('/metrics')).map(({ path }) => path.split('/').pop());
+      assert.deepEqual(metrics, ['metrics?from=0&series=loss', 'metrics?from=0&series=loss'], 'what is shown, and once of jobs that are over');
       await page.getByLabel('Also what is the same').check();
       assert.ok((await page.locator('.sides tbody').first().locator('tr').count()) > 5);
       await isUsable(page);

@@ -129,6 +129,37 @@ test('series are put together, smoothed, and gone on with', () => on('', async (
   });
 }));
 
+test('series grow by what is new, whatever is asked of the server at once', () => on('', async (page) => {
+  const seen = await within(page, 'series.js', async ({ growing }) => {
+    const there = { dense: [], sparse: [] };
+    const asked = [];
+    const most = 4;
+    const series = growing(async (from) => {
+      asked.push(from);
+      const parts = Object.entries(there).map(([name, points]) => ({ name, points: points.filter(([step]) => step >= from).slice(0, most) }));
+      const cut = parts.filter(({ points }) => points.length === most).map(({ points }) => points.at(-1)[0] + 1);
+      return { series: parts, next: cut.length ? Math.min(...cut) : null };
+    });
+    const steps = (name) => (series.points.get(name) ?? []).map(([step]) => step).join(' ');
+    const changed = [];
+    for (let step = 1; step <= 10; step += 1) there.dense.push([step, step]);
+    there.sparse.push([5, 1], [10, null]);
+    changed.push(await series.more(true), await series.more());
+    const whole = [steps('dense'), steps('sparse')];
+    // A point that comes late is found by whoever asks for everything.
+    for (let step = 11; step <= 30; step += 1) there.dense.push([step, step]);
+    changed.push(await series.more(), await series.more());
+    there.sparse.push([12, 3]);
+    const before = asked.length;
+    changed.push(await series.more());
+    const few = asked.length - before;
+    changed.push(await series.more(true));
+    return { whole, changed, few, dense: steps('dense'), sparse: steps('sparse') };
+  });
+  const to = (last) => Array.from({ length: last }, (_, at) => at + 1).join(' ');
+  assert.deepEqual(seen, { whole: [to(10), '5 10'], changed: [true, false, true, false, false, true], few: 1, dense: to(30), sparse: '5 10 12' });
+}));
+
 test('metrics are read, and how busy a device was', () => on('', async (page) => {
   const text = '# TYPE a counter\na{x="1",y="q\\"\\\\\\n"} 2.5e1\nb 3\na_total{x="2"} 4\nnonsense\na{} NaN';
   const found = await within(page, 'meters.js', ({ samples }, of) => samples(of, ['a', 'b']).map(({ value, ...rest }) => ({ ...rest, value: String(value) })), text);

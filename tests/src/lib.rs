@@ -12,7 +12,7 @@ pub mod webnn;
 pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use jobs::Steady;
-pub use process::{children, kill_9, memory_kib, processes_of};
+pub use process::{children, kill_9, memory_kib, processes_of, workers};
 pub use server::{Server, binary, copy_version};
 
 use std::path::PathBuf;

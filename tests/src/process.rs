@@ -17,6 +17,15 @@ pub fn children(pid: u32) -> Vec<u32> {
     found
 }
 
+/// The processes whose parent is `pid` and that run attempts at jobs: a server starts others too, to look for devices.
+pub fn workers(pid: u32) -> Vec<u32> {
+    let is_worker = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"worker")
+    };
+    children(pid).into_iter().filter(is_worker).collect()
+}
+
 /// Kills the process as `kill -9` does. Whether it was there.
 pub fn kill_9(pid: u32) -> bool {
     let status = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();

@@ -39,6 +39,13 @@ impl Server {
         Server::start_with(home, &[])
     }
 
+    /// Starts a server with its state in a new directory.
+    pub fn fresh() -> (tempfile::TempDir, Server) {
+        let home = tempfile::tempdir().expect("a directory for temporary files");
+        let server = Server::start(home.path());
+        (home, server)
+    }
+
     /// Starts a server with further arguments.
     pub fn start_with(home: &Path, arguments: &[&str]) -> Server {
         let mut command = Command::new(binary());
@@ -203,6 +210,14 @@ impl Server {
             let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
             (answer.json()["serving"].as_u64() == Some(version)).then_some(())
         });
+    }
+
+    /// The digest of the weights of the model's first version, as soon as it is there.
+    pub fn weights(&self, model: &str) -> String {
+        self.wait_for(model, |server| {
+            let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
+            answer.json()["versions"][0]["weights"].as_str().map(str::to_owned)
+        })
     }
 
     /// Kills it as `kill -9` does and waits until it is gone.

@@ -105,7 +105,9 @@ fn fh_20_a_sweep_shows_first_and_keeps_what_is_wanted() {
     assert_eq!(old["jobs"][0]["name"], failed);
     assert_eq!(names(&server.saggar_ok(&["--json", "gc", "--keep-last", "1", "--yes"])), [jobs[1].as_str(), &jobs[0]]);
     // AZ-26: a whole experiment goes at once.
-    assert_eq!(server.saggar(&["rm", "--experiment", "lr"]).status.code(), Some(2));
+    let asked = server.saggar(&["--json", "rm", "--experiment", "lr"]);
+    assert_eq!((asked.status.code(), asked.stdout), (Some(2), Vec::new()), "what is asked about is no data");
+    assert!(String::from_utf8_lossy(&asked.stderr).contains(&jobs[2]), "it shows what would go");
     server.saggar_ok(&["rm", "--experiment", "lr", "--yes"]);
     assert_eq!(server.get("/api/v1/jobs")["jobs"], json!([]));
     assert_eq!(bytes(&home.path().join("jobs")) + bytes(&home.path().join("objects/checkpoints")), 0);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use saggar_tests::{Server, Steady, binary, children, kill_9, processes_of};
+use saggar_tests::{Server, Steady, binary, kill_9, processes_of, workers};
 use serde_json::Value;
 
 const STEPS: u64 = 120;
@@ -90,7 +90,7 @@ fn ab_24_kills_at_arbitrary_instants_lose_and_double_nothing() {
         let mut kills = 0;
         while kills < kills_wanted {
             std::thread::sleep(Duration::from_millis(random(kills) % 250));
-            let workers = children(server.pid());
+            let workers = workers(server.pid());
             // One in three is the server's.
             match workers.get(random(kills ^ 0xabcd) as usize % 3) {
                 Some(worker) => kills += u64::from(kill_9(*worker)),

@@ -1,14 +1,10 @@
 //! What a person at the command line sees of jobs: names, states, logs, outputs, exit codes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{Payload, Server, Steady, guest};
-use serde_json::{Value, json};
+use std::process::{Command, Stdio};
 
-fn started() -> (tempfile::TempDir, Server) {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    (home, server)
-}
+use saggar_tests::{Payload, Server, Steady, binary, guest};
+use serde_json::{Value, json};
 
 /// What a command printed on its two streams, and its exit code.
 fn run(server: &Server, arguments: &[&str]) -> (String, String, i32) {
@@ -19,7 +15,7 @@ fn run(server: &Server, arguments: &[&str]) -> (String, String, i32) {
 
 #[test]
 fn fh_01_an_unknown_mode_lists_the_valid_ones() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let (_, errors, code) = run(&server, &["run", "--mode", "jupyter", guest("steady").to_str().unwrap()]);
     assert_eq!(code, 2);
     assert!(errors.contains("job") && errors.contains("serve"), "{errors}");
@@ -27,7 +23,7 @@ fn fh_01_an_unknown_mode_lists_the_valid_ones() {
 
 #[test]
 fn fh_02_a_job_goes_on_without_its_client() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let steady = guest("steady");
     // The command ends at once; nobody stays connected.
     let (name, notes, code) =
@@ -38,7 +34,7 @@ fn fh_02_a_job_goes_on_without_its_client() {
 
 #[test]
 fn fh_03_a_line_is_the_same_wherever_it_is_read() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let job = Steady::steps(12).submit(&server);
     server.wait_for_job(&job);
     let command = server.saggar_ok(&["logs", &job]);
@@ -53,7 +49,7 @@ fn fh_03_a_line_is_the_same_wherever_it_is_read() {
 
 #[test]
 fn fh_04_what_a_job_writes_can_be_fetched() {
-    let (home, server) = started();
+    let (home, server) = Server::fresh();
     let job = Steady::steps(2).parameter("write", "a/b.bin=70000 c.txt=3").submit(&server);
     let ended = server.wait_for_job(&job);
     let out = home.path().join("out");
@@ -71,7 +67,7 @@ fn fh_04_what_a_job_writes_can_be_fetched() {
 
 #[test]
 fn fh_19_a_job_tells_what_it_was_made_of() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let spec = Steady::steps(6).with("seed", 7).parameter("model", "told").spec(&server);
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     server.wait_for_job(&job);
@@ -94,7 +90,7 @@ fn fh_19_a_job_tells_what_it_was_made_of() {
 
 #[test]
 fn az_12_jobs_are_listed_by_experiment() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let of = |experiment: &str| Steady::steps(1).with("experiment", experiment).submit(&server);
     let jobs = [of("lr"), of("width"), of("lr")];
     jobs.iter().for_each(|job| drop(server.wait_for_job(job)));
@@ -104,7 +100,7 @@ fn az_12_jobs_are_listed_by_experiment() {
 
 #[test]
 fn ab_09_the_exit_code_is_the_jobs() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let steady = guest("steady");
     let wait = |more: &[&str]| {
         let command = ["run", steady.to_str().unwrap(), "--device", "cpu", "--wait"];
@@ -130,7 +126,7 @@ fn ab_09_the_exit_code_is_the_jobs() {
 
 #[test]
 fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let job = Steady::steps(100_000).submit(&server);
     server.wait_for_step(&job, 5);
     server.saggar_ok(&["preempt", &job]);
@@ -155,4 +151,53 @@ fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
         assert!(attempt[field].is_u64(), "{field}: {attempt}");
     }
     assert_eq!(attempt["device"], "cpu");
+}
+
+#[test]
+fn work_goes_on_though_nobody_reads_what_is_printed() {
+    let (home, server) = Server::fresh();
+    /// A pipe whose reader has gone.
+    fn broken() -> Stdio {
+        std::io::pipe().unwrap().1.into()
+    }
+    let unread = |arguments: &[&str], output: Stdio| {
+        let mut command = Command::new(binary());
+        command.args(arguments).env("SAGGAR_HOST", server.url()).stdin(Stdio::null());
+        command.stdout(output).stderr(broken()).status().unwrap().code()
+    };
+    let steady = guest("steady");
+    let run = ["run", steady.to_str().unwrap(), "--device", "cpu", "--", "steps=3", "write=a.txt=3 b.txt=4"];
+    assert_eq!(unread(&run, Stdio::null()), Some(0));
+    server.wait_for_job("steady-1");
+    let second = Steady::steps(3).submit(&server);
+    server.wait_for_job(&second);
+    let out = home.path().join("out");
+    assert_eq!(unread(&["output", "get", "steady-1", "-o", out.to_str().unwrap()], broken()), Some(0));
+    assert!(out.join("a.txt").is_file() && out.join("b.txt").is_file(), "every file is fetched");
+    assert_eq!(unread(&["rm", "steady-1", &second, "-y"], broken()), Some(0));
+    assert_eq!(server.get("/api/v1/jobs")["jobs"], json!([]), "every job is removed");
+    assert_eq!(unread(&["status", "absent-1"], broken()), Some(3), "a failure keeps its code");
+    // Who reads the beginning of a log does not wait for the job's end.
+    let long = Steady::steps(1_000_000).submit(&server);
+    server.wait_for_step(&long, 5);
+    assert_eq!(unread(&["logs", "-f", &long], broken()), Some(0));
+    let again = ["restart", &long, "--from-scratch", "-f"];
+    server.saggar_ok(&["stop", &long]);
+    server.wait_for_job(&long);
+    assert_eq!(unread(&again, broken()), Some(0));
+    let jobs = server.get("/api/v1/jobs")["jobs"].clone();
+    assert!(jobs[0]["finished_ms"].is_null(), "it goes on: {}", jobs[0]["state"]);
+}
+
+#[test]
+fn what_cannot_come_is_not_waited_for() {
+    let (_home, server) = Server::fresh();
+    let (_, errors, code) = run(&server, &["wait", "steady-1", "--for", "RUNING"]);
+    assert_eq!(code, 7);
+    assert!(errors.contains("RUNNING"), "{errors}");
+    let steady = guest("steady");
+    let serve = ["run", steady.to_str().unwrap(), "--device", "cpu", "--mode", "serve", "--", "steps=3"];
+    let (_, errors, code) = run(&server, &serve);
+    assert_eq!(code, 1);
+    assert!(errors.contains("published nothing"), "{errors}");
 }

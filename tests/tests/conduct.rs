@@ -4,12 +4,6 @@
 use saggar_tests::{Payload, Server, Steady, guest};
 use serde_json::{Value, json};
 
-fn started() -> (tempfile::TempDir, Server) {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    (home, server)
-}
-
 fn checkpoints(server: &Server, job: &str) -> Vec<u64> {
     let listed = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
     listed["checkpoints"].as_array().unwrap().iter().map(|it| it["step"].as_u64().unwrap()).collect()
@@ -17,7 +11,7 @@ fn checkpoints(server: &Server, job: &str) -> Vec<u64> {
 
 #[test]
 fn fault_13_a_loss_that_is_no_number_ends_the_job_and_older_checkpoints_stay() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let broken = Steady::steps(40).parameter("nan_at", 23).parameter("model", "broken");
     let job = broken.submit(&server);
     let ended = server.wait_for_job(&job);
@@ -35,7 +29,7 @@ fn fault_13_a_loss_that_is_no_number_ends_the_job_and_older_checkpoints_stay() {
 
 #[test]
 fn fault_13_a_variable_that_is_infinite_is_neither_saved_nor_published() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     // The step after the last checkpoint: only publishing would tell.
     for (at, kept) in [(22, vec![20, 15, 10]), (24, vec![20, 15, 10])] {
         let job = Steady::steps(24).parameter("blow_up_at", at).parameter("model", "blown").submit(&server);
@@ -48,7 +42,7 @@ fn fault_13_a_variable_that_is_infinite_is_neither_saved_nor_published() {
 
 #[test]
 fn fault_13_a_job_that_is_tried_again_is_rolled_back_to_what_was_good() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let again = json!(["non-finite"]);
     let job = Steady::steps(40).parameter("nan_at", 23).with("retry_on", again).with("retry", 1).submit(&server);
     let ended = server.wait_for_job(&job);
@@ -61,7 +55,7 @@ fn fault_13_a_job_that_is_tried_again_is_rolled_back_to_what_was_good() {
 
 #[test]
 fn a_job_that_leaves_its_device_idle_is_saved_and_stopped() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let wanted = json!({ "min_gpu": 0.9, "window_seconds": 2 });
     let job = Steady::steps(100_000).parameter("spin", 100).with("utilization", wanted.clone()).submit(&server);
     let ended = server.wait_for_job(&job);
@@ -79,7 +73,7 @@ fn a_job_that_leaves_its_device_idle_is_saved_and_stopped() {
 
 #[test]
 fn fh_27_a_plugin_is_marked_that_was_shown_to_resume() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let plugin = guest("steady");
     let run = |arguments: &[&str]| {
         let fixed = ["plugins", "test", plugin.to_str().unwrap(), "--device", "cpu", "--project", "steady"];
@@ -124,7 +118,7 @@ fn fh_27_a_plugin_is_marked_that_was_shown_to_resume() {
 
 #[test]
 fn sg_29_a_device_that_is_not_there_fails_with_those_that_are() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let ended = server.wait_for_job(&Steady::steps(2).with("device", "vulkan:77").submit(&server));
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NO_DEVICE")), "{ended}");
     let message = ended["message"].as_str().unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use saggar_tests::{Payload, Server, children, kill_9, lenet};
+use saggar_tests::{Payload, Server, kill_9, lenet, workers};
 use serde_json::Value;
 
 /// How often the worker is killed in one training.
@@ -27,12 +27,6 @@ fn submit(server: &Server, model: &str, epochs: u32) -> String {
     server.saggar_ok(&[&run[..], &every].concat()).trim().to_owned()
 }
 
-fn weights(server: &Server, model: &str) -> String {
-    server.wait_for_version(model, 1);
-    let shown = server.get(&format!("/api/v1/models/{model}"));
-    shown["versions"][0]["weights"].as_str().unwrap().to_owned()
-}
-
 fn digits(server: &Server) {
     server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
 }
@@ -52,14 +46,14 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
         assert!(!matches!(state["state"].as_str(), Some("SUCCEEDED" | "FAILED")), "over after {kills} kills: {state}");
         std::thread::sleep(instant(kills));
         // The first and the last worker may be gone at this instant, and the next not be there yet.
-        if let [worker] = children(server.pid())[..] {
+        if let [worker] = workers(server.pid())[..] {
             kills += u64::from(kill_9(worker));
         }
     }
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert_eq!(ended["attempt"].as_u64(), Some(KILLS + 1), "{ended}");
-    assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+    assert_eq!(server.weights("calm"), server.weights("shaken"));
 
     let log = server.saggar_ok(&["logs", &job]);
     assert!(log.contains("resumed from checkpoint @"), "{log}");
@@ -74,14 +68,14 @@ fn a_killed_server_goes_on_where_it_was() {
     digits(&server);
     let first = submit(&server, "before", EPOCHS / 4);
     assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
-    let calm = weights(&server, "before");
+    let calm = server.weights("before");
 
     let running = submit(&server, "after", EPOCHS / 4);
     let queued = submit(&server, "later", EPOCHS / 4);
     server.wait_for("a checkpoint", |server| {
         server.saggar_ok(&["logs", &running]).contains("checkpoint @").then_some(())
     });
-    let workers = children(server.pid());
+    let workers = workers(server.pid());
     assert_eq!(workers.len(), 1);
     server.kill();
 
@@ -91,8 +85,8 @@ fn a_killed_server_goes_on_where_it_was() {
         let ended = server.wait_for_job(job);
         assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     }
-    assert_eq!(weights(&server, "after"), calm);
-    assert_eq!(weights(&server, "later"), calm);
+    assert_eq!(server.weights("after"), calm);
+    assert_eq!(server.weights("later"), calm);
     let attempts = server.get(&format!("/api/v1/jobs/{running}"));
     let reasons: Vec<&Value> = attempts["attempts"].as_array().unwrap().iter().map(|a| &a["reason"]).collect();
     assert_eq!(reasons[0], "HOST_RESTART", "{attempts}");

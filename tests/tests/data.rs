@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use saggar_store::{Dataset, Digest, Home};
-use saggar_tests::{Payload, Server, binary, children, lenet, root};
+use saggar_tests::{Payload, Server, binary, lenet, root, workers};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -116,7 +116,7 @@ fn fh_14_two_jobs_share_one_copy() {
     // Both read the one file through maps of it: there is no copy, neither on the disk nor in a process.
     server.wait_for("two maps of the column", |server| {
         let maps = |pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let reading = children(server.pid()).into_iter().filter(|pid| maps(*pid).contains(column.to_str().unwrap()));
+        let reading = workers(server.pid()).into_iter().filter(|pid| maps(*pid).contains(column.to_str().unwrap()));
         (reading.count() == 2).then_some(())
     });
     assert_eq!(stored(), before);
@@ -187,6 +187,12 @@ fn sg_14_what_is_fetched_and_pushed_again_is_the_same() {
     assert!(text.contains("is there already"), "{text}");
     refused(&server.saggar(&["data", "get", "digits/2", "-o", dir]), 3);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing half-fetched");
+    // A slash at its end makes no other directory of it, and one without a name of its own is refused at once.
+    let slash = format!("{dir}-too/");
+    server.saggar_ok(&["data", "get", "digits", "-o", &slash]);
+    assert!(Path::new(&slash).join("dataset.json").is_file());
+    refused(&server.saggar(&["data", "get", "digits", "-o", &format!("{dir}/..")]), 7);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "nothing half-fetched");
 }
 
 #[test]
@@ -196,7 +202,7 @@ fn versions_are_removed_and_their_numbers_with_them() {
     for (text, name) in [("one\n", "d/1"), ("two\n", "d/2")] {
         assert_eq!(push(&server, texts(&[("a.txt", text)]).path(), "d"), name);
     }
-    let text = refused(&server.saggar(&["data", "rm", "d"]), 7);
+    let text = refused(&server.saggar(&["data", "rm", "d"]), 2);
     assert!(text.contains("d/1, d/2") && text.contains("--yes"), "{text}");
     assert_eq!(server.saggar_ok(&["data", "rm", "d", "--yes"]), "d/1\nd/2\n");
     assert_eq!(server.get("/api/v1/datasets"), json!({ "datasets": [] }));
@@ -272,10 +278,11 @@ fn breaking(file: Vec<u8>, bytes_each: usize) -> (String, mpsc::Receiver<String>
                 file.len()
             );
             let end = file.len().min(begin + bytes_each);
-            let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&file[begin..end]));
+            // Before the answer: who has it may ask at once what was told.
             if tell.send(range).is_err() {
                 return;
             }
+            let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&file[begin..end]));
         }
     });
     (url, asked)

@@ -77,8 +77,7 @@ fn the_same_seed_gives_the_same_weights_and_another_seed_does_not() {
         let name = format!("model={model}");
         let job = train(&server, &["--data", "digits", "--seed", seed, "--", "epochs=2", &name]);
         assert_eq!(job["state"], "SUCCEEDED", "{job}");
-        server.wait_for_version(model, 1);
-        server.get(&format!("/api/v1/models/{model}"))["versions"][0]["weights"].as_str().unwrap().to_owned()
+        server.weights(model)
     };
     let first = weights("7", "a");
     assert_eq!(first, weights("7", "b"));

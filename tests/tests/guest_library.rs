@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use saggar_tests::{Server, children, guest, kill_9};
+use saggar_tests::{Server, guest, kill_9, workers};
 use serde_json::{Value, json};
 
 /// Everything that has state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
@@ -27,12 +27,6 @@ fn train(server: &Server, parameters: &[&str]) -> Value {
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{parameters:?}: {}", server.saggar_ok(&["logs", &job]));
     ended
-}
-
-fn weights(server: &Server, model: &str) -> String {
-    server.wait_for_version(model, 1);
-    let shown = server.get(&format!("/api/v1/models/{model}"));
-    shown["versions"][0]["weights"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -93,14 +87,14 @@ fn a_killed_training_of_every_kind_ends_as_one_left_alone() {
         });
         // Between two checkpoints rather than at one.
         std::thread::sleep(Duration::from_millis(30 * kills as u64));
-        for worker in children(server.pid()) {
+        for worker in workers(server.pid()) {
             kill_9(worker);
         }
     }
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
-    assert_eq!(weights(&server, "calm"), weights(&server, "shaken"));
+    assert_eq!(server.weights("calm"), server.weights("shaken"));
 }
 
 #[test]

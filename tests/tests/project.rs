@@ -310,6 +310,11 @@ fn what_is_said_closest_wins() {
     let said = ls(&[], None);
     assert_eq!(said("host"), is(json!("http://box:1"), "user configuration"));
     assert_eq!(said("device"), is(json!("vulkan:9"), "user configuration"));
+    // The server's certificates are beside the file that names them, and stay where another address is given.
+    std::fs::write(project.path("config/saggar/config.toml"), "host = \"http://box:1\"\nca = \"ca.pem\"\n").unwrap();
+    let said = ls(&["--host", "https://other:2"], None);
+    assert_eq!(said("host"), is(json!("https://other:2"), "flag"));
+    assert_eq!(said("ca"), is(json!(project.path("config/saggar/ca.pem")), "user configuration"));
     std::fs::write(project.path("config/saggar/config.toml"), "hots = 1\n").unwrap();
     let refused = project.saggar(None, &["config", "ls"]);
     assert_eq!(refused.status.code(), Some(7));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use saggar_tests::{Payload, Server, children, kill_9, plugin};
+use saggar_tests::{Payload, Server, kill_9, plugin, workers};
 use serde_json::{Value, json};
 
 /// What a training left behind that must not depend on how it was run.
@@ -37,10 +37,7 @@ fn trace(server: &Server, job: &str, model: &str) -> Trace {
             assert!(metrics.insert(key, point[1].to_string()).is_none(), "{point} comes twice");
         }
     }
-    server.wait_for_version(model, 1);
-    let shown = server.get(&format!("/api/v1/models/{model}"));
-    let weights = shown["versions"][0]["weights"].as_str().unwrap().to_owned();
-    Trace { checkpoints, metrics, weights }
+    Trace { checkpoints, metrics, weights: server.weights(model) }
 }
 
 /// One training to come.
@@ -119,7 +116,7 @@ fn az_23_two_processes_are_bit_identical_to_two_shards() {
     let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
     // Two with two replicas and one with four, of three epochs of 14 steps.
     assert!(metrics.contains("saggar_allreduce_seconds_count 126"), "{metrics}");
-    assert!(children(server.pid()).is_empty(), "no worker is left");
+    assert!(workers(server.pid()).is_empty(), "no worker is left");
 }
 
 #[test]
@@ -137,8 +134,8 @@ fn az_23_a_killed_rank_resumes_bit_identically() {
         let found = server.wait_for("both worker processes, some steps on", |server| {
             let state = server.get(&format!("/api/v1/jobs/{job}"));
             assert!(state["state"] != "SUCCEEDED" && state["state"] != "FAILED", "over after {kills} kills: {state}");
-            let [leader] = children(server.pid())[..] else { return None };
-            let [other] = children(leader)[..] else { return None };
+            let [leader] = workers(server.pid())[..] else { return None };
+            let [other] = workers(leader)[..] else { return None };
             // Of an attempt that has gone on from where the one before was killed.
             let on = (state["attempt"].as_u64(), state["step"].as_u64().unwrap_or(0) as usize);
             (on.0 == Some(kills as u64 + 1) && on.1 > kills * 60).then_some([leader, other])
@@ -153,7 +150,7 @@ fn az_23_a_killed_rank_resumes_bit_identically() {
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert_eq!(ended["attempt"].as_u64(), Some(KILLS as u64 + 1), "{ended}");
     assert_eq!(trace(&server, &job, &shaken.model), calm);
-    assert!(children(server.pid()).is_empty(), "no worker is left");
+    assert!(workers(server.pid()).is_empty(), "no worker is left");
     let reasons = server.get(&format!("/api/v1/jobs/{job}"));
     let reasons: Vec<&Value> =
         reasons["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["reason"]).collect();

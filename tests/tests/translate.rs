@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use saggar_tests::{Payload, Server, children, kill_9, memory_kib, plugin};
+use saggar_tests::{Payload, Server, kill_9, memory_kib, plugin, workers};
 use serde_json::{Value, json};
 
 const ENGLISH: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -120,10 +120,6 @@ fn text_is_learnt_and_translated() {
 fn a_killed_training_on_groups_of_lengths_ends_as_one_left_alone() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
-    let weights = |model: &str| {
-        server.wait_for_version(model, 1);
-        server.get(&format!("/api/v1/models/{model}"))["versions"][0]["weights"].as_str().unwrap().to_owned()
-    };
     finish(&server, &submit(&server, &["epochs=6", "dropout=0.1", "model=calm"]));
     let job = submit(&server, &["epochs=6", "dropout=0.1", "model=shaken"]);
     for kills in 1..=2 {
@@ -131,13 +127,13 @@ fn a_killed_training_on_groups_of_lengths_ends_as_one_left_alone() {
             let log = server.saggar_ok(&["logs", &job]);
             (log.matches("saved (").count() > kills).then_some(())
         });
-        for worker in children(server.pid()) {
+        for worker in workers(server.pid()) {
             kill_9(worker);
         }
     }
     let ended = finish(&server, &job);
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
-    assert_eq!(weights("calm"), weights("shaken"));
+    assert_eq!(server.weights("calm"), server.weights("shaken"));
 }
 
 /// Bytes on the device and resident KiB of the process of the only job, when it has done at least `step` steps.
@@ -149,7 +145,7 @@ fn memory_at(server: &Server, job: &str, step: u64) -> (f64, u64) {
     });
     let page = server.request("GET", "/metrics", Payload::Nothing).text;
     let bytes = page.lines().find(|line| line.starts_with("saggar_job_gpu_memory_bytes{")).unwrap();
-    let worker = children(server.pid())[0];
+    let worker = workers(server.pid())[0];
     (bytes.rsplit(' ').next().unwrap().parse().unwrap(), memory_kib(worker, "VmRSS"))
 }
 

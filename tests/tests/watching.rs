@@ -6,15 +6,9 @@ use std::process::{Command, Stdio};
 use saggar_tests::{Payload, Server, Steady, binary, guest, root};
 use serde_json::{Value, json};
 
-fn started() -> (tempfile::TempDir, Server) {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    (home, server)
-}
-
 #[test]
 fn a_log_is_cut_by_attempt_and_by_time() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let job = Steady::steps(1_000_000).submit(&server);
     server.wait_for_step(&job, 10);
     let refused = server.saggar(&["logs", &job, "-p"]);
@@ -94,7 +88,7 @@ const WATCHED: [&str; 6] = ["--device", "cpu", "--wait", "--", "steps=2000", "wo
 
 #[test]
 fn ab_10_states_are_lines_where_nobody_looks_and_a_bar_at_a_terminal() {
-    let (_home, server) = started();
+    let (_home, server) = Server::fresh();
     let steady = guest("steady");
     let run = [&["run", steady.to_str().unwrap()][..], &WATCHED].concat();
 

@@ -5,6 +5,7 @@ mod client;
 mod commands;
 mod exit;
 mod output;
+mod partial;
 mod picture;
 mod progress;
 mod project;
@@ -19,8 +20,6 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command};
-use client::Client;
-use commands::config::Globals;
 use exit::Failure;
 use output::Output;
 use server::ServerAddress;
@@ -63,7 +62,6 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
             | Command::Build(_)
             | Command::Init(_)
             | Command::Check(_)
-            | Command::Config(_)
             | Command::Completion(_)
             | Command::Devices
     );
@@ -71,11 +69,10 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         true => ServerAddress::default(),
         false => ServerAddress::of(&cli)?,
     };
-    let client = Client::new(server.host(), server.key.as_deref(), server.ca.as_deref())?;
-    let globals = Globals {
-        host: cli.host.clone(),
-        ca: cli.ca.as_ref().map(|path| path.display().to_string()),
-        key: cli.key.is_some(),
+    let client = match &cli.command {
+        // It shows what is said, whether or not that is any good.
+        Command::Config(_) => ServerAddress::default().client()?,
+        _ => server.client()?,
     };
     match cli.command {
         Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
@@ -112,7 +109,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Init(args) => commands::init::init(&args, output).map(|()| 0),
         Command::Dev(args) => commands::dev::dev(&args, server, output),
         Command::Check(args) => commands::check::check(&args, output),
-        Command::Config(args) => commands::config::config(&args, &globals, output).map(|()| 0),
+        Command::Config(args) => commands::config::config(&args, &server, output).map(|()| 0),
         Command::Completion(args) => commands::completion::completion(&args),
     }
 }

@@ -1,10 +1,10 @@
 //! What people and programs see: data on standard output, everything else on standard error.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use serde_json::Value;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 
 /// How the user wants to be talked to.
 #[derive(Clone, Copy, Debug)]
@@ -30,36 +30,31 @@ impl Output {
         print(&format!("{line}\n"));
     }
 
+    /// Prints a line of data amid work that changes something: that goes on though nobody reads any more.
+    pub(crate) fn line_amid_work(&self, line: &str) {
+        let _ = write(&format!("{line}\n"));
+    }
+
     /// Writes data as it is, and shows it at once.
-    pub(crate) fn raw(&self, text: &str) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+    pub(crate) fn raw(&self, text: &str) {
+        print(text);
     }
 
     /// Prints a line for people, unless they asked for quiet.
     pub(crate) fn note(&self, line: &str) {
         if !self.quiet && !self.json {
-            eprintln!("{line}");
+            say(line);
         }
     }
 
     /// Prints a table: upper-case headers, columns aligned at the left.
     pub(crate) fn table(&self, headers: &[&str], rows: &[Vec<String>]) {
-        let mut widths: Vec<usize> = headers.iter().map(|header| header.chars().count()).collect();
-        for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let row_of = |cells: &mut dyn Iterator<Item = &str>| {
-            let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            self.line(padded.join("  ").trim_end());
-        };
-        row_of(&mut headers.iter().copied());
-        for row in rows {
-            row_of(&mut row.iter().map(String::as_str));
-        }
+        columns(headers, rows).iter().for_each(|line| self.line(line));
+    }
+
+    /// Shows people a table that is no data.
+    pub(crate) fn table_aside(&self, headers: &[&str], rows: &[Vec<String>]) {
+        columns(headers, rows).iter().for_each(|line| say(line));
     }
 
     /// A job's or version's state, coloured where colours are wanted; the word alone says it too.
@@ -79,20 +74,67 @@ impl Output {
             let error = serde_json::json!({
                 "error": {"code": failure.code, "message": failure.message, "hint": failure.hint}
             });
-            eprintln!("{error}");
+            say(&error.to_string());
             return;
         }
-        eprintln!("saggar: {}", failure.message);
+        say(&format!("saggar: {}", failure.message));
         if let Some(hint) = &failure.hint {
-            eprintln!("  hint: {hint}");
+            say(&format!("  hint: {hint}"));
         }
     }
 }
 
 /// Writes to standard output. A reader that has gone away, such as `head`, ends the command: nobody wants the rest.
 fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    if write(text).is_err() {
         std::process::exit(0);
     }
+}
+
+fn write(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Prints a line on standard error. That nobody reads it is no reason to end.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A table's lines, headers first.
+fn columns(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let mut widths: Vec<usize> = headers.iter().map(|header| header.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
+    std::iter::once(line(&mut headers.iter().copied())).chain(rows).collect()
+}
+
+/// Asks before something is removed. Where nobody sits, only `yes` will do.
+///
+/// # Errors
+/// `not_agreed`, and nothing is removed.
+pub(crate) fn agree(yes: bool, question: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let message = format!("{question} Nobody can be asked here, so nothing was removed");
+        return Err(Failure::new(exit::USAGE, "not_agreed", message).hint("--yes agrees in scripts"));
+    }
+    let mut stderr = std::io::stderr();
+    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(exit::INTERRUPTED, "not_agreed", "nothing was removed"))
 }

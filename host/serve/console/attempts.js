@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { seconds, words } from './format.js';
 import { since } from './rows.js';
-import { isActive, mark, outcome } from './state.js';
+import { isActive, mark } from './state.js';
 
 /** No piece of the ribbon is narrower than this share of the whole. */
 const SHARE_MIN = 0.06;
@@ -13,7 +13,7 @@ export function ribbon(attempts, chosen) {
   if (attempts.length === 0) return null;
   const whole = attempts.reduce((sum, { wall_seconds: wall }) => sum + wall, 0);
   const piece = (attempt) => {
-    const is = outcome(attempt);
+    const is = attempt.state;
     const why = [words(attempt.reason), attempt.message].filter(Boolean).join(': ');
     const share = whole > 0 ? Math.max(attempt.wall_seconds / whole, SHARE_MIN) : 1;
     const name = `Attempt ${attempt.number}, ${is}${why ? `, ${why}` : ''}`;
@@ -42,7 +42,7 @@ export function attemptsTable(attempts) {
     'tr',
     { 'data-key': `attempt ${attempt.number}` },
     h('th', { scope: 'row' }, `Attempt ${attempt.number}`),
-    cell('State', mark(outcome(attempt))),
+    cell('State', mark(attempt.state)),
     h('td', { 'data-label': 'Why', class: attempt.reason || attempt.message ? 'why' : 'why none' }, why(attempt)),
     cell('Steps', span(attempt)),
     cell('Device', attempt.device || '–'),

@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { number } from './format.js';
-import { aligned, positive, smooth } from './series.js';
+import { aligned, placeOf, positive, smooth } from './series.js';
 
 const HEIGHT = 260;
 /** Colours, and dashes beside them, so that lines differ by more than colour. */
@@ -23,7 +23,8 @@ function colour(name) {
 
 /**
  * A chart of what `update({ series, boundaries, log, smoothing })` gives it: series as the server has them, and the steps
- * at which another attempt took over, as `[[step, attempt]]`. Returns `{ element, update, png, leave }`.
+ * at which another attempt took over, as `[[step, attempt]]`. With another `key` it is drawn anew, over all steps. Returns
+ * `{ element, update, png, leave }`.
  */
 export function chart(title) {
   const box = h('div', { class: 'chart-box' });
@@ -38,9 +39,15 @@ export function chart(title) {
     const uPlot = await load();
     if (left || !view || !box.clientWidth) return;
     const data = columns(view);
-    const is = JSON.stringify([view.series.map(({ name }) => name), view.log, view.smoothing > 0]);
+    const is = JSON.stringify([view.key, view.series.map(({ name }) => name), view.log, view.smoothing > 0]);
     if (plot && is === built) {
-      plot.setData(data);
+      // What the reader looks at more closely stays; new points may be beside it.
+      const { min, max } = plot.scales.x;
+      const [steps] = plot.data;
+      // A plot that was just made has no scales yet.
+      const zoomed = max !== null && (min > steps[0] || max < steps.at(-1));
+      plot.setData(data, !zoomed);
+      if (zoomed) plot.redraw();
       return;
     }
     plot?.destroy();
@@ -54,8 +61,9 @@ export function chart(title) {
     if (!view) return;
     const step = index === null ? null : plot?.data[0][index];
     const entry = ({ name, points }, at) => {
-      const found = step === null || step === undefined ? points.at(-1) : points.find(([one]) => one === step);
-      const value = found ? (found[1] === null ? 'not a number' : number(found[1])) : '';
+      const found = step === null || step === undefined ? points.at(-1) : points[placeOf(points, step)];
+      const has = found && (step === null || step === undefined || found[0] === step);
+      const value = has ? (found[1] === null ? 'not a number' : number(found[1])) : '';
       return h('li', {}, h('i', { class: `share share-${at % 4}`, 'aria-hidden': 'true' }), name, ' ', h('span', { class: 'figure' }, value));
     };
     const place = step === null || step === undefined ? [] : [h('li', { class: 'note' }, `step ${step}`)];

@@ -5,13 +5,16 @@ import { chart } from './chart.js';
 import { h, listen, patch } from './dom.js';
 import { number, seconds, short } from './format.js';
 import { poll } from './poll.js';
+import { growing } from './series.js';
 import { isOver, mark } from './state.js';
 
 const EVERY_MS = 5000;
 
 /** Shows the page in `root` for the jobs `names` until the returned `leave` is called. */
 export function comparePage(root, names, live) {
-  const state = { jobs: [], series: [], error: null, all: false, metric: null };
+  const state = { jobs: [], error: null, all: false, metric: null };
+  /** What is drawn, by job and metric; of a job that was over when it was asked for, it is whole. */
+  const series = new Map();
   const body = h('div', { class: 'compare' });
   const plot = chart('');
   const page = h(
@@ -34,25 +37,41 @@ export function comparePage(root, names, live) {
       return;
     }
     patch(table, comparison(state.jobs, state.all));
-    const metrics = [...new Set(state.series.flatMap(({ series }) => series.map(({ name }) => name)))].sort();
+    const metrics = measured();
     curves.hidden = metrics.length === 0;
-    const metric = metrics.includes(state.metric) ? state.metric : metrics.includes('loss') ? 'loss' : metrics[0];
+    const metric = chosen();
     const option = (name) => h('option', { value: name, selected: name === metric }, name);
     patch(choice, h('h2', {}, 'Chart'), h('select', { 'aria-label': 'Series', 'data-change': 'metric' }, metrics.map(option)));
     if (!metric) return;
-    const series = state.series.map(({ job, series: of }) => ({ name: job, points: of.find(({ name }) => name === metric)?.points ?? [] }));
-    plot.update({ series, boundaries: [], log: false, smoothing: 0 });
+    const lines = names.map((job) => ({ name: job, points: series.get(keyOf(job, metric))?.points.get(metric) ?? [] }));
+    plot.update({ key: metric, series: lines, boundaries: [], log: false, smoothing: 0 });
+  }
+
+  const measured = () => [...new Set(state.jobs.flatMap(({ metrics }) => Object.keys(metrics ?? {})))].sort();
+  const chosen = () => {
+    const metrics = measured();
+    return metrics.includes(state.metric) ? state.metric : metrics.includes('loss') ? 'loss' : metrics[0];
+  };
+  const keyOf = (job, metric) => JSON.stringify([job, metric]);
+
+  /** Asks for what a job measured since it was asked for, and nothing of one that is over and known. */
+  async function askSeries(name, over, metric) {
+    const key = keyOf(name, metric);
+    // A comma would stand between names.
+    const only = metric.includes(',') ? '' : `&series=${encodeURIComponent(metric)}`;
+    if (!series.has(key)) series.set(key, growing((from) => ask('GET', `${jobPath(name, 'metrics')}?from=${from}${only}`)));
+    const of = series.get(key);
+    if (of.whole) return;
+    await of.more(over);
+    of.whole = over;
   }
 
   const look = poll(async () => {
     try {
-      if (!state.jobs.length || !state.jobs.every(({ state: is }) => isOver(is))) {
-        const [jobs, series] = await Promise.all([
-          Promise.all(names.map((name) => ask('GET', jobPath(name)))),
-          Promise.all(names.map(async (job) => ({ job, ...(await ask('GET', jobPath(job, 'metrics'))) }))),
-        ]);
-        Object.assign(state, { jobs, series });
-      }
+      const now = (name, at) => (state.jobs[at] && isOver(state.jobs[at].state) ? state.jobs[at] : ask('GET', jobPath(name)));
+      state.jobs = await Promise.all(names.map(now));
+      const metric = chosen();
+      if (metric) await Promise.all(names.map((name, at) => askSeries(name, isOver(state.jobs[at].state), metric)));
       state.error = null;
       live(null);
     } catch (error) {
@@ -69,6 +88,7 @@ export function comparePage(root, names, live) {
     metric({ value }) {
       state.metric = value;
       render();
+      look.now();
     },
   });
   return {

@@ -2,7 +2,7 @@
 
 import { ask, datasetPath } from './api.js';
 import { confirm, note } from './dialogs.js';
-import { h, listen, patch } from './dom.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { emptyDatasets } from './empty.js';
 import { fetchable } from './files.js';
 import { bytes, short } from './format.js';
@@ -81,8 +81,7 @@ export function datasetsPage(root, wanted, live) {
   const move = (by) => {
     const names = shown().map(([name]) => name);
     if (!names.length) return;
-    const at = names.indexOf(state.selected);
-    state.selected = names[Math.min(names.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    state.selected = neighbour(names, state.selected, by);
     render();
     const found = list.querySelector(`[data-key="dataset ${CSS.escape(state.selected)}"]`);
     found.focus({ preventScroll: true });

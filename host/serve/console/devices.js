@@ -1,7 +1,7 @@
 // The page of devices: what this machine computes with, who holds its slots and its memory, and how busy it is.
 
 import { ask, failure, send } from './api.js';
-import { h, patch } from './dom.js';
+import { h, neighbour, patch } from './dom.js';
 import { bytes } from './format.js';
 import { samples } from './meters.js';
 import { poll } from './poll.js';
@@ -80,8 +80,7 @@ export function devicesPage(root, live) {
   const move = (by) => {
     const names = (state.devices ?? []).map(({ name }) => name);
     if (!names.length) return;
-    const at = names.indexOf(state.selected);
-    state.selected = names[Math.min(names.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    state.selected = neighbour(names, state.selected, by);
     render();
     const found = list.querySelector(`[data-key="device ${CSS.escape(state.selected)}"]`);
     found.focus({ preventScroll: true });

@@ -93,3 +93,9 @@ export function listen(root, type, actions) {
     if (element && root.contains(element) && !element.disabled) actions[element.getAttribute(attribute)]?.(element, event);
   });
 }
+
+/** What is `by` places from `current` in `list`, at most its first or last; the first where `current` is not in it. */
+export function neighbour(list, current, by) {
+  const at = list.indexOf(current);
+  return list[Math.min(list.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+}

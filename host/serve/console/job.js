@@ -4,7 +4,7 @@ import { ask, jobPath } from './api.js';
 import { attemptsTable, ribbon } from './attempts.js';
 import { charts } from './charts.js';
 import { note } from './dialogs.js';
-import { h, listen, patch } from './dom.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { checkpoints, deploy, fetchable, outputs } from './files.js';
 import { facts, heading, history, specification, title } from './facts.js';
 import { logView } from './log.js';
@@ -12,17 +12,16 @@ import { orders } from './orders.js';
 import { poll } from './poll.js';
 import { restart } from './restart.js';
 import { retime } from './rows.js';
-import { extend } from './series.js';
+import { growing } from './series.js';
+import { isOver } from './state.js';
 import { watch } from './watch.js';
 
 /** How often files and times are looked at though nothing was heard. */
 const EVERY_MS = 10_000;
-/** Points in one answer of the server; as many as that are not all. */
-const POINTS_MAX = 100_000;
 
 /** Shows the page of the job `name` in `root` until the returned `leave` is called; `part` is `logs` or ''. */
 export function jobPage(root, { name, part }, live) {
-  const state = { job: null, attempts: [], events: [], series: new Map(), files: null, kept: null, error: null, busy: false };
+  const state = { job: null, attempts: [], events: [], files: null, kept: null, error: null, busy: false };
   /** What is to be asked for. */
   const wanted = { whole: true, series: true, files: true };
   let seen = '';
@@ -31,6 +30,9 @@ export function jobPage(root, { name, part }, live) {
   const parts = frame(root, name);
   const log = logView(parts.log, name, live);
   const curves = charts(parts.charts, name);
+  const series = growing((from) => ask('GET', `${jobPath(name, 'metrics')}?from=${from}`));
+  /** When the files were asked for last. */
+  let filesAt = -EVERY_MS;
   fetchable(parts.page);
 
   function render() {
@@ -43,18 +45,19 @@ export function jobPage(root, { name, part }, live) {
     patch(parts.head, heading(job, state.busy));
     patch(parts.facts, facts(job, state.phases ?? []));
     patch(parts.ribbon, title('Attempts'), ribbon(state.attempts, log.chosen()), attemptsTable(state.attempts));
-    patch(parts.files, title('Outputs'), outputs(job.name, state.files));
-    patch(parts.kept, title('Checkpoints'), checkpoints(job.name, state.kept));
-    patch(parts.spec, specification(job));
     patch(parts.events, history(state.events));
     retime(parts.page);
     if (goesToLog) log.focus();
     goesToLog = false;
   }
 
+  function showFiles() {
+    patch(parts.files, title('Outputs'), outputs(name, state.files));
+    patch(parts.kept, title('Checkpoints'), checkpoints(name, state.kept));
+  }
+
   function showCurves() {
-    const series = [...state.series].map(([one, points]) => ({ name: one, points }));
-    curves.update(series, state.attempts.filter(({ number }) => number > 1).map((one) => [one.first_step, one.number]));
+    curves.update([...series.points].map(([one, points]) => ({ name: one, points })), state.attempts.filter(({ number }) => number > 1).map((one) => [one.first_step, one.number]));
   }
 
   async function askWhole() {
@@ -62,40 +65,45 @@ export function jobPage(root, { name, part }, live) {
     const fewer = state.attempts.length && attempts.length !== state.attempts.length;
     Object.assign(state, { job, attempts, phases, events });
     // Another attempt does steps again; those before it may have other values.
-    if (fewer) state.series.clear();
+    if (fewer) series.clear();
     log.update({ attempts, state: job.state });
+    patch(parts.spec, specification(job));
+    showFiles();
   }
 
-  async function askSeries() {
-    for (;;) {
-      const last = [...state.series.values()].map((points) => points.at(-1)?.[0] ?? 0);
-      const from = last.length ? Math.max(...last) : 0;
-      const { series } = await ask('GET', `${jobPath(name, 'metrics')}?from=${from}`);
-      extend(state.series, series);
-      if (!series.some(({ points }) => points.length >= POINTS_MAX)) break;
-    }
-    showCurves();
+  async function askSeries(whole) {
+    const grown = await series.more(whole);
+    // Where attempts begin stands in the charts, too.
+    if (grown || whole) showCurves();
   }
 
   async function askFiles() {
     const [{ files }, { checkpoints: kept }] = await Promise.all([ask('GET', jobPath(name, 'output')), ask('GET', jobPath(name, 'checkpoints'))]);
     Object.assign(state, { files, kept });
+    filesAt = performance.now();
+    showFiles();
   }
 
   const look = poll(async () => {
     const now = { ...wanted };
     Object.assign(wanted, { whole: false, series: false, files: false });
+    const due = state.job && !isOver(state.job.state) && performance.now() - filesAt >= EVERY_MS;
+    const requests = [
+      (now.whole || !state.job) && askWhole,
+      now.series && (() => askSeries(now.whole)),
+      (now.files || due) && askFiles,
+    ].filter(Boolean);
     try {
-      if (now.whole || !state.job) await askWhole();
-      if (now.series) await askSeries();
-      if (now.files) await askFiles();
+      for (const request of requests) await request();
       state.error = null;
+      if (requests.length) live(null);
     } catch (error) {
+      for (const key of Object.keys(now)) wanted[key] ||= now[key];
       state.error = error;
       live(error.status === 404 ? null : error);
     }
-    if (state.job && !['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMED_OUT'].includes(state.job.state)) wanted.files = true;
-    render();
+    // Numbers alone are drawn by their charts.
+    if (state.error || !(now.series && requests.length === 1)) render();
   }, EVERY_MS);
 
   const stream = watch({
@@ -158,9 +166,7 @@ export function jobPage(root, { name, part }, live) {
 
   const sections = () => [...parts.page.querySelectorAll('h2')];
   const move = (by) => {
-    const heads = sections();
-    const at = heads.indexOf(document.activeElement);
-    const head = heads[Math.min(heads.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    const head = neighbour(sections(), document.activeElement, by);
     head.focus({ preventScroll: true });
     head.scrollIntoView({ block: 'start' });
   };

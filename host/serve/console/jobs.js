@@ -2,7 +2,7 @@
 
 import { ask } from './api.js';
 import { emptyJobs } from './empty.js';
-import { h, listen, patch } from './dom.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { allows, orders } from './orders.js';
 import { restart } from './restart.js';
 import { head, retime, row, shownOf } from './rows.js';
@@ -141,6 +141,8 @@ export function jobsPage(root, live) {
     try {
       await work();
     } finally {
+      // The server tells only of newer jobs that they are gone.
+      for (const { id } of work.done) if (order === orders.remove) state.older.delete(id);
       state.busy = false;
       render();
     }
@@ -194,8 +196,7 @@ export function jobsPage(root, live) {
   const move = (by) => {
     const ids = shown().slice(0, state.rows).map(({ id }) => id);
     if (!ids.length) return;
-    const at = ids.indexOf(state.selected);
-    state.selected = ids[Math.min(ids.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    state.selected = neighbour(ids, state.selected, by);
     render();
     const element = drawn.get(state.selected).element;
     element.scrollIntoView({ block: 'nearest' });

@@ -2,7 +2,7 @@
 
 import { ask } from './api.js';
 import { actions } from './actions.js';
-import { h, listen, patch } from './dom.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { emptyModels } from './empty.js';
 import { panel } from './panel.js';
 import { poll } from './poll.js';
@@ -120,8 +120,7 @@ export function modelsPage(root, opened, live) {
   const move = (by) => {
     const names = shown().map(({ name }) => name);
     if (!names.length) return;
-    const at = names.indexOf(state.selected);
-    state.selected = names[Math.min(names.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+    state.selected = neighbour(names, state.selected, by);
     render();
     const row = list.querySelector(`[data-model="${CSS.escape(state.selected)}"]`);
     row.scrollIntoView({ block: 'nearest' });

@@ -17,18 +17,23 @@ function named(jobs) {
   return jobs.length === 1 ? jobs[0].name : `${jobs.length} jobs`;
 }
 
-/** Does `request` for each job, and says how it went. */
+/** Does `request` for each job, and says how it went. The jobs with which that is done are in the work's `done`. */
 function each(jobs, request, done) {
-  return async () => {
+  const work = async () => {
     const answers = [];
     try {
-      for (const job of jobs) answers.push(await request(job));
+      for (const job of jobs) {
+        answers.push(await request(job));
+        work.done.push(job);
+      }
       note(done(answers));
     } catch (error) {
       const before = answers.length ? `${answers.length} of ${jobs.length} were done. ` : '';
       note(`${before}${jobs[answers.length].name}: ${error.message}`, error);
     }
   };
+  work.done = [];
+  return work;
 }
 
 async function stop(jobs) {

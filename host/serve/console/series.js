@@ -50,17 +50,66 @@ export function positive(values) {
   return values.map((value) => (value !== undefined && !(value > 0) ? null : value));
 }
 
+/** Where in `points` the first one is whose step is not below `step`: their number, where there is none. */
+export function placeOf(points, step) {
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle][0] < step) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /**
- * Adds newer points of the server to those that are there: a step that comes again has its newer value.
+ * Adds points of the server to those that are there: they replace what was known from the first of them to the last. Whether
+ * that changed anything.
  */
 export function extend(series, newer) {
+  let changed = false;
   for (const { name, points } of newer) {
-    const known = series.get(name);
-    if (!known) {
-      series.set(name, points);
-    } else if (points.length) {
-      const [from] = points[0];
-      series.set(name, [...known.filter(([step]) => step < from), ...points]);
-    }
+    const known = series.get(name) ?? [];
+    const [from, to] = points.length ? [placeOf(known, points[0][0]), placeOf(known, points.at(-1)[0] + 1)] : [0, 0];
+    const same = to - from === points.length && points.every(([step, value], at) => {
+      const [before, was] = known[from + at];
+      return before === step && was === value;
+    });
+    if (same && series.has(name)) continue;
+    series.set(name, known.slice(0, from).concat(points, known.slice(to)));
+    changed = true;
   }
+  return changed;
+}
+
+/**
+ * A job's series as they grow. `ask(from)` asks the server for the points from a step on, and gives its answer:
+ * `{ series, next }`, where `next` is the step to ask from for what was too much for it. Returns `{ points, more, clear }`:
+ * `points` by name; `more(whole)` asks for what is new, and where `whole` is set for what may have come late too, and gives
+ * whether there was anything.
+ */
+export function growing(ask) {
+  const points = new Map();
+  /** Each series has all its points below this step, but for some that came late. */
+  let settled = 0;
+  return {
+    points,
+    async more(whole = false) {
+      const last = [...points.values()].map((known) => known.at(-1)?.[0] ?? 0);
+      const newest = Math.max(0, ...last);
+      // The series of one step do not come all at once. One that has ended must not have the others sent again and again.
+      let from = last.length ? Math.max(Math.min(...last), whole ? 0 : settled) : 0;
+      let changed = false;
+      while (from !== null) {
+        const answer = await ask(from);
+        changed = extend(points, answer.series) || changed;
+        from = answer.next ?? null;
+      }
+      settled = newest;
+      return changed;
+    },
+    clear() {
+      points.clear();
+      settled = 0;
+    },
+  };
 }

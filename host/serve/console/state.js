@@ -25,12 +25,3 @@ export function isActive(state) {
 export function mark(state) {
   return h('span', { class: `state ${LOOKS[state] ?? ''}` }, h('i', { 'aria-hidden': 'true' }), state.replaceAll('_', ' '));
 }
-
-/**
- * The state that people see of an attempt. One that was cut short and followed by another has that outcome, whichever word
- * the server keeps for it.
- */
-export function outcome({ state, reason }) {
-  if (state !== 'QUEUED') return state;
-  return reason === 'PREEMPTED' ? 'PREEMPTED' : 'INTERRUPTED';
-}

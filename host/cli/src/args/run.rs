@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use saggar_project::units::{self, Interval};
-use saggar_project::{Checkpoint, Device, Gpu, RunOptions};
+use saggar_project::{CAUSES, Checkpoint, Device, Gpu, RunOptions};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Run {
@@ -92,8 +92,7 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
     /// The causes that are worth another attempt: preempted,device-lost,worker-lost,host-restart,non-finite,error.
-    #[arg(long, value_delimiter = ',', value_parser = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"],
-        hide_possible_values = true, value_name = "CAUSE,...")]
+    #[arg(long, value_delimiter = ',', value_parser = CAUSES, hide_possible_values = true, value_name = "CAUSE,...")]
     retry_on: Vec<String>,
     /// Save and end after this time, all attempts together: 1h.
     #[arg(long, value_parser = above_zero_time, value_name = "TIME")]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::args::Check;
 use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::project;
 
 pub(crate) fn check(args: &Check, output: Output) -> Result<i32, Failure> {
@@ -36,7 +36,7 @@ pub(crate) fn check(args: &Check, output: Output) -> Result<i32, Failure> {
                 output.json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "remarks": [] }));
             } else {
                 // Nothing in front: editors and people look for file:line:column at the beginning of a line.
-                eprintln!("{}", mistakes.render(&file));
+                say(&mistakes.render(&file));
             }
             Ok(exit::INVALID)
         }

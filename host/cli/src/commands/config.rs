@@ -8,18 +8,11 @@ use crate::args::{Config, ConfigLs};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::project::{self, Project, environment};
-use crate::server::LOCAL;
+use crate::server::ServerAddress;
 
-/// What flags and the environment said before the command.
-pub(crate) struct Globals {
-    pub(crate) host: Option<String>,
-    pub(crate) ca: Option<String>,
-    pub(crate) key: bool,
-}
-
-pub(crate) fn config(args: &Config, globals: &Globals, output: Output) -> Result<(), Failure> {
+pub(crate) fn config(args: &Config, server: &ServerAddress, output: Output) -> Result<(), Failure> {
     let Config::Ls(args) = args;
-    let rows = rows(args, globals)?;
+    let rows = rows(args, server)?;
     if output.json {
         let list = rows.iter().map(|(key, value, source)| json!({ "key": key, "value": value, "source": source }));
         output.json(&Value::Array(list.collect()));
@@ -36,23 +29,22 @@ pub(crate) fn config(args: &Config, globals: &Globals, output: Output) -> Result
     Ok(())
 }
 
-fn rows(args: &ConfigLs, globals: &Globals) -> Result<Vec<(String, Value, String)>, Failure> {
+fn rows(args: &ConfigLs, server: &ServerAddress) -> Result<Vec<(String, Value, String)>, Failure> {
     let found = Project::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
     let task = found.as_ref().zip(args.task.as_deref()).map(|(found, name)| found.task(name)).transpose()?;
     let mut rows = Vec::new();
     let mut row = |key: &str, value: Value, source: Source| rows.push((key.to_owned(), value, source.name()));
-    let (host, source) = first(said(globals.host.as_ref(), "SAGGAR_HOST"), user.host.as_ref(), LOCAL);
-    row("host", host, source);
-    let (ca, source) = first(said(globals.ca.as_ref(), "SAGGAR_CA"), user.ca.as_ref(), "");
-    row("ca", if ca == "" { Value::Null } else { ca }, source);
+    let source = |source: Option<&Source>| source.cloned().unwrap_or(Source::BuiltIn);
+    row("host", json!(server.host()), source(server.said.as_ref().map(|(_, source)| source)));
+    let ca = server.ca.as_ref();
+    row("ca", json!(ca.map(|(path, _)| path.display().to_string())), source(ca.map(|(_, source)| source)));
     // Whether there is one, never what it is.
-    let key =
-        if environment("SAGGAR_API_KEY").is_some() { Source::Environment("SAGGAR_API_KEY") } else { Source::Flag };
-    row("key", json!(globals.key), if globals.key { key } else { Source::BuiltIn });
-    let home = environment("SAGGAR_HOME").map(|home| (home, Source::Environment("SAGGAR_HOME")));
-    let (home, source) = first(home, None, ".saggar");
-    row("home", home, source);
+    row("key", json!(server.key.is_some()), source(server.key.as_ref().map(|(_, source)| source)));
+    match environment("SAGGAR_HOME") {
+        Some(home) => row("home", json!(home), Source::Environment("SAGGAR_HOME")),
+        None => row("home", json!(".saggar"), Source::BuiltIn),
+    }
     let (name, source) = match (environment("SAGGAR_PROJECT"), &found, &user.project) {
         (Some(name), _, _) => (json!(name), Source::Environment("SAGGAR_PROJECT")),
         (None, Some(found), _) => (json!(found.manifest.project.name), Source::File),
@@ -65,22 +57,4 @@ fn rows(args: &ConfigLs, globals: &Globals) -> Result<Vec<(String, Value, String
     let file = project::find_file().map_or(Value::Null, |path| json!(path));
     rows.push((PROJECT_FILE.to_owned(), file, "-".to_owned()));
     Ok(rows)
-}
-
-/// What a flag or the variable of this name said: the same text in both is the variable's.
-fn said(value: Option<&String>, variable: &'static str) -> Option<(String, Source)> {
-    let value = value?;
-    let source = match environment(variable) {
-        Some(text) if &text == value => Source::Environment(variable),
-        _ => Source::Flag,
-    };
-    Some((value.clone(), source))
-}
-
-fn first(said: Option<(String, Source)>, user: Option<&String>, built_in: &str) -> (Value, Source) {
-    match (said, user) {
-        (Some((value, source)), _) => (json!(value), source),
-        (None, Some(value)) => (json!(value), Source::User),
-        (None, None) => (json!(built_in), Source::BuiltIn),
-    }
 }

@@ -5,14 +5,13 @@ mod ignored;
 mod pull;
 mod push;
 
-use std::io::{IsTerminal, Write};
-
 use serde_json::{Value, json};
 
 use crate::args::{Data, DataAdd, DataRm};
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::output::{Output, agree};
+use crate::project;
 use crate::units;
 
 pub(crate) fn data(args: &Data, client: &Client, output: Output) -> Result<(), Failure> {
@@ -58,6 +57,7 @@ fn versions(dataset: &str, client: &Client) -> Result<Vec<Value>, Failure> {
 
 fn add(args: &DataAdd, client: &Client, output: Output) -> Result<(), Failure> {
     let (job, path) = args.job.split_once('/').map_or((&*args.job, None), |(job, path)| (job, Some(path)));
+    let job = project::job_name(job);
     let body = json!({ "job": job, "path": path.filter(|path| !path.is_empty()) });
     let made = client.post(&format!("/api/v1/datasets/{}/from-job", segment(&args.name)), Payload::Json(&body))?;
     let bytes = units::show_bytes(made["bytes"].as_u64().unwrap_or(0));
@@ -68,10 +68,8 @@ fn add(args: &DataAdd, client: &Client, output: Output) -> Result<(), Failure> {
 fn remove(args: &DataRm, client: &Client, output: Output) -> Result<(), Failure> {
     let versions = versions(&args.dataset, client)?;
     let names: Vec<String> = versions.iter().map(reference).collect();
-    if !args.yes {
-        let bytes: u64 = versions.iter().filter_map(|it| it["bytes"].as_u64()).sum();
-        confirmed(&format!("Remove {} ({})?", names.join(", "), units::show_bytes(bytes)))?;
-    }
+    let bytes: u64 = versions.iter().filter_map(|it| it["bytes"].as_u64()).sum();
+    agree(args.yes, &format!("Remove {} ({})?", names.join(", "), units::show_bytes(bytes)))?;
     let mut freed = 0;
     for version in &versions {
         let name = segment(version["name"].as_str().unwrap_or_default());
@@ -85,21 +83,6 @@ fn remove(args: &DataRm, client: &Client, output: Output) -> Result<(), Failure>
         output.note(&format!("  {} freed", units::show_bytes(freed)));
     }
     Ok(())
-}
-
-/// Asks whoever sits there; where nobody does, `--yes` must have been said.
-fn confirmed(question: &str) -> Result<(), Failure> {
-    let mut stderr = std::io::stderr();
-    if !std::io::stdin().is_terminal() || !stderr.is_terminal() {
-        return Err(Failure::invalid(format!("{question} Nobody can be asked here")).hint("say so with --yes"));
-    }
-    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    if read.is_ok() && ["y", "yes"].contains(&&*answer.trim().to_lowercase()) {
-        return Ok(());
-    }
-    Err(Failure::new(exit::UNEXPECTED, "declined", "nothing was removed"))
 }
 
 fn list(name: Option<&str>, client: &Client, output: Output) -> Result<(), Failure> {

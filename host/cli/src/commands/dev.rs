@@ -162,7 +162,7 @@ impl Developing<'_> {
             let (state, why) = (ended["state"].as_str().unwrap_or("?"), ended["message"].as_str().unwrap_or(""));
             return Err(Failure::invalid(format!("job {name} is {state}: {why}")).hint("mend it and save"));
         }
-        run::wait_until_served(self.client, name, PATIENCE).map(|(model, _)| model)
+        run::wait_until_served(self.client, &ended, PATIENCE).map(|(model, _)| model)
     }
 
     /// Asks the model, and says what answers and how long an edit took to get there.

@@ -1,14 +1,33 @@
 //! The devices of this machine, looked for in a process of their own: looking loads every driver there is, which would
-//! stay in a server's memory, and slow its start, for the sake of a list.
+//! stay in a server's memory, and slow its start, for the sake of a list. That process has a limited time: loading a driver
+//! is where machines hang.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use saggar_device::{DeviceInfo, choose};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::output::Output;
+
+/// How long a driver may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// How often it is looked at meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What became of a process.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It printed this, and was done.
+    Said(String),
+    /// It ended otherwise.
+    Died(String),
+    /// It had to be killed.
+    Silent,
+}
 
 /// `saggar devices`: one line of JSON for each.
 pub(crate) fn devices(output: Output) -> Result<(), Failure> {
@@ -20,12 +39,42 @@ pub(crate) fn devices(output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What that command of `program` says; nothing where it cannot be run or dies, as a driver may make it.
-pub(crate) fn ask(program: &Path) -> Vec<DeviceInfo> {
-    let mut command = Command::new(program);
-    let printed = command.arg("devices").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let printed = printed.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&printed).lines().filter_map(|line| device(&serde_json::from_str(line).ok()?)).collect()
+/// What that command of `program` says within a time.
+///
+/// # Errors
+/// How it ended where it cannot be run, dies or hangs, as a driver may make it.
+pub(crate) fn ask(program: &Path, limit: Duration) -> Result<Vec<DeviceInfo>, Ended> {
+    match run(Command::new(program).arg("devices"), limit) {
+        Ended::Said(lines) => Ok(lines.lines().filter_map(|line| device(&serde_json::from_str(line).ok()?)).collect()),
+        ended => Err(ended),
+    }
+}
+
+/// Runs a process that prints a few lines, within a time.
+pub(crate) fn run(command: &mut Command, limit: Duration) -> Ended {
+    let began = Instant::now();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return Ended::Died(error.to_string()),
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                // A few lines at most: they fitted into the pipe.
+                let mut said = String::new();
+                let read = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
+                let whole = matches!(read, Some(Ok(_))) && !said.trim().is_empty();
+                return if whole { Ended::Said(said) } else { Ended::Died(status.to_string()) };
+            }
+            Ok(None) if began.elapsed() < limit => std::thread::sleep(LOOK_INTERVAL),
+            Ok(None) | Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ended::Silent;
+            }
+        }
+    }
 }
 
 /// A limit's name and value.

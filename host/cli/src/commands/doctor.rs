@@ -4,14 +4,14 @@
 mod device;
 mod place;
 
-use saggar_project::PROJECT_FILE;
+use saggar_project::{Diagnostics, Manifest, PROJECT_FILE};
 use serde_json::{Value, json};
 
 use crate::args::Doctor;
 use crate::exit;
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::project::{self, Project};
+use crate::project;
 
 /// One thing that was looked at.
 #[derive(Debug)]
@@ -152,10 +152,14 @@ const CONFIGURATION: &str = "# What saggar's commands take where neither flag, e
 fn project_file() -> Option<Finding> {
     let path = project::find_file()?;
     let shown = path.display();
-    Some(match Project::read(&path) {
-        Ok(found) => Finding::new("project", State::Ok, format!("{shown} is {}", found.manifest.project.name)),
-        Err(failure) => {
-            let first = failure.message.lines().nth(1).unwrap_or(&failure.message).to_owned();
+    let read = project::read(&path).map_err(|failure| failure.message);
+    let manifest = read.and_then(|text| {
+        let first = |found: Diagnostics| found.0.first().map_or_else(String::new, |it| format!("{shown}:{it}"));
+        Manifest::parse(&text).map_err(first)
+    });
+    Some(match manifest {
+        Ok(manifest) => Finding::new("project", State::Ok, format!("{shown} is {}", manifest.project.name)),
+        Err(first) => {
             let what = format!("{PROJECT_FILE} is not valid: {first}");
             Finding::new("project", State::Failed, what).hint("`saggar check` shows every mistake").exit(exit::INVALID)
         }

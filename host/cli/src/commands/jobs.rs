@@ -11,12 +11,13 @@ mod standing;
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use saggar_store::JobState;
 use serde_json::Value;
 
 use crate::args::{JobName, Logs, Ps, Status};
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::project;
 use crate::units;
@@ -30,22 +31,26 @@ pub(crate) use standing::{schedules, secret};
 
 /// How often a waiting command looks at its job.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Jobs in one answer.
+const LISTED_AT_ONCE: u32 = 500;
 
 pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
     if args.idle {
         return idle::list(client, output);
     }
-    let state =
-        args.state.as_deref().map_or_else(String::new, |state| format!("&state={}", segment(&state.to_uppercase())));
+    let everything = args.all || args.state.is_some() || args.experiment.is_some();
+    // Asked of the server: a job that runs may be behind any number of newer ones that are over.
+    let going_on = || JobState::ALL.iter().filter(|state| !state.is_final()).map(|state| state.name());
+    let state = match &args.state {
+        Some(state) => format!("&state={}", segment(&state.to_uppercase())),
+        None if everything => String::new(),
+        None => format!("&state={}", going_on().collect::<Vec<_>>().join(",")),
+    };
     let experiment =
         args.experiment.as_deref().map_or_else(String::new, |name| format!("&experiment={}", segment(name)));
-    let answer = client.get(&format!("/api/v1/jobs?limit=500{state}{experiment}"))?;
-    let everything = args.all || args.state.is_some() || args.experiment.is_some();
-    let over = |job: &Value| matches!(text(job, "state"), "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
-    let jobs: Vec<&Value> =
-        answer["jobs"].as_array().into_iter().flatten().filter(|job| everything || !over(job)).collect();
+    let jobs = listed(client, &format!("{state}{experiment}"))?;
     if output.json {
-        output.json(&Value::Array(jobs.into_iter().cloned().collect()));
+        output.json(&Value::Array(jobs));
     } else if output.quiet {
         jobs.iter().for_each(|job| output.line(text(job, "name")));
     } else {
@@ -61,6 +66,22 @@ pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// Every job that the server lists for `query`, however many answers that takes.
+fn listed(client: &Client, query: &str) -> Result<Vec<Value>, Failure> {
+    let (mut jobs, mut from) = (Vec::new(), String::new());
+    loop {
+        let answer = client.get(&format!("/api/v1/jobs?limit={LISTED_AT_ONCE}{query}{from}"))?;
+        jobs.extend(answer["jobs"].as_array().into_iter().flatten().cloned());
+        let Some(cursor) = answer["cursor"].as_i64() else { return Ok(jobs) };
+        from = format!("&cursor={cursor}");
+    }
+}
+
+/// Whether nothing comes after a job's state.
+fn is_over(job: &Value) -> bool {
+    text(job, "state").parse().is_ok_and(JobState::is_final)
 }
 
 fn row(job: &Value, output: Output) -> Vec<String> {
@@ -252,8 +273,8 @@ pub(crate) fn print_log(client: &Client, output: Output, path: &str) -> Result<(
         let lines = String::from_utf8_lossy(&lines);
         if output.json {
             lines.lines().for_each(|line| output.json_line(&serde_json::json!({ "line": line })));
-        } else if output.raw(&lines).is_err() {
-            return Ok(());
+        } else {
+            output.raw(&lines);
         }
         if count == 0 {
             return Ok(());
@@ -278,7 +299,7 @@ pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value,
     loop {
         let job = client.get(&job_path(name))?;
         let state = text(&job, "state");
-        if matches!(state, "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT") {
+        if is_over(&job) {
             return Ok(job);
         }
         if state != last {
@@ -297,7 +318,7 @@ pub(crate) fn detach_on_interrupt(job: String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
         if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            eprintln!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it.");
+            say(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
             std::process::exit(exit::INTERRUPTED);
         }
     };

@@ -14,6 +14,7 @@ use crate::args::{Checkpoints, Kind, OutputGet, OutputList, Outputs};
 use crate::client::{Client, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::partial;
 use crate::units;
 
 pub(crate) fn outputs(args: &Outputs, client: &Client, output: Output) -> Result<(), Failure> {
@@ -109,7 +110,7 @@ fn get(args: &OutputGet, client: &Client, output: Output) -> Result<(), Failure>
     for path in &paths {
         let (place, bytes) = fetch(args, path, client)?;
         if !output.json {
-            output.line(&place.display().to_string());
+            output.line_amid_work(&place.display().to_string());
         }
         fetched.push(json!({ "path": path, "bytes": bytes, "file": place.display().to_string() }));
     }
@@ -183,10 +184,7 @@ fn save(mut content: impl Read, place: &Path) -> Result<u64, Failure> {
     };
     let directory = place.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).map_err(refused(directory))?;
-    // Beside its place first: a file that broke off must not look like a whole one.
-    let mut part = place.to_owned().into_os_string();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
+    let part = partial::beside(place);
     let copied = File::create(&part).and_then(|mut file| std::io::copy(&mut content, &mut file));
     let moved = copied.and_then(|bytes| std::fs::rename(&part, place).map(|()| bytes));
     if moved.is_err() {

@@ -182,7 +182,10 @@ fn devices(args: &Serve, program: PathBuf, serving: &Arc<dyn Backend>, metrics: 
     let devices = Arc::new(Devices::searching(vec![device(serving.info().clone())]));
     let (found, metrics) = (Arc::clone(&devices), Arc::clone(metrics));
     let look = move || {
-        let list = commands::devices::ask(&program);
+        let list = commands::devices::ask(&program, commands::devices::LIMIT).unwrap_or_else(|ended| {
+            tracing::warn!(?ended, "devices are not known: a driver hangs or dies; `saggar doctor` tells more");
+            Vec::new()
+        });
         for info in &list {
             let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
             metrics.families.gpu_info.with_label_values(&labels).set(1.0);

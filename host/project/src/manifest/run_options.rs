@@ -126,7 +126,8 @@ pub struct Utilization {
     pub window: Duration,
 }
 
-const CAUSES: [&str; 6] = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"];
+/// What a job may be tried again after.
+pub const CAUSES: [&str; 6] = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"];
 const NON_FINITE: [&str; 2] = ["stop", "continue"];
 
 /// Reads the keys; `table` is finished by the caller, who may read more.

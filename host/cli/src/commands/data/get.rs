@@ -11,6 +11,7 @@ use crate::args::DataGet;
 use crate::client::{Client, segment};
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::partial;
 use crate::progress::Progress;
 
 pub(super) fn get(args: &DataGet, client: &Client, output: Output) -> Result<(), Failure> {
@@ -21,7 +22,7 @@ pub(super) fn get(args: &DataGet, client: &Client, output: Output) -> Result<(),
     let dir = args.output.clone().unwrap_or_else(|| PathBuf::from(name));
     refuse_full(&dir)?;
     let (bytes, body) = client.download(&format!("/api/v1/datasets/{}/{}/export", segment(name), newest["version"]))?;
-    let part = beside(&dir);
+    let part = partial::beside(&dir);
     let written = |error: io::Error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", part.display()));
     std::fs::create_dir_all(&part).map_err(written)?;
     let progress = Progress::of_bytes("fetching", bytes, output);
@@ -43,8 +44,13 @@ pub(super) fn get(args: &DataGet, client: &Client, output: Output) -> Result<(),
     Ok(())
 }
 
-/// Refuses a directory that holds something: nothing is written over.
+/// Refuses a directory that holds something: nothing is written over. One that is named by where it is, such as `.`, is
+/// refused too: what is fetched takes its place, and nothing can take that one's.
 fn refuse_full(dir: &Path) -> Result<(), Failure> {
+    if dir.file_name().is_none() {
+        let message = format!("{} is no name for a directory of its own", dir.display());
+        return Err(Failure::invalid(message).hint("name a directory that is to be made with --output DIR"));
+    }
     let empty = match dir.read_dir() {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -55,13 +61,6 @@ fn refuse_full(dir: &Path) -> Result<(), Failure> {
     }
     Err(Failure::new(exit::CONFLICT, "exists", format!("{} is there already", dir.display()))
         .hint("name another directory with --output DIR"))
-}
-
-/// Where files are written before they are all there: what broke off must not look like a dataset.
-fn beside(dir: &Path) -> PathBuf {
-    let mut part = dir.to_owned().into_os_string();
-    part.push(format!(".{}.part", std::process::id()));
-    PathBuf::from(part)
 }
 
 /// A reader that shows how far it has come.

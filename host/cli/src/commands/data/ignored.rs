@@ -7,6 +7,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use saggar_project::Glob;
+
 use crate::exit::{self, Failure};
 
 /// The file.
@@ -20,9 +22,7 @@ pub(super) struct Ignored {
 
 #[derive(Debug)]
 struct Pattern {
-    /// Names and patterns of names, from the folder; or one, of a name anywhere.
-    parts: Vec<String>,
-    anywhere: bool,
+    glob: Glob,
     folders_only: bool,
 }
 
@@ -48,65 +48,23 @@ impl Ignored {
                 let message = format!("{FILE}:{}: `{line}`: a pattern cannot take files back in", at + 1);
                 return Err(Failure::invalid(message).hint("name what is to be left out, and nothing else"));
             }
-            let folders_only = line.ends_with('/');
-            let line = line.trim_end_matches('/');
-            let anywhere = !line.contains('/');
-            let parts = line.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-            patterns.push(Pattern { parts, anywhere, folders_only });
+            let path: Vec<&str> = line.split('/').filter(|name| !name.is_empty()).collect();
+            let glob = match (line.trim_end_matches('/').contains('/'), path.as_slice()) {
+                // The folder itself is what is pushed.
+                (_, []) => continue,
+                (false, [name]) => Glob::parse(&format!("**/{name}")),
+                (_, path) => Glob::parse(&path.join("/")),
+            };
+            let glob = glob.map_err(|error| Failure::invalid(format!("{FILE}:{}: {error}", at + 1)))?;
+            patterns.push(Pattern { glob, folders_only: line.ends_with('/') });
         }
         Ok(Ignored { patterns })
     }
 
     /// Whether this path, relative to the folder, is left out.
     pub(super) fn has(&self, path: &Path, is_folder: bool) -> bool {
-        let names: Vec<String> = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-        let matches = |pattern: &Pattern| {
-            if pattern.folders_only && !is_folder {
-                return false;
-            }
-            match (pattern.anywhere, names.last()) {
-                (true, Some(name)) => pattern.parts.iter().all(|part| is_name(part.as_bytes(), name.as_bytes())),
-                _ => is_path(&pattern.parts, &names),
-            }
-        };
-        self.patterns.iter().any(matches)
+        self.patterns.iter().any(|it| (is_folder || !it.folders_only) && it.glob.matches(path))
     }
-}
-
-fn is_path(pattern: &[String], names: &[String]) -> bool {
-    match (pattern.split_first(), names.split_first()) {
-        (None, None) => true,
-        (Some((first, rest)), _) if first == "**" => {
-            is_path(rest, names) || names.split_first().is_some_and(|(_, names)| is_path(pattern, names))
-        }
-        (Some((first, rest)), Some((name, names))) => {
-            is_name(first.as_bytes(), name.as_bytes()) && is_path(rest, names)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a name is as a pattern says. Goes back to the last `*` only, so it takes at most the product of the lengths.
-fn is_name(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut here) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while here < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at + 1, here));
-                at += 1;
-            }
-            Some(letter) if *letter == b'?' || *letter == name[here] => (at, here) = (at + 1, here + 1),
-            _ => match &mut star {
-                Some((after, from)) => {
-                    *from += 1;
-                    (at, here) = (*after, *from);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|letter| *letter == b'*')
 }
 
 #[cfg(test)]
@@ -126,6 +84,8 @@ mod tests {
             ("**/x", "x"),
             ("?.txt", "a.txt"),
             ("*a*b*", "xxaxxbxx"),
+            ("?.txt", "é.txt"),
+            ("a//b", "a/b"),
         ] {
             assert!(has(text, path, false), "{text} {path}");
         }
@@ -142,11 +102,12 @@ mod tests {
             assert!(!has(text, path, false), "{text} {path}");
         }
         assert!(has("build/", "deep/build", true));
+        assert!(!has("/", "deep", true), "the folder itself is pushed");
         assert!(Ignored::parse("a\n!b").unwrap_err().message.contains(":2:"));
     }
 
     #[test]
     fn many_stars_take_no_time() {
-        assert!(!is_name("*a".repeat(200).as_bytes(), "a".repeat(199).as_bytes()));
+        assert!(!Ignored::parse(&"*a".repeat(200)).unwrap().has(Path::new(&"a".repeat(199)), false));
     }
 }

@@ -10,6 +10,7 @@ use saggar_project::PROJECT_FILE;
 use super::ending::Ending;
 use crate::args::Dev;
 use crate::client::Client;
+use crate::commands::run::layers::Source;
 use crate::exit::{self, Failure};
 use crate::project::Project;
 use crate::server::ServerAddress;
@@ -29,7 +30,7 @@ impl DevServer {
         project: &Project,
         ending: Arc<Ending>,
     ) -> Result<DevServer, Failure> {
-        if address.said.is_some() {
+        if address.is_given() {
             return Ok(DevServer { address });
         }
         let program = std::env::current_exe().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
@@ -52,14 +53,13 @@ impl DevServer {
         // Kept open and read, so that the server never writes to a pipe that nobody reads.
         let drain = move || std::io::copy(&mut said, &mut std::io::sink());
         let _ = std::thread::Builder::new().name("server-output".to_owned()).spawn(drain);
-        let said = Some(url.trim().to_owned());
+        let said = Some((url.trim().to_owned(), Source::BuiltIn));
         Ok(DevServer { address: ServerAddress { said, ..address } })
     }
 
     /// A client of it.
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        let ServerAddress { key, ca, .. } = &self.address;
-        Client::new(self.url(), key.as_deref(), ca.as_deref())
+        self.address.client()
     }
 
     pub(super) fn url(&self) -> &str {

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use saggar_store::JobState;
 use serde_json::{Map, Value, json};
 
-use super::{LOOK_INTERVAL, job_path, text};
+use super::{LOOK_INTERVAL, is_over, job_path, text};
 use crate::args::{JobName, Restart, Wait};
 use crate::client::{Client, Payload};
 use crate::commands::run;
@@ -58,20 +59,19 @@ pub(crate) fn preempt(args: &JobName, client: &Client, output: Output) -> Result
 }
 
 pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, Failure> {
-    let wanted = args.state.as_ref().map(|state| state.to_uppercase());
+    let wanted = args.state.as_deref().map(job_state).transpose()?;
     let began = Instant::now();
     loop {
         let job = client.get(&job_path(&args.job))?;
         let state = text(&job, "state");
-        let over = matches!(state, "SUCCEEDED" | "FAILED" | "CANCELLED" | "TIMED_OUT");
-        if over || wanted.as_deref() == Some(state) {
+        // Who waited for a state and got it has what was wanted, whatever the state.
+        let got = wanted.is_some_and(|wanted| wanted.name() == state);
+        if got || is_over(&job) {
             if output.json {
                 output.json(&job);
             } else {
                 output.line(&format!("{} {}", text(&job, "name"), output.state(state)));
             }
-            // Who waited for a state and got it has what was wanted, whatever the state.
-            let got = wanted.as_deref() == Some(state);
             return Ok(if got { 0 } else { exit::of_job(state, text(&job, "reason")) });
         }
         if args.timeout.is_some_and(|most| began.elapsed() >= most) {
@@ -80,4 +80,13 @@ pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, 
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// The state of a job that is meant: a word that is none would be waited for to the end.
+fn job_state(word: &str) -> Result<JobState, Failure> {
+    word.to_uppercase().parse().map_err(|_| {
+        let known: Vec<&str> = JobState::ALL.iter().map(|state| state.name()).collect();
+        Failure::invalid(format!("--for {word}: there is no such state of a job"))
+            .hint(format!("there are: {}", known.join(", ")))
+    })
 }

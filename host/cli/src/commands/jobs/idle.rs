@@ -13,7 +13,7 @@ const IDLE_MS: u64 = 60_000;
 
 pub(super) fn list(client: &Client, output: Output) -> Result<(), Failure> {
     let models = client.get("/api/v1/models")?;
-    let jobs = client.get("/api/v1/jobs?state=RUNNING&limit=500")?;
+    let jobs = super::listed(client, "&state=RUNNING")?;
     let now_ms = now_ms();
     let mut idle = idle_models(&models, now_ms);
     idle.extend(idle_jobs(&jobs, now_ms));
@@ -89,10 +89,9 @@ fn why_awake(model: &Value, version: &Value) -> String {
 }
 
 /// Jobs that have their slots and do no steps.
-fn idle_jobs(answer: &Value, now_ms: u64) -> Vec<Value> {
-    let jobs = answer["jobs"].as_array().into_iter().flatten();
+fn idle_jobs(jobs: &[Value], now_ms: u64) -> Vec<Value> {
     // A server that does not know when a job went on last says so of none.
-    let stuck = jobs.filter(|job| job["advanced_ms"].is_u64() && is_idle(job["advanced_ms"].as_u64(), now_ms));
+    let stuck = jobs.iter().filter(|job| job["advanced_ms"].is_u64() && is_idle(job["advanced_ms"].as_u64(), now_ms));
     let shown = |job: &Value| {
         let name = text(job, "name");
         json!({
@@ -141,7 +140,8 @@ mod tests {
 
     #[test]
     fn az_09_jobs_without_steps_are_listed() {
-        let job = |advanced: Value| json!({ "jobs": [{ "name": "mnist-7", "pool": "default", "step": 12, "advanced_ms": advanced }] });
+        let job =
+            |advanced: Value| [json!({ "name": "mnist-7", "pool": "default", "step": 12, "advanced_ms": advanced })];
         let stuck = idle_jobs(&job(json!(NOW_MS - IDLE_MS)), NOW_MS);
         assert_eq!(row(&stuck[0], NOW_MS)[..4], ["job", "mnist-7", "a slot of default", "1 min ago"]);
         assert!(text(&stuck[0], "why").starts_with("no step since 12"));

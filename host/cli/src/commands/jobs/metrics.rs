@@ -59,13 +59,20 @@ impl Measured {
                 line.1[column] = value.to_string();
             }
         }
-        let quoted = |name: &String| if name.contains([',', '"']) { format!("{name:?}") } else { name.clone() };
-        let names: Vec<String> = self.series.keys().map(quoted).collect();
+        let names: Vec<String> = self.series.keys().map(|name| quoted(name)).collect();
         output.line(&format!("step,elapsed_time,{}", names.join(",")));
         for (step, (at_ms, values)) in &lines {
             let seconds = at_ms.saturating_sub(self.started_ms) as f64 / 1000.0;
             output.line(&format!("{step},{seconds:.3},{}", values.join(",")));
         }
+    }
+}
+
+/// A name as a field of CSV (RFC 4180, section 2).
+fn quoted(name: &str) -> String {
+    match name.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
     }
 }
 
@@ -104,4 +111,18 @@ pub(crate) fn metrics(args: &Metrics, client: &Client, output: Output) -> Result
     let rows: Vec<Vec<String>> = measured.series.iter().map(row).collect();
     output.table(&["SERIES", "POINTS", "LAST STEP", "LAST", "MIN", "MAX"], &rows);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_field() {
+        for (name, field) in
+            [("loss", "loss"), ("a,b", "\"a,b\""), ("\"a\" b", "\"\"\"a\"\" b\""), ("a\nb", "\"a\nb\"")]
+        {
+            assert_eq!(quoted(name), field);
+        }
+    }
 }

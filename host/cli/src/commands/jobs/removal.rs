@@ -1,14 +1,12 @@
 //! `saggar rm` and `saggar gc`.
 
-use std::io::{IsTerminal, Write};
-
 use serde_json::{Value, json};
 
 use super::{job_path, number, text};
 use crate::args::{Gc, Rm};
 use crate::client::{Client, Payload};
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::exit::Failure;
+use crate::output::{Output, agree};
 use crate::units;
 
 pub(crate) fn rm(args: &Rm, client: &Client, output: Output) -> Result<(), Failure> {
@@ -21,7 +19,7 @@ pub(crate) fn rm(args: &Rm, client: &Client, output: Output) -> Result<(), Failu
         let answer = client.delete(&job_path(job))?;
         if !output.json {
             let freed = units::show_bytes(number(&answer, "freed_bytes"));
-            output.line(&format!("{} removed, {freed} freed", text(&answer, "name")));
+            output.line_amid_work(&format!("{} removed, {freed} freed", text(&answer, "name")));
         }
         removed.push(answer);
     }
@@ -49,8 +47,11 @@ fn sweep(mut what: Value, yes: bool, dry_run: bool, client: &Client, output: Out
         show(&would, output, "would be freed");
         return Ok(());
     }
-    if !yes {
-        show(&would, Output { json: false, ..output }, "would be freed");
+    match (yes, output.json) {
+        (true, _) => {}
+        // Programs read one document: what was removed. What is asked about is for people.
+        (false, true) => output.table_aside(&HEADERS, &rows(&would, output)),
+        (false, false) => show(&would, output, "would be freed"),
     }
     agree(yes, "Remove them?")?;
     what["dry_run"] = json!(false);
@@ -64,30 +65,16 @@ fn show(answer: &Value, output: Output, word: &str) {
         output.json(answer);
         return;
     }
+    output.table(&HEADERS, &rows(answer, output));
+    output.note(&format!("{} {word}", units::show_bytes(number(answer, "freed_bytes"))));
+}
+
+const HEADERS: [&str; 3] = ["JOB", "STATE", "SIZE"];
+
+fn rows(answer: &Value, output: Output) -> Vec<Vec<String>> {
     let jobs = answer["jobs"].as_array().into_iter().flatten();
     let row = |job: &Value| {
         vec![text(job, "name").to_owned(), output.state(text(job, "state")), units::show_bytes(number(job, "bytes"))]
     };
-    let rows: Vec<Vec<String>> = jobs.map(row).collect();
-    output.table(&["JOB", "STATE", "SIZE"], &rows);
-    output.note(&format!("{} {word}", units::show_bytes(number(answer, "freed_bytes"))));
-}
-
-/// Asks at a terminal; elsewhere only `--yes` will do.
-fn agree(yes: bool, question: &str) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(exit::USAGE, "not_agreed", "nothing was removed: this must be agreed to")
-            .hint("--yes agrees in scripts"));
-    }
-    eprint!("{question} [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Failure::new(exit::INTERRUPTED, "not_agreed", "nothing was removed"))
+    jobs.map(row).collect()
 }

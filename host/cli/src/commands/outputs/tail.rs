@@ -25,9 +25,7 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
         match read(args, client) {
             Ok(text) => {
                 let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
-                if output.raw(new).is_err() {
-                    return Ok(());
-                }
+                output.raw(new);
                 shown = text;
             }
             // It may be written yet.

@@ -17,9 +17,7 @@ pub(super) fn show(events: impl Read, output: Output) -> Result<(), Failure> {
     let mut shown = Shown { output, text: None, names: BTreeSet::new(), in_line: false };
     while let Some((name, data)) = next(&mut events)? {
         match name.as_str() {
-            "piece" if shown.piece(&data) => {}
-            // Nobody reads what is written.
-            "piece" => return Ok(()),
+            "piece" => shown.piece(&data),
             "done" => {
                 shown.done(data);
                 return Ok(());
@@ -77,14 +75,14 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows a piece. False where nobody reads any more.
-    fn piece(&mut self, piece: &Value) -> bool {
+    /// Shows a piece.
+    fn piece(&mut self, piece: &Value) {
         if self.output.json {
             self.output.json_line(&json!({ "piece": piece }));
-            return true;
+            return;
         }
         let item = piece["item"].as_u64();
-        let Some(object) = piece.as_object() else { return true };
+        let Some(object) = piece.as_object() else { return };
         for (name, value) in object.iter().filter(|(name, _)| *name != "item" || object.len() == 1) {
             self.names.insert(name.clone());
             let is_text = item.is_none() && self.text.as_ref().is_none_or(|text| text == name);
@@ -92,9 +90,7 @@ impl Shown {
                 Some(text) => {
                     self.text = Some(name.clone());
                     self.in_line = !text.ends_with('\n');
-                    if self.output.raw(&printable(text)).is_err() {
-                        return false;
-                    }
+                    self.output.raw(&printable(text));
                 }
                 None => {
                     self.end_line();
@@ -103,7 +99,6 @@ impl Shown {
                 }
             }
         }
-        true
     }
 
     /// Shows what no piece has shown.

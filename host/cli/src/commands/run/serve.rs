@@ -25,7 +25,7 @@ pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name
         return Ok(code);
     }
     output.note(&sentence);
-    let (model, version) = wait_until_served(client, job_name, PATIENCE)?;
+    let (model, version) = wait_until_served(client, &job, PATIENCE)?;
     let url = client.url(&format!("/models/{model}/predict"));
     if output.json {
         output.json_line(&json!({ "job": job_name, "model": model, "version": version, "url": url }));
@@ -36,11 +36,17 @@ pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name
     Ok(0)
 }
 
-/// Waits until the server answers from what the job published. The model and its version.
+/// Waits until the server answers from what the job published that is over. The model and its version.
 ///
 /// # Errors
-/// The version was refused, or nothing serves after `patience`.
-pub(crate) fn wait_until_served(client: &Client, job_name: &str, patience: Duration) -> Result<(String, u64), Failure> {
+/// It published nothing, the version was refused, or nothing serves after `patience`.
+pub(crate) fn wait_until_served(client: &Client, job: &Value, patience: Duration) -> Result<(String, u64), Failure> {
+    let job_name = job["name"].as_str().unwrap_or_default();
+    if job["published"].as_array().is_some_and(Vec::is_empty) {
+        let message = format!("{job_name} published nothing, so nothing serves");
+        let hint = "a plugin publishes what is to be served with `job.publish`";
+        return Err(Failure::new(exit::UNEXPECTED, "not_served", message).hint(hint));
+    }
     let began = Instant::now();
     loop {
         let models = client.get("/api/v1/models")?;

@@ -11,6 +11,7 @@ use saggar_serve::models::Settings;
 use super::models;
 use crate::args::Serve;
 use crate::exit::{self, Failure};
+use crate::project::Project;
 
 /// What a server is told besides its command line.
 #[derive(Debug)]
@@ -43,16 +44,7 @@ impl Configuration {
             None if Path::new(PROJECT_FILE).is_file() => Path::new(PROJECT_FILE),
             None => return Ok(said),
         };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(exit::NOT_FOUND, "no_config", format!("{}: {error}", path.display())))?;
-        let manifest = Manifest::parse(&text).map_err(|wrong| {
-            let first = wrong.0.first().map_or_else(String::new, |first| {
-                format!("{}:{}:{}: {}", path.display(), first.line, first.column, first.message)
-            });
-            Failure::new(exit::INVALID, "bad_config", first)
-                .hint(format!("`saggar check {}` tells everything", path.display()))
-        })?;
-        said.with(&manifest, path)
+        said.with(&Project::read(path)?.manifest, path)
     }
 
     /// With what a project file says, where the command line says nothing.
