@@ -266,7 +266,7 @@ mod tests {
         fs::write(disk.join("2"), "xy").unwrap();
         fs::remove_dir(home.datasets()).or_else(|error| if is_nothing(&error) { Ok(()) } else { Err(error) }).unwrap();
         std::os::unix::fs::symlink(&disk, home.datasets()).unwrap();
-        fs::set_permissions(&lost, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&lost, fs::Permissions::from_mode(0o000)).unwrap();
         // Permissions do not keep out everybody.
         let expected = if fs::read_dir(&lost).is_ok() { 3 } else { 2 };
         assert_eq!(home.usage(&disk.join("models")).unwrap().of(StorageKind::Datasets), expected);
