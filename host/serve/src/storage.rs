@@ -34,7 +34,7 @@ impl Parts {
     /// `QuotaExceeded`, with the limit, what is used and what to change; `Io` where nobody can tell.
     pub(crate) fn room(&self, bytes: u64) -> Result<(), StoreError> {
         match self.storage_quota {
-            Some(quota) => quota.check(self.storage()?.total(), bytes),
+            Some(quota) => quota.check(self.home.stored_bytes(&self.models_dir)?, bytes),
             None => Ok(()),
         }
     }

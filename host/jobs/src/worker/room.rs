@@ -30,7 +30,7 @@ impl Room {
         let Some(quota) = self.quota else { return Ok(()) };
         let used = match self.counted {
             Some((at, used)) if at.elapsed() < COUNT_AGE_MAX => used,
-            _ => self.home.usage(&self.models_dir)?.total(),
+            _ => self.home.stored_bytes(&self.models_dir)?,
         };
         let refused = quota.check(used, bytes);
         // Refused, it is counted anew the next time: somebody may have made room.
