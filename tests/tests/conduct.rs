@@ -41,6 +41,19 @@ fn fault_13_a_variable_that_is_infinite_is_neither_saved_nor_published() {
 }
 
 #[test]
+fn fault_13_an_update_that_is_infinite_is_left_out() {
+    let (_home, server) = Server::fresh();
+    let job = Steady::steps(40).parameter("blow_up_at", 22).parameter("nan_at", 23).with("non_finite", "skip");
+    let left_out = server.wait_for_job(&job.parameter("model", "sound").submit(&server));
+    assert_eq!(left_out["state"], "SUCCEEDED", "{left_out}");
+    let log = server.saggar_ok(&["logs", left_out["name"].as_str().unwrap()]);
+    assert_eq!(log.matches("`loss` is not a number at step 23: an update of such numbers is left out").count(), 1);
+    // Left out, it is as if it had never been: another training ends with the same bits.
+    server.wait_for_job(&Steady::steps(40).parameter("model", "calm").submit(&server));
+    assert_eq!(server.weights("sound"), server.weights("calm"));
+}
+
+#[test]
 fn fault_13_a_job_that_is_tried_again_is_rolled_back_to_what_was_good() {
     let (_home, server) = Server::fresh();
     let again = json!(["non-finite"]);

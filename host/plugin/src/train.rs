@@ -56,6 +56,11 @@ pub trait JobContext: Send {
         Shards::default()
     }
 
+    /// Whether an update that would make variables infinite or not a number is left out. The same at every call.
+    fn leaves_out(&self) -> bool {
+        false
+    }
+
     /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
     /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.
     ///

@@ -9,6 +9,7 @@
 mod binary;
 mod contract;
 mod convolution;
+mod guard;
 mod index;
 mod movement;
 mod reduce;

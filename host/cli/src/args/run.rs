@@ -113,8 +113,9 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "METRIC")]
     keep_best: Option<String>,
     /// What becomes of a training whose loss or variables are infinite or not a number: it ends before they are saved
-    /// (stop, the default), or goes on (continue). --retry-on non-finite rolls it back to its newest checkpoint.
-    #[arg(long, value_parser = ["stop", "continue"], hide_possible_values = true, value_name = "stop|continue")]
+    /// (stop, the default), leaves such updates out (skip), or goes on (continue). --retry-on non-finite rolls it back to
+    /// its newest checkpoint.
+    #[arg(long, value_parser = ["stop", "skip", "continue"], hide_possible_values = true, value_name = "stop|skip|continue")]
     non_finite: Option<String>,
     /// The group of jobs that it is compared with.
     #[arg(short, long, value_name = "NAME")]

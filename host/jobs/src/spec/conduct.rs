@@ -11,6 +11,8 @@ pub enum NonFinite {
     /// `non-finite`, it is rolled back: the next attempt goes on from the newest checkpoint, which is from before.
     #[default]
     Stop,
+    /// A step whose update is not of finite numbers is left out: variables keep their values, and it goes on.
+    Skip,
     /// It goes on, and saves and publishes what it has.
     Continue,
 }

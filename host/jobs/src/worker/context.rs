@@ -21,7 +21,7 @@ use super::room::Room;
 use super::spending::Spending;
 use super::words::Words;
 use crate::protocol::{Event, Start};
-use crate::spec::CheckpointEvery;
+use crate::spec::{CheckpointEvery, NonFinite};
 
 /// What a context is made of.
 pub(super) struct Parts {
@@ -87,6 +87,10 @@ impl JobContext for Context {
         Shards::of_rank(ranks::shards(&self.parts.start), 0, 1)
     }
 
+    fn leaves_out(&self) -> bool {
+        self.parts.start.spec.non_finite == NonFinite::Skip
+    }
+
     fn log(&mut self, level: LogLevel, line: &str) {
         let samples = self.spending.samples();
         let line = self.words.fill(line, samples, self.last_checkpoint_step).into_owned();
@@ -98,7 +102,9 @@ impl JobContext for Context {
         if self.metrics.len() < CHECKPOINT_METRICS_MAX || self.metrics.contains_key(name) {
             self.metrics.insert(name.to_owned(), value);
         }
-        self.finite.metric(step, name, value);
+        if let Some(line) = self.finite.metric(step, name, value) {
+            self.parts.channel.send(&Event::Log { level: "warn".to_owned(), line });
+        }
         let value = value.is_finite().then_some(value);
         self.parts.channel.send(&Event::Metric { step, name: name.to_owned(), value });
     }

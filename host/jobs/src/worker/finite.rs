@@ -7,25 +7,38 @@ use saggar_tensor::DType;
 
 use crate::spec::NonFinite;
 
+/// How often it is told that an update is left out.
+const TOLD_MAX: u32 = 10;
+
 /// What was seen.
 #[derive(Debug)]
 pub(super) struct Finite {
     policy: NonFinite,
+    /// How often it was told that an update is left out.
+    told: u32,
     broken: Option<PluginError>,
 }
 
 impl Finite {
     pub(super) fn new(policy: NonFinite) -> Finite {
-        Finite { policy, broken: None }
+        Finite { policy, told: 0, broken: None }
     }
 
-    /// Looks at a value that the plugin reported. Only losses must be numbers: an accuracy over no items is none, and no
-    /// harm.
-    pub(super) fn metric(&mut self, step: u64, name: &str, value: f64) {
+    /// Looks at a value that the plugin reported; what the log is to say of it. Only losses must be numbers: an accuracy
+    /// over no items is none, and no harm.
+    pub(super) fn metric(&mut self, step: u64, name: &str, value: f64) -> Option<String> {
         let is_loss = name.rsplit('/').next().is_some_and(|last| last.ends_with("loss"));
-        if is_loss && !value.is_finite() {
-            self.found(format!("`{name}` is {} at step {step}", word(value)));
+        if !is_loss || value.is_finite() {
+            return None;
         }
+        let what = format!("`{name}` is {} at step {step}", word(value));
+        if self.policy == NonFinite::Skip {
+            self.told += 1;
+            let more = if self.told == TOLD_MAX { "; more of the same is not told" } else { "" };
+            return (self.told <= TOLD_MAX).then(|| format!("{what}: an update of such numbers is left out{more}"));
+        }
+        self.found(what);
+        None
     }
 
     /// Looks at variables that are about to be kept, as they are after `step` steps where that is known.
@@ -33,7 +46,8 @@ impl Finite {
     /// # Errors
     /// `NonFinite` where they or a loss before are none, and the job does not go on all the same.
     pub(super) fn variables(&mut self, step: Option<u64>, variables: &[SavedVariable]) -> Result<(), PluginError> {
-        if self.policy == NonFinite::Stop && self.broken.is_none() {
+        // Where updates are left out, only what the training began with can be none.
+        if self.policy != NonFinite::Continue && self.broken.is_none() {
             let broken = variables.iter().find_map(|it| Some((it, non_finite(it)?)));
             if let Some((variable, value)) = broken {
                 let when = step.map_or(String::new(), |step| format!(" at step {step}"));
@@ -49,10 +63,10 @@ impl Finite {
     }
 
     fn found(&mut self, what: String) {
-        if self.policy == NonFinite::Stop {
+        if self.policy != NonFinite::Continue {
             let message = format!(
                 "{what}; nothing of it was saved or published, and older checkpoints stay (a lower learning rate usually \
-                 helps; `--non-finite continue` goes on all the same)"
+                 helps; `--non-finite skip` leaves such steps out, `--non-finite continue` goes on all the same)"
             );
             self.broken.get_or_insert(PluginError::NonFinite { message });
         }
@@ -135,12 +149,15 @@ mod tests {
             ("loss/rate", f64::NAN, false),
         ] {
             let mut finite = Finite::new(NonFinite::Stop);
-            finite.metric(3, name, value);
+            assert_eq!(finite.metric(3, name, value), None, "the attempt's end tells it");
             assert_eq!(finite.is_broken(), ends, "{name} {value}");
             assert_eq!(finite.variables(None, &[]).is_err(), ends, "{name} {value}");
             let mut goes_on = Finite::new(NonFinite::Continue);
-            goes_on.metric(3, name, value);
+            assert_eq!(goes_on.metric(3, name, value), None);
             assert!(!goes_on.is_broken());
+            let mut leaves_out = Finite::new(NonFinite::Skip);
+            let told: Vec<String> = (0..100).filter_map(|step| leaves_out.metric(step, name, value)).collect();
+            assert!(told.len() == if ends { TOLD_MAX as usize } else { 0 } && !leaves_out.is_broken(), "{told:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use saggar_compile::Program;
 use saggar_device::meter::Charge;
 use saggar_device::{Buffer, DeviceError, Executable};
+use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::{Graph, NodeId, Port, verify};
 use wasmtime::component::Resource;
 
@@ -13,7 +14,7 @@ use super::{Builder, BuilderHandle, lost};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
 use crate::fault::Fault;
-use crate::state::State;
+use crate::state::{Role, State};
 use crate::tensors::Tensor;
 use crate::variables::{Variable, Weights};
 
@@ -125,6 +126,14 @@ impl CompiledGraph {
 }
 
 impl State {
+    /// Whether the job leaves out updates that are not of finite numbers.
+    fn leaves_out(&self) -> bool {
+        match &self.role {
+            Role::Train(train) => train.context.leaves_out(),
+            Role::Predict { .. } => false,
+        }
+    }
+
     /// Ends the building of a graph: verified, compiled, loaded.
     pub(super) fn compile(
         &mut self,
@@ -135,6 +144,11 @@ impl State {
         let Builder { mut graph, variables, charges, means, .. } = self.builders.remove(&number).ok_or_else(lost)?;
         for (name, node) in outputs {
             graph.output(&name, node)?;
+        }
+        if self.leaves_out() {
+            // What shards learn without gradients is each one's own until its mean is taken.
+            let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
+            graph.guard_assignments(&statistic)?;
         }
         let graph = graph.finish();
         if !means.is_empty() {

@@ -128,7 +128,7 @@ pub struct Utilization {
 
 /// What a job may be tried again after.
 pub const CAUSES: [&str; 6] = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"];
-const NON_FINITE: [&str; 2] = ["stop", "continue"];
+const NON_FINITE: [&str; 3] = ["stop", "skip", "continue"];
 
 /// Reads the keys; `table` is finished by the caller, who may read more.
 pub(super) fn read(table: &Table<'_>) -> RunOptions {

@@ -84,6 +84,10 @@ impl JobContext for Follower {
         self.shards.clone()
     }
 
+    fn leaves_out(&self) -> bool {
+        self.job.leaves_out()
+    }
+
     fn all_reduce(&mut self, own: Vec<Vec<u8>>, mean: Mean) -> Result<Vec<u8>, PluginError> {
         let turn = self.turn();
         own.iter().try_for_each(|part| self.send(turn, Kind::Part, part))?;

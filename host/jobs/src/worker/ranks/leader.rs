@@ -89,6 +89,10 @@ impl JobContext for Leader {
         self.shards.clone()
     }
 
+    fn leaves_out(&self) -> bool {
+        self.job.leaves_out()
+    }
+
     fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: Mean) -> Result<Vec<u8>, PluginError> {
         self.check()?;
         let began = Instant::now();

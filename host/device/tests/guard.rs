@@ -1,0 +1,104 @@
+//! Guarded assignments, on the interpreter and on every device: what would not be a number is not kept, and what counts
+//! goes on.
+
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+mod support;
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_device::{Backend, Meter};
+use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::op::Scalar;
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
+
+use support::devices;
+
+const NAN: f64 = f64::NAN;
+const INF: f64 = f64::INFINITY;
+
+fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> Value {
+    Value::from_numbers(dtype, Shape::new(dims.to_vec()).unwrap(), numbers).unwrap()
+}
+
+/// Adds its inputs to `wide` and `half`, keeps the sum of the first in `mean`, which is looked at alone, and counts.
+fn step() -> VerifiedGraph {
+    let mut g = GraphBuilder::new();
+    let of = |dtype, dims: &[usize]| Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap());
+    let (wide, half, none) = (of(DType::F32, &[2, 2]), of(DType::F16, &[2]), of(DType::F32, &[0]));
+    let (x, y) = (g.input("x", wide.clone()).unwrap(), g.input("y", half.clone()).unwrap());
+    for (name, descriptor, added) in [("wide", wide, x), ("half", half, y)] {
+        let held = g.variable(name, descriptor).unwrap();
+        let sum = g.add(held, added).unwrap();
+        g.assign_to(held, sum).unwrap();
+    }
+    let mean = g.variable("mean", of(DType::F32, &[])).unwrap();
+    let sum = g.reduce_sum(x, &[0, 1], false).unwrap();
+    g.assign_to(mean, sum).unwrap();
+    let count = g.variable("count", of(DType::I32, &[])).unwrap();
+    let one = g.scalar(DType::I32, Scalar::Int(1)).unwrap();
+    let next = g.add(count, one).unwrap();
+    g.assign_to(count, next).unwrap();
+    let empty = g.variable("empty", none).unwrap();
+    let twice = g.add(empty, empty).unwrap();
+    g.assign_to(empty, twice).unwrap();
+    g.guard_assignments(&|variable| variable == 2).unwrap();
+    g.output("sum", sum).unwrap();
+    verify(g.finish()).unwrap()
+}
+
+fn beginning() -> [Value; 5] {
+    [
+        value(DType::F32, &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+        value(DType::F16, &[2], &[64.0, 6.0]),
+        value(DType::F32, &[], &[7.0]),
+        value(DType::I32, &[], &[0.0]),
+        value(DType::F32, &[0], &[]),
+    ]
+}
+
+/// What the variables hold after one step.
+fn interpreted(graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Vec<f64>> {
+    let mut variables = beginning();
+    evaluate(graph, inputs, &mut variables).unwrap();
+    variables.iter().map(Value::numbers).collect()
+}
+
+fn computed(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Vec<f64>> {
+    let meter = Meter::unlimited();
+    let executable = device.load(Arc::new(compile(graph, &device.target()).unwrap()), &meter).unwrap();
+    let upload = |value: &Value| {
+        let buffer = device.allocate(value.descriptor(), &meter).unwrap();
+        device.write(&buffer, &value.to_bytes()).unwrap();
+        buffer
+    };
+    let (inputs, variables): (Vec<_>, Vec<_>) =
+        (inputs.iter().map(upload).collect(), beginning().iter().map(upload).collect());
+    executable.dispatch(&inputs, &variables).unwrap();
+    let read = |buffer: &_| device.read(buffer).unwrap();
+    let back =
+        |(it, buffer): (&Value, &_)| Value::from_bytes(it.descriptor().clone(), &read(buffer)).unwrap().numbers();
+    beginning().iter().zip(&variables).map(back).collect()
+}
+
+#[test]
+fn an_update_that_is_not_of_numbers_is_left_out_whole() {
+    let graph = step();
+    let (wide, half) = (&[1.0, 2.0, 3.0, 4.0], &[64.0, 6.0]);
+    let cases: [(&str, [f64; 4], [f64; 2], Vec<Vec<f64>>); 5] = [
+        ("sound", [1.0; 4], [1.0; 2], vec![vec![2.0, 3.0, 4.0, 5.0], vec![65.0, 7.0], vec![4.0], vec![1.0], vec![]]),
+        ("NaN", [1.0, NAN, 1.0, 1.0], [1.0; 2], vec![wide.to_vec(), half.to_vec(), vec![7.0], vec![1.0], vec![]]),
+        ("infinite", [1.0, 1.0, 1.0, -INF], [1.0; 2], vec![wide.to_vec(), half.to_vec(), vec![7.0], vec![1.0], vec![]]),
+        ("another's", [1.0; 4], [INF, 1.0], vec![wide.to_vec(), half.to_vec(), vec![4.0], vec![1.0], vec![]]),
+        // 65504 and 5 would be rounded down; 64 is too much for `float16`.
+        ("past float16", [1.0; 4], [65504.0, 1.0], vec![wide.to_vec(), half.to_vec(), vec![4.0], vec![1.0], vec![]]),
+    ];
+    for (name, x, y, expected) in cases {
+        let inputs = [value(DType::F32, &[2, 2], &x), value(DType::F16, &[2], &y)];
+        assert_eq!(interpreted(&graph, &inputs), expected, "{name}, interpreted");
+        for device in devices() {
+            assert_eq!(computed(&*device, &graph, &inputs), expected, "{name} on {}", device.info().name);
+        }
+    }
+}
