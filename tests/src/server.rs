@@ -70,12 +70,17 @@ impl Server {
     /// Starts a server that serves version 1 of `digits`, trained for one epoch on the dataset of that name.
     pub fn with_digits(home: &Path, arguments: &[&str]) -> Server {
         let server = Server::start_with(home, arguments);
-        server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+        server.push_digits();
         let plugin = lenet();
         let plugin = plugin.to_str().expect("a path that is text");
         server.saggar_ok(&["run", plugin, "--data", "digits", "--wait", "--", "epochs=1"]);
         server.wait_for_version("digits", 1);
         server
+    }
+
+    /// Stores the digits as the next version of the dataset `digits`.
+    pub fn push_digits(&self) {
+        self.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
     }
 
     /// With a key that every request and command is sent with, where nothing else is said.
@@ -210,6 +215,13 @@ impl Server {
             let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
             (answer.json()["serving"].as_u64() == Some(version)).then_some(())
         });
+    }
+
+    /// The checkpoints of a job that are kept, newest first: of which step, and the digest of its content.
+    pub fn checkpoints(&self, job: &str) -> Vec<(u64, String)> {
+        let listed = self.get(&format!("/api/v1/jobs/{job}/checkpoints"));
+        let one = |it: &Value| Some((it["step"].as_u64()?, it["digest"].as_str()?.to_owned()));
+        listed["checkpoints"].as_array().and_then(|all| all.iter().map(one).collect()).expect("steps with digests")
     }
 
     /// The digest of the weights of the model's first version, as soon as it is there.

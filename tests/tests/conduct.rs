@@ -4,9 +4,9 @@
 use saggar_tests::{Payload, Server, Steady, guest};
 use serde_json::{Value, json};
 
-fn checkpoints(server: &Server, job: &str) -> Vec<u64> {
-    let listed = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
-    listed["checkpoints"].as_array().unwrap().iter().map(|it| it["step"].as_u64().unwrap()).collect()
+/// The steps of the checkpoints that are kept, newest first.
+fn steps(server: &Server, job: &str) -> Vec<u64> {
+    server.checkpoints(job).into_iter().map(|(step, _)| step).collect()
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn fault_13_a_loss_that_is_no_number_ends_the_job_and_older_checkpoints_stay() {
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
     let message = ended["message"].as_str().unwrap();
     assert!(message.contains("`loss` is not a number at step 23"), "{message}");
-    assert_eq!(checkpoints(&server, &job), [20, 15, 10]);
+    assert_eq!(steps(&server, &job), [20, 15, 10]);
     let unpublished = server.request("GET", "/api/v1/models/broken", Payload::Nothing);
     assert_eq!(unpublished.status, 404, "{}", unpublished.text);
     // Its loss is said to be none, and nothing else is: told to go on, it ends well.
@@ -35,7 +35,7 @@ fn fault_13_a_variable_that_is_infinite_is_neither_saved_nor_published() {
         let job = Steady::steps(24).parameter("blow_up_at", at).parameter("model", "blown").submit(&server);
         let ended = server.wait_for_job(&job);
         assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
-        assert_eq!(checkpoints(&server, &job), kept);
+        assert_eq!(steps(&server, &job), kept);
     }
     assert_eq!(server.request("GET", "/api/v1/models/blown", Payload::Nothing).status, 404);
 }
@@ -74,7 +74,7 @@ fn a_job_that_leaves_its_device_idle_is_saved_and_stopped() {
     let ended = server.wait_for_job(&job);
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("CANCELLED"), &json!("IDLE")), "{ended}");
     assert!(ended["message"].as_str().unwrap().contains("the device was busy for"), "{ended}");
-    assert_eq!(checkpoints(&server, &job)[0], ended["step"].as_u64().unwrap(), "its last step is saved");
+    assert_eq!(steps(&server, &job)[0], ended["step"].as_u64().unwrap(), "its last step is saved");
     assert!(ended["wall_seconds"].as_f64().unwrap() >= 2.0);
     // One that is as busy as it must be goes on.
     let little = json!({ "min_gpu": 0.001, "window_seconds": 1 });

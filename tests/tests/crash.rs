@@ -27,15 +27,11 @@ fn submit(server: &Server, model: &str, epochs: u32) -> String {
     server.saggar_ok(&[&run[..], &every].concat()).trim().to_owned()
 }
 
-fn digits(server: &Server) {
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
-}
-
 #[test]
 fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    digits(&server);
+    server.push_digits();
     let job = submit(&server, "calm", EPOCHS);
     assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
 
@@ -71,7 +67,7 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
 fn a_killed_server_goes_on_where_it_was() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    digits(&server);
+    server.push_digits();
     let first = submit(&server, "before", EPOCHS / 4);
     assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
     let calm = server.weights("before");

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 fn with_digits(home: &Path) -> Server {
     let server = Server::start_with(home, &["--jobs", "2"]);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     server
 }
 

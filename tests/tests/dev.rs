@@ -139,6 +139,9 @@ fn a_server_does_not_outlive_a_dev_that_is_killed() {
          [task.t]\nplugin = \"a\"\n",
     )
     .unwrap();
+    // A server of the user's configuration is for other commands: only --host and SAGGAR_HOST keep this one from its own.
+    std::fs::create_dir_all(place.path().join("config/saggar")).unwrap();
+    std::fs::write(place.path().join("config/saggar/config.toml"), "host = \"http://127.0.0.1:1\"\n").unwrap();
     let mut dev = Dev::start(place.path());
     dev.wait_for("exit status: 1");
     dev.wait_for("waiting for a source");

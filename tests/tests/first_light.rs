@@ -72,7 +72,7 @@ fn digits_are_learnt_served_and_predicted() {
 fn the_same_seed_gives_the_same_weights_and_another_seed_does_not() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let weights = |seed: &str, model: &str| {
         let name = format!("model={model}");
         let job = train(&server, &["--data", "digits", "--seed", seed, "--", "epochs=2", &name]);
@@ -98,7 +98,7 @@ fn exit_codes_are_as_tabled() {
     let plugin = lenet();
     let plugin = plugin.to_str().unwrap();
     assert_eq!(code(&["run", plugin, "--data", "nothing"]), Some(3));
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let run = ["run", plugin, "--data", "digits", "--wait"];
     assert_eq!(code(&[&run[..], &["--", "no_such_parameter=1"]].concat()), Some(20));
     assert_eq!(code(&[&run[..], &["--max-runtime", "1s", "--", "epochs=100000"]].concat()), Some(22));
@@ -111,7 +111,7 @@ fn exit_codes_are_as_tabled() {
 fn a_job_that_is_stopped_saves_its_state_and_is_cancelled() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let plugin = lenet();
     let name = server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--", "epochs=100000"]);
     let name = name.trim();
@@ -132,7 +132,7 @@ fn log_of_digits(plugin: &str, parameters: &[&str]) -> String {
 }
 
 fn train_digits(server: &Server, plugin: &str, parameters: &[&str]) -> String {
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let plugin = saggar_tests::plugin(plugin);
     let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "digits", "--wait"];
     let more = ["--checkpoint-every", "100steps", "--", "batch=5"];

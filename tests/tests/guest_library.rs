@@ -11,7 +11,7 @@ const EVERYTHING: [&str; 4] = ["optimizer=muon", "half=true", "accumulate=2", "a
 
 fn start(home: &std::path::Path) -> Server {
     let server = Server::start(home);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     server
 }
 

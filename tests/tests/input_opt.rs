@@ -12,7 +12,7 @@ const STEPS: usize = 300;
 /// A server with a classifier that has learnt enough to be sure of anything.
 fn start(home: &Path) -> Server {
     let server = Server::start(home);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let lenet = lenet();
     server.saggar_ok(&["run", lenet.to_str().unwrap(), "--data", "digits", "--seed", "7", "--wait", "--", "epochs=10"]);
     server.wait_for_version("digits", 1);

@@ -4,13 +4,6 @@
 use saggar_tests::{Payload, Server, Steady, kill_9, workers};
 use serde_json::{Value, json};
 
-/// The digest of the newest checkpoint's content.
-fn newest(server: &Server, job: &str) -> (u64, String) {
-    let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
-    let first = &checkpoints["checkpoints"][0];
-    (first["step"].as_u64().unwrap(), first["digest"].as_str().unwrap().to_owned())
-}
-
 #[test]
 fn kf_12_three_preemptions_end_bit_identical() {
     let (_home, server) = Server::fresh();
@@ -138,7 +131,7 @@ fn fh_31_a_job_whose_time_is_up_is_saved_and_goes_on_when_it_is_told_to() {
     let late = server.wait_for_job(&job);
     assert_eq!((&late["state"], &late["reason"]), (&json!("TIMED_OUT"), &json!("MAX_RUNTIME")), "{late}");
     assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(22));
-    let (step, _) = newest(&server, &job);
+    let (step, _) = server.checkpoints(&job)[0];
     assert_eq!(Some(step), late["step"].as_u64(), "the final checkpoint is of the last step");
     // FH-33: going on is what a restart does, and it loses nothing.
     let steps = format!("steps={}", step + 50);
@@ -245,9 +238,7 @@ fn az_25_the_best_checkpoint_stays() {
     let best = json!({ "metric": "accuracy", "mode": "min" });
     let job = Steady::steps(60).with("checkpoint_keep_last", 2).with("checkpoint_keep_best", best).submit(&server);
     server.wait_for_job(&job);
-    let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
-    let steps: Vec<u64> =
-        checkpoints["checkpoints"].as_array().unwrap().iter().map(|it| it["step"].as_u64().unwrap()).collect();
+    let steps: Vec<u64> = server.checkpoints(&job).into_iter().map(|(step, _)| step).collect();
     // Accuracy grows with the step, and the smallest was asked for.
     assert_eq!(steps, [60, 55, 5]);
 }
@@ -270,7 +261,7 @@ fn sg_38_a_checkpoint_can_be_fetched_while_the_job_runs() {
     server.saggar_ok(&["stop", &job]);
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "CANCELLED");
-    let (step, digest) = newest(&server, &job);
+    let (step, digest) = server.checkpoints(&job).swap_remove(0);
     let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{step}"), Payload::Nothing);
     assert_eq!((answer.status, answer.header("x-saggar-digest")), (200, digest.as_str()));
     let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify"]);

@@ -11,7 +11,7 @@ use serde_json::json;
 fn promtool_finds_nothing_to_complain_about() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path());
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     let plugin = lenet();
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=3"]);
     server.wait_for_version("digits", 1);

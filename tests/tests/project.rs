@@ -60,7 +60,7 @@ fn errors(output: &Output) -> String {
 
 fn server_with_digits(home: &Path) -> Server {
     let server = Server::start(home);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     server
 }
 

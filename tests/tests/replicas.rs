@@ -93,7 +93,7 @@ impl Run {
 
 fn server(home: &std::path::Path) -> Server {
     let server = Server::start(home);
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     server
 }
 

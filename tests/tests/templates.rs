@@ -36,7 +36,7 @@ fn every_template_builds_and_runs() {
     let home = tempfile::tempdir().unwrap();
     let place = place();
     let server = Server::start(home.path());
-    server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
+    server.push_digits();
     for (template, parameters) in TEMPLATES {
         let name = format!("my-{template}");
         let written = init(&place, &[&name, "--template", template]);
