@@ -1,22 +1,24 @@
 //! Reading bodies: whole, within a maximum, and never waiting for long.
 
+pub(crate) mod unread;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::coding::Coding;
 use crate::error::ApiError;
 use crate::limits::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_QUIET_MAX, EXPANDED_BYTES_MAX, PIECE_BYTES_MIN,
-    PIECES_ANY_MAX, REFUSED_BYTES_MAX, REFUSED_TIME_MAX, STRANGER_BYTES_MAX,
+    PIECES_ANY_MAX,
 };
 
 /// Bytes that one permit of [`Bodies`] stands for.
@@ -76,10 +78,9 @@ impl Bodies {
     /// its first byte.
     pub(crate) async fn read(&self, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Whole, ApiError> {
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let expects = headers.contains_key(header::EXPECT);
         let mut stream = body.into_data_stream();
         if announced.is_some_and(|length: u64| length > bytes_max as u64) {
-            return Err(refuse(stream, bytes_max, expects));
+            return Err(ApiError::TooLarge { bytes_max });
         }
         let room = announced.map_or(bytes_max, |length| usize::try_from(length).unwrap_or(bytes_max));
         let mut share = None;
@@ -98,7 +99,7 @@ impl Bodies {
                 None => return Ok(Whole { bytes: bytes.freeze(), _share: share }),
                 Some(Err(error)) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
                 Some(Ok(piece)) if bytes.len() + piece.len() > bytes_max => {
-                    return Err(refuse(stream, bytes_max, false));
+                    return Err(ApiError::TooLarge { bytes_max });
                 }
                 Some(Ok(piece)) => bytes.extend_from_slice(&piece),
             }
@@ -119,35 +120,5 @@ impl Bodies {
     /// As [`Bodies::json`]; a request without a body says nothing in particular.
     pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(&self, request: Request) -> Result<T, ApiError> {
         if request.body().is_end_stream() { Ok(T::default()) } else { self.json(request).await }
-    }
-}
-
-/// The refusal.
-fn refuse(stream: BodyDataStream, bytes_max: usize, expects: bool) -> ApiError {
-    if !expects {
-        tokio::spawn(timeout(REFUSED_TIME_MAX, drain(stream, REFUSED_BYTES_MAX)));
-    }
-    ApiError::TooLarge { bytes_max }
-}
-
-/// Takes the body of a request that is refused before anything of it was read. A client that waits to be told to go on is
-/// not.
-pub(crate) fn discard(request: Request) {
-    let expects = request.headers().contains_key(header::EXPECT);
-    let body = request.into_body();
-    if !expects && !body.is_end_stream() {
-        tokio::spawn(timeout(REFUSED_TIME_MAX, drain(body.into_data_stream(), STRANGER_BYTES_MAX)));
-    }
-}
-
-/// Reads and drops. A client that is still sending reads the answer only if its bytes are taken: a connection that is
-/// closed with bytes unread is reset, and the answer lost.
-async fn drain(mut stream: BodyDataStream, bytes_max: u64) {
-    let mut bytes = 0;
-    while let Some(Ok(piece)) = stream.next().await {
-        bytes += piece.len() as u64;
-        if bytes > bytes_max {
-            break;
-        }
     }
 }

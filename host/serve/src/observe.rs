@@ -16,9 +16,9 @@ use saggar_metrics::Metrics;
 use tracing::Instrument;
 
 use crate::access::{Access, Door};
-use crate::body;
+use crate::body::unread;
 use crate::error::{ApiError, ErrorBody};
-use crate::limits::REQUEST_ID_BYTES_MAX;
+use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGER_BYTES_MAX};
 use crate::version::{OWN_VERSION, VERSION_HEADER};
 
 /// The header that identifies a request.
@@ -50,9 +50,12 @@ pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Reque
     let admitted = access.admit(door, (route != UNMATCHED).then_some(&route), &mut request);
     let mut count = Count { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {
-        Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await,
+        Ok(()) => {
+            let request = unread::taken(request, REFUSED_BYTES_MAX);
+            AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await
+        }
         Err(error) => {
-            body::discard(request);
+            drop(unread::taken(request, STRANGER_BYTES_MAX));
             Ok(ApiError::from(error).into_response())
         }
     };

@@ -103,6 +103,22 @@ async fn a_connection_takes_requests_one_after_the_other() {
 
 /// 100 MB are refused when their length is, and a client that sends them all the same reads the answer.
 #[tokio::test]
+async fn a_body_that_comes_after_its_answer_does_not_end_the_connection() {
+    let server = Server::start(Patience::default()).await;
+    let mut stream = server.connect().await;
+    for path in ["/no/such/path", "/models/nothing/predict"] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert!(answer(&mut stream, "}").await.starts_with("HTTP/1.1 404 "), "{path}");
+        stream.write_all(b"{}").await.unwrap();
+    }
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 "), "the same connection goes on");
+}
+
+#[tokio::test]
 async fn a_long_body_is_refused_unread_and_its_client_is_told() {
     let server = Server::start(Patience::default()).await;
     for head in ["content-length: 100000000\r\n\r\n", "transfer-encoding: chunked\r\n\r\n"] {
