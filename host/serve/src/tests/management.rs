@@ -259,9 +259,11 @@ async fn a_job_is_told_whole() {
         assert!(!job["events"].as_array().unwrap().is_empty());
         assert_eq!(job["position"], Value::Null);
     }
-    let series = json!({ "series": [{ "name": "loss", "points": [[6, 0.5], [7, null]] }] });
-    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics").await.json(), series);
-    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics?series=loss").await.json(), series);
+    let series = json!([{ "name": "loss", "points": [[6, 0.5], [7, null]] }]);
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics").await.json()["series"], series);
+    let answer = fixture.get("/api/v1/jobs/digits-1/metrics?series=loss&times=1").await.json();
+    assert_eq!((&answer["series"][0]["points"][1][0], &answer["next"]), (&json!(7), &Value::Null));
+    assert!(answer["series"][0]["points"][1][2].as_u64() >= answer["started_ms"].as_u64(), "{answer}");
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/checkpoints").await.json(), json!({ "checkpoints": [] }));
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/attempts").await.json()["attempts"][0]["state"], "RUNNING");
     assert_eq!(fixture.get("/api/v1/jobs/none-1").await.error().0, 404);
