@@ -89,6 +89,7 @@ pub(crate) async fn of_job(
     let job = sight.job(app.jobs(), &job).await?;
     let now_ms = app.now_ms();
     let take = move |parts: &crate::Parts| {
+        let _turn = parts.uploads.turn();
         parts.room(parts.home.job_bytes(&job.id)?)?;
         let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms)?;
         count_bytes(parts)?;
@@ -156,9 +157,13 @@ impl Users {
 pub(crate) async fn begin(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.bodies().read(&parts.headers, body, ANNOUNCEMENT_BYTES_MAX).await?;
-    let Announcement { name, files } =
-        serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
-    let begun = app.blocking(move |parts| parts.uploads.begin(&name, files, |bytes| parts.room(bytes))).await?;
+    // An announcement may be long: reading it would keep the executor's other tasks waiting.
+    let begin = move |parts: &crate::Parts| {
+        let Announcement { name, files } =
+            serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+        Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.room(bytes))?)
+    };
+    let begun = app.blocking(begin).await?;
     let mut answer = json!({ "upload": begun.id, "missing": begun.missing });
     if let Some(version) = begun.version {
         answer["version"] = json!(version);
