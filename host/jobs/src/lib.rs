@@ -26,6 +26,7 @@ mod supervisor;
 pub mod worker;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -265,6 +266,23 @@ impl Jobs {
         let read = tokio::task::spawn_blocking(move || logs::read_from(&path, offset, bytes_max)).await;
         let (text, offset) = read.map_err(std::io::Error::other)??;
         Ok(LogPiece { text, offset, open })
+    }
+
+    /// The last whole lines of an attempt's log before byte `end`, at most `bytes_max` bytes of them, and where they begin and
+    /// end. `id` is the job's identifier. An attempt that has no log yet gives none.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn log_back(
+        &self,
+        id: &str,
+        attempt: u32,
+        end: u64,
+        bytes_max: u64,
+    ) -> Result<(String, Range<u64>), JobError> {
+        let path = logs::log_path(&self.shared.jobs_dir, id, attempt);
+        let read = tokio::task::spawn_blocking(move || logs::read_back(&path, end, bytes_max)).await;
+        Ok(read.map_err(std::io::Error::other)??)
     }
 
     /// When the job's attempt did its last step, or began; none where no attempt of it runs here.

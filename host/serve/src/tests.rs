@@ -8,6 +8,7 @@ mod events;
 mod fixture;
 mod formula;
 mod heads;
+mod history;
 mod http2;
 mod keys;
 mod management;

@@ -3,7 +3,6 @@
 //! As server-sent events, where the client accepts those, each line is numbered by its attempt and the offset after it, so
 //! that a client that was cut off goes on where it was. Then `end` says that there is no more.
 
-use std::collections::VecDeque;
 use std::str::FromStr;
 
 use axum::body::Body;
@@ -225,20 +224,40 @@ impl Reader {
         Ok(())
     }
 
-    /// The last lines there are now, as they go out; reading goes on after them.
+    /// The last lines there are now, as they go out; reading goes on after them. They are looked for from the end, so those
+    /// before them cost nothing.
     async fn tail(&mut self, lines: usize) -> Result<String, JobError> {
-        let mut last: VecDeque<(Place, String)> = VecDeque::new();
-        while let Step::Text(text, from) = self.step().await? {
-            for (place, line) in places(&text, from).filter(|(_, line)| self.wants(line)) {
-                if last.len() == lines {
-                    last.pop_front();
+        if !self.only {
+            self.at.attempt = self.jobs.get(&self.job).await?.attempts.max(1);
+        }
+        let end_of = |attempt| Place { attempt, offset: u64::MAX };
+        let newest = end_of(self.at.attempt);
+        let mut back = newest;
+        // The last one first.
+        let mut shown: Vec<String> = Vec::new();
+        'back: loop {
+            let (text, range) = self.jobs.log_back(&self.job, back.attempt, back.offset, LOG_PIECE_BYTES).await?;
+            if back == newest {
+                self.at.offset = range.end;
+            }
+            back.offset = range.start;
+            let read: Vec<(Place, &str)> = places(&text, back).collect();
+            for (place, line) in read.into_iter().rev() {
+                // Lines before one that is too old are older still.
+                if shown.len() == lines || !self.wants(line) {
+                    break 'back;
                 }
-                if lines > 0 {
-                    last.push_back((place, line.to_owned()));
+                shown.push(self.line(line, place));
+            }
+            if back.offset == 0 {
+                if self.only || back.attempt <= 1 {
+                    break;
                 }
+                back = end_of(back.attempt - 1);
             }
         }
-        Ok(last.into_iter().map(|(place, line)| self.line(&line, place)).collect())
+        shown.reverse();
+        Ok(shown.concat())
     }
 
     /// Lines from a place on, as they go out.
