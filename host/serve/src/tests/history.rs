@@ -1,20 +1,103 @@
-//! What a job did, where there is much of it.
+//! What a job did, where there is much of it: events, attempts' logs, numbers.
 
 use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
 use saggar_jobs::logs::LogWriter;
-use saggar_store::records::{Reason, Records};
-use serde_json::json;
+use saggar_store::records::{JobState, MetricPoint, Reason, Records, Usage};
+use serde_json::{Value, json};
 
 use super::fixture::{Answer, Fixture};
-use crate::limits::LOG_PIECE_BYTES;
+use crate::limits::{EVENTS_SHOWN_MAX, LOG_PIECE_BYTES};
 
 /// Submits a job of the project `digits`; its identifier.
 async fn submit(fixture: &Fixture) -> String {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     let spec = json!({ "project": "digits", "plugin": plugin["digest"] });
     fixture.post_json("/api/v1/jobs", &spec.to_string()).await.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_job_is_told_with_its_newest_events_and_the_others_can_be_had() {
+    let fixture = Fixture::new();
+    let id = submit(&fixture).await;
+    let lease = fixture.claim(u64::MAX >> 1).lease;
+    fixture.records.set_state(&lease, JobState::Running, &Reason::default(), 5).unwrap();
+    let event = |kind: &str, text: &str, at| fixture.records.record_event(&id, kind, text, at).unwrap();
+    event("PUBLISHED", "published digits@3", 6);
+    event("PHASE", "post", 7);
+    let most = u64::from(EVENTS_SHOWN_MAX);
+    (0..2 * most).for_each(|at| event("CHECKPOINT_SAVED", &at.to_string(), 8 + at));
+    let job = fixture.get("/api/v1/jobs/digits-1").await.json();
+    let sequences = |answer: &Value| -> Vec<u64> {
+        answer["events"].as_array().unwrap().iter().map(|event| event["sequence"].as_u64().unwrap()).collect()
+    };
+    let newest = sequences(&job);
+    assert_eq!(newest.len() as u64, most);
+    assert!(newest.is_sorted());
+    assert_eq!(job["events"][0]["text"], most.to_string());
+    assert_eq!(job["events"].as_array().unwrap().last().unwrap()["text"], (2 * most - 1).to_string());
+    // These are told of events that are not shown.
+    assert_eq!(job["published"], json!([{ "model": "digits", "version": 3 }]));
+    let phases: Vec<&str> =
+        job["phases"].as_array().unwrap().iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!(phases, ["train", "post"]);
+    let all = sequences(&fixture.get("/api/v1/jobs/digits-1/events").await.json());
+    assert!(all.len() as u64 > 2 * most && all.ends_with(&newest));
+    let rest = fixture.get(&format!("/api/v1/jobs/digits-1/events?after={}", newest[0])).await.json();
+    assert_eq!(sequences(&rest), newest[1..]);
+}
+
+#[tokio::test]
+async fn a_page_of_jobs_has_the_details_of_each() {
+    let fixture = Fixture::new();
+    for _ in 0..3 {
+        submit(&fixture).await;
+    }
+    for (number, seconds) in [(1, 2.0), (2, 4.0)] {
+        let lease = fixture.claim(u64::MAX >> 1).lease;
+        let usage = Usage { wall_seconds: seconds, ..Usage::default() };
+        fixture.records.progress(&lease, 1, 9, &usage).unwrap();
+        let point = MetricPoint { name: "loss".to_owned(), step: number, value: seconds / 8.0, at_ms: 1 };
+        fixture.records.record_metrics(&lease, &[point]).unwrap();
+    }
+    let listed = fixture.get("/api/v1/jobs").await.json();
+    let told: Vec<Value> = listed["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| json!([job["name"], job["wall_seconds"], job["metrics"]]))
+        .collect();
+    let expected = [
+        json!(["digits-3", 0.0, {}]),
+        json!(["digits-2", 4.0, { "loss": 0.5 }]),
+        json!(["digits-1", 2.0, { "loss": 0.25 }]),
+    ];
+    assert_eq!(told, expected);
+    for (at, name) in ["digits-3", "digits-2", "digits-1"].into_iter().enumerate() {
+        let one = fixture.get(&format!("/api/v1/jobs/{name}")).await.json();
+        for key in ["metrics", "wall_seconds", "attempt", "hints", "time"] {
+            assert_eq!(one[key], listed["jobs"][at][key], "{name} {key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_series_that_is_named_twice_is_told_once() {
+    let fixture = Fixture::new();
+    submit(&fixture).await;
+    let lease = fixture.claim(u64::MAX >> 1).lease;
+    let point = |name: &str, step| MetricPoint { name: name.to_owned(), step, value: 0.5, at_ms: 7 };
+    fixture.records.record_metrics(&lease, &[point("loss", 1), point("accuracy", 2), point("loss", 3)]).unwrap();
+    let answer = fixture.get("/api/v1/jobs/digits-1/metrics?series=loss,accuracy,loss,loss&times=1").await;
+    assert_eq!(answer.header("content-type"), "application/json");
+    let told = answer.json();
+    let expected = json!([
+        { "name": "loss", "points": [[1, 0.5, 7], [3, 0.5, 7]] },
+        { "name": "accuracy", "points": [[2, 0.5, 7]] },
+    ]);
+    assert_eq!((&told["series"], &told["next"]), (&expected, &Value::Null));
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics?series=none").await.json()["series"][0]["points"], json!([]));
 }
 
 /// Attempts whose logs are of several pieces, and one that wrote nothing.

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::facts;
 use crate::access::{Actor, Sight};
-use crate::api::jobs::shown::published;
+use crate::api::jobs::shown::{PUBLISHED, published};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -108,7 +108,7 @@ impl Ended {
         let job = sight.job(app.jobs(), name).await?;
         let attempts = app.jobs().attempts(&job.id).await?;
         let resumes = attempts.iter().skip(1).filter(|attempt| attempt.usage.first_step > 0).count() as u64;
-        let published = published(&app.jobs().all_events(&job.id).await?);
+        let published = published(&app.jobs().events_of_kinds(&job.id, &[PUBLISHED]).await?);
         let checkpoints = app.checkpoints().list(&job.id).await?;
         let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
         let made: Vec<(String, u64)> = published
