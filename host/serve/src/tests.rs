@@ -20,6 +20,7 @@ mod outputs;
 mod predictions;
 mod publishing;
 mod replies;
+mod resuming;
 mod sight;
 mod speaker;
 mod tfs;
