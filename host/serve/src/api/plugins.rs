@@ -75,11 +75,6 @@ pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Va
     Ok(Json(json!({ "plugins": plugins })))
 }
 
-fn digest(text: &str) -> Result<Digest, ApiError> {
-    let expected = "64 lower-case hexadecimal digits";
-    text.parse().map_err(|_| ApiError::Parameter { name: "digest", expected, got: text.chars().take(80).collect() })
-}
-
 /// The facts of a plugin that was uploaded.
 ///
 /// # Errors

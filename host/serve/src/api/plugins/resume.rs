@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::facts;
 use crate::access::{Actor, Sight};
 use crate::api::jobs::shown::{PUBLISHED, published};
+use crate::api::query;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -56,7 +57,7 @@ pub(crate) async fn mark(
 ) -> Result<Json<Value>, ApiError> {
     let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
     let pair: Pair = app.bodies().json(request).await?;
-    let plugin = super::digest(&digest)?;
+    let plugin = query::digest("digest", &digest)?;
     let marked = marked(&app, &sight, &plugin, pair).await;
     let detail = marked.as_ref().map_or_else(|_| String::new(), |it| format!("{} as {}", it.interrupted, it.whole));
     app.audit().record(&actor, Action::PluginMark, &digest, &detail, &marked);
