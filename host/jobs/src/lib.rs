@@ -295,8 +295,8 @@ impl Jobs {
         Ok(LogPiece { text, offset, open })
     }
 
-    /// The last whole lines of an attempt's log before byte `end`, at most `bytes_max` bytes of them, and where they begin and
-    /// end. `id` is the job's identifier. An attempt that has no log yet gives none.
+    /// The last whole lines of an attempt's log before byte `end`, and where they begin and end: of `bytes_max` bytes, and of more
+    /// where not one would come otherwise. `id` is the job's identifier. An attempt that has no log yet gives none.
     ///
     /// # Errors
     /// `Io`.

@@ -188,7 +188,7 @@ pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
 const _: () = assert!(JOBS_FOLLOWED_MAX <= saggar_store::limits::JOBS_LISTED_MAX);
 const _: () = assert!(EVENTS_SHOWN_MAX <= saggar_store::limits::EVENTS_LISTED_MAX);
-// Every answer has to go on: it has a point at least of each series.
+// Each series has a point at least, or asking for the rest would not go on; those that are named are named in a head.
 const _: () =
     assert!(POINTS_ANSWERED_MAX > HEAD_BYTES_MAX && POINTS_ANSWERED_MAX > saggar_store::limits::SERIES_MAX as usize);
 const _: () = assert!(EVENT_STREAMS_MAX < CONNECTIONS_MAX);
