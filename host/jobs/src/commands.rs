@@ -96,23 +96,21 @@ impl Jobs {
         self.shared.order(id, |orders| orders.checkpoints += 1)
     }
 
-    /// Jobs that are not over and read what this one wrote or saved.
+    /// Jobs that are not over with what they were asked for, newest first. Those whose specification cannot be read are left
+    /// out.
     ///
     /// # Errors
     /// `Records`.
-    pub async fn readers(&self, name: &str) -> Result<Vec<Job>, JobError> {
+    pub async fn unfinished(&self) -> Result<Vec<(Job, JobSpec)>, JobError> {
         let states = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
         let mut filter = JobFilter { states, ..JobFilter::default() };
-        let mut readers = Vec::new();
+        let mut unfinished = Vec::new();
         loop {
             let jobs = self.list(filter.clone()).await?;
-            let Some(last) = jobs.last() else { return Ok(readers) };
+            let Some(last) = jobs.last() else { return Ok(unfinished) };
             filter.before = Some(last.cursor);
-            let reads = |job: &&Job| {
-                let spec = serde_json::from_str::<JobSpec>(&job.spec);
-                spec.is_ok_and(|spec| spec.named_jobs().any(|named| named == name))
-            };
-            readers.extend(jobs.iter().filter(reads).cloned());
+            let spec = |job: Job| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
+            unfinished.extend(jobs.into_iter().filter_map(spec));
         }
     }
 

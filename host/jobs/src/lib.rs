@@ -5,6 +5,7 @@
 //! server finds as it finds any other.
 
 mod commands;
+mod curves;
 pub mod ending;
 pub mod error;
 mod gauges;
@@ -26,14 +27,14 @@ mod supervisor;
 pub mod worker;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use saggar_metrics::Metrics;
 use saggar_store::KeyFile;
 use saggar_store::clock::{Clock, Millis};
-use saggar_store::limits::EVENTS_LISTED_MAX;
-use saggar_store::records::{Attempt, Event, Job, JobFilter, MetricPoint, Reason, Records, Running, Spent};
+use saggar_store::records::{Attempt, Details, Event, Job, JobFilter, MetricPoint, Reason, Records, Running, Spent};
 use tokio::sync::watch;
 
 pub use commands::{Submission, restarted};
@@ -66,6 +67,17 @@ pub struct LogPiece {
     pub offset: u64,
     /// Whether the attempt may still write more.
     pub open: bool,
+}
+
+/// A piece of one of a job's series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// The series: `loss`.
+    pub name: String,
+    /// Its points from a step on, in order of steps.
+    pub points: Vec<MetricPoint>,
+    /// Whether it may have more after these.
+    pub is_cut: bool,
 }
 
 /// Why a queued job waits.
@@ -218,39 +230,55 @@ impl Jobs {
         self.shared.records(|records| records.newest_event()).await
     }
 
-    /// All events of a job, oldest first: what [`phases::of`] reads.
+    /// The newest events of a job, oldest first.
     ///
     /// # Errors
     /// `Records`.
-    pub async fn all_events(&self, id: &str) -> Result<Vec<Event>, JobError> {
-        let mut all = Vec::new();
-        loop {
-            let after = all.last().map_or(0, |event: &Event| event.sequence);
-            let more = self.events(id, after).await?;
-            let is_last = more.len() < EVENTS_LISTED_MAX as usize;
-            all.extend(more);
-            if is_last {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// The last point of each of a job's series.
-    ///
-    /// # Errors
-    /// `Records`.
-    pub async fn latest_metrics(&self, id: &str) -> Result<Vec<MetricPoint>, JobError> {
+    pub async fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<Event>, JobError> {
         let id = id.to_owned();
-        self.shared.records(move |records| records.latest_metrics(&id)).await
+        self.shared.records(move |records| records.newest_events(&id, limit)).await
     }
 
-    /// The points of one of a job's series from a step on; all series' names where none is given.
+    /// The events of some kinds of a job, oldest first: of those in [`phases::KINDS`], what [`phases::of`] reads.
     ///
     /// # Errors
     /// `Records`.
-    pub async fn series(&self, id: &str, name: &str, from_step: u64) -> Result<Vec<MetricPoint>, JobError> {
-        let (id, name) = (id.to_owned(), name.to_owned());
-        self.shared.records(move |records| records.series(&id, &name, from_step, 0)).await
+    pub async fn events_of_kinds(&self, id: &str, kinds: &'static [&'static str]) -> Result<Vec<Event>, JobError> {
+        let id = id.to_owned();
+        self.shared.records(move |records| records.events_of_kinds(&id, kinds)).await
+    }
+
+    /// Attempts and last points of jobs, by identifier. Those that are not there are left out.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn details(&self, ids: Vec<String>) -> Result<HashMap<String, Details>, JobError> {
+        self.shared.records(move |records| records.details(&ids)).await
+    }
+
+    /// Attempts and last points of one job.
+    ///
+    /// # Errors
+    /// `NotFound`, `Records`.
+    pub async fn details_of(&self, id: &str) -> Result<Details, JobError> {
+        let found = self.details(vec![id.to_owned()]).await?.remove(id);
+        found.ok_or_else(|| JobError::no_job(id))
+    }
+
+    /// Some of a job's series from a step on, with `points_max` points in all; long ones have what short ones leave of their
+    /// share. A series that is cut has one point at least, unless there are more names than points.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn curves(
+        &self,
+        id: &str,
+        names: Vec<String>,
+        from_step: u64,
+        points_max: usize,
+    ) -> Result<Vec<Curve>, JobError> {
+        let id = id.to_owned();
+        self.shared.records(move |records| curves::read(records, &id, names, from_step, points_max)).await
     }
 
     /// Names of a job's series, sorted.
@@ -274,6 +302,23 @@ impl Jobs {
         let read = tokio::task::spawn_blocking(move || logs::read_from(&path, offset, bytes_max)).await;
         let (text, offset) = read.map_err(std::io::Error::other)??;
         Ok(LogPiece { text, offset, open })
+    }
+
+    /// The last whole lines of an attempt's log before byte `end`, and where they begin and end: of `bytes_max` bytes, and of more
+    /// where not one would come otherwise. `id` is the job's identifier. An attempt that has no log yet gives none.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn log_back(
+        &self,
+        id: &str,
+        attempt: u32,
+        end: u64,
+        bytes_max: u64,
+    ) -> Result<(String, Range<u64>), JobError> {
+        let path = logs::log_path(&self.shared.jobs_dir, id, attempt);
+        let read = tokio::task::spawn_blocking(move || logs::read_back(&path, end, bytes_max)).await;
+        Ok(read.map_err(std::io::Error::other)??)
     }
 
     /// When the job's attempt did its last step, or began; none where no attempt of it runs here.

@@ -3,6 +3,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -141,6 +143,38 @@ pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String
     Ok((text, offset + whole as u64))
 }
 
+/// Reads whole lines that lie before byte `end`, which is the end of a line or past that of the file: the last ones of at
+/// most `bytes_max` bytes, and more where not one line would come otherwise. Returns them with the offsets at which they begin
+/// and end; a log that is not there yet is empty.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn read_back(path: &Path, end: u64, bytes_max: u64) -> io::Result<(String, Range<u64>)> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), 0..0)),
+        Err(error) => return Err(error),
+    };
+    let end = end.min(file.metadata()?.len());
+    let mut bytes_max = bytes_max.max(1);
+    loop {
+        // One byte more tells whether a line begins with the piece.
+        let begin = end.saturating_sub(bytes_max).saturating_sub(1);
+        let mut bytes = vec![0; usize::try_from(end - begin).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, begin)?;
+        let is_end = |byte: &u8| *byte == b'\n';
+        let first = if begin == 0 { Some(0) } else { bytes.iter().position(is_end).map(|end| end + 1) };
+        let last = bytes.iter().rposition(is_end).map_or(0, |end| end + 1);
+        if let Some(first) = first.filter(|first| begin == 0 || *first < last) {
+            bytes.truncate(last);
+            bytes.drain(..first.min(last));
+            let text = String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            return Ok((text, begin + first as u64..begin + last as u64));
+        }
+        bytes_max = bytes_max.saturating_mul(2);
+    }
+}
+
 /// RFC 3339 in UTC with milliseconds. Times outside the calendar that `jiff` covers count as 1970.
 pub fn timestamp(ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
@@ -190,6 +224,29 @@ mod tests {
             refused,
             "\"soon\" is no time: expected such as 10m, which is that long ago, or 2026-11-21T12:03:13Z"
         );
+    }
+
+    #[test]
+    fn lines_are_read_back_from_any_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        assert_eq!(read_back(&path, u64::MAX, 9).unwrap(), (String::new(), 0..0));
+        let check = |content: &str, end: u64, bytes_max: u64, expected: &str, range: Range<u64>| {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(read_back(&path, end, bytes_max).unwrap(), (expected.to_owned(), range), "{content:?} {end}");
+        };
+        check("", u64::MAX, 9, "", 0..0);
+        check("half", u64::MAX, 9, "", 0..0);
+        check("a long half", u64::MAX, 3, "", 0..0);
+        check("one\nzwölf\nthree\nfo", u64::MAX, 99, "one\nzwölf\nthree\n", 0..17);
+        check("one\nzwölf\nthree\nfo", u64::MAX, 10, "three\n", 11..17);
+        // A line that is longer than a piece comes whole.
+        check("one\nzwölf\nthree\nfo", u64::MAX, 1, "three\n", 11..17);
+        check("one\nzwölf\nthree\n", 11, 8, "zwölf\n", 4..11);
+        check("one\nzwölf\nthree\n", 11, 7, "zwölf\n", 4..11);
+        check("one\nzwölf\nthree\n", 4, 2, "one\n", 0..4);
+        check("one\n\n\n", u64::MAX, 1, "\n", 5..6);
+        check("one\n", 0, 2, "", 0..0);
     }
 
     #[test]

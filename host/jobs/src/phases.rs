@@ -10,6 +10,10 @@ use saggar_store::records::{Event, Job, JobState};
 const FIRST: &str = "train";
 /// The kind of the event that begins another; its text is the phase's name.
 pub(crate) const EVENT: &str = "PHASE";
+/// The kind of the event that begins an attempt.
+const ATTEMPT: &str = "CLAIMED";
+/// The kinds of the events that [`of`] reads.
+pub const KINDS: [&str; 2] = [EVENT, ATTEMPT];
 
 /// A part of a job's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub struct Phase {
     pub ended_ms: Option<Millis>,
 }
 
-/// The phases of `job`, first one first. `events` are all of its events, oldest first.
+/// The phases of `job`, first one first. `events` are all of its events of [`KINDS`], and maybe others, oldest first.
 ///
 /// An attempt after an interruption goes through the phases again: a phase that begins once more takes its old place, and
 /// those after it are forgotten until they begin too.
@@ -35,7 +39,7 @@ pub fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
         match event.kind.as_str() {
             EVENT => begin(&mut phases, job, event),
             // Another attempt begins where every attempt does.
-            "CLAIMED" => phases.truncate(1),
+            ATTEMPT => phases.truncate(1),
             _ => {}
         }
     }

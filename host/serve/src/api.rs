@@ -15,6 +15,7 @@ pub(crate) mod logs;
 pub(crate) mod model_commands;
 pub(crate) mod models;
 pub(crate) mod outputs;
+mod pieces;
 mod query;
 pub(crate) mod queues;
 pub(crate) mod quota;

@@ -258,7 +258,7 @@ impl App {
             ("/api/v1/secrets", get(secrets::list)),
             ("/api/v1/secrets/{name}", put(secrets::set).delete(secrets::remove)),
             ("/api/v1/jobs/{job}/logs", get(logs::logs)),
-            ("/api/v1/jobs/{job}/metrics", get(jobs::metrics)),
+            ("/api/v1/jobs/{job}/metrics", get(jobs::metrics::metrics)),
             ("/api/v1/jobs/{job}/attempts", get(jobs::attempts)),
             ("/api/v1/jobs/{job}/events", get(jobs::events)),
             ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints::list)),

@@ -163,6 +163,10 @@ pub const LOAD_TRIES_MAX: usize = 4;
 pub const JOBS_LISTED_DEFAULT: u32 = 100;
 /// Jobs that a stream of events follows: the newest.
 pub const JOBS_FOLLOWED_MAX: u32 = 500;
+/// Events in the answer about one job: the newest. Its list of events has the others.
+pub const EVENTS_SHOWN_MAX: u32 = 100;
+/// Points of all series in one answer, which are in memory together.
+pub const POINTS_ANSWERED_MAX: usize = 400_000;
 /// Streams of events at once; each looks at the records for itself.
 pub const EVENT_STREAMS_MAX: usize = 64;
 /// The least time between two looks of a stream.
@@ -175,7 +179,7 @@ pub const LOG_PIECE_BYTES: u64 = 256 << 10;
 pub const LOG_TAIL_MAX: usize = 10_000;
 /// Bytes of the announcement of an upload, which names every file with its digests.
 pub const ANNOUNCEMENT_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a piece of a job's output.
+/// Bytes of a piece of a job's output, and of a dataset that is exported.
 pub const OUTPUT_PIECE_BYTES: u64 = 256 << 10;
 /// Outputs that an answer names where one was asked for that is not there.
 pub const OUTPUTS_NAMED_MAX: usize = 10;
@@ -183,6 +187,10 @@ pub const OUTPUTS_NAMED_MAX: usize = 10;
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 
 const _: () = assert!(JOBS_FOLLOWED_MAX <= saggar_store::limits::JOBS_LISTED_MAX);
+const _: () = assert!(EVENTS_SHOWN_MAX <= saggar_store::limits::EVENTS_LISTED_MAX);
+// Each series has a point at least, or asking for the rest would not go on; those that are named are named in a head.
+const _: () =
+    assert!(POINTS_ANSWERED_MAX > HEAD_BYTES_MAX && POINTS_ANSWERED_MAX > saggar_store::limits::SERIES_MAX as usize);
 const _: () = assert!(EVENT_STREAMS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
 const _: () = assert!(ANNOUNCEMENT_BYTES_MAX <= BODIES_BYTES_MAX);

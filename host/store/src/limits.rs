@@ -44,6 +44,9 @@ pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Files in an upload, and in a folder that is taken in as a dataset.
 pub const UPLOAD_FILES_MAX: usize = 100_000;
 
+/// Uploads whose chunks' digests are in memory. Those of one have less than half the bytes of its announcement.
+pub const UPLOADS_OPEN_MAX: usize = 8;
+
 /// Bytes of all files of an upload together.
 pub const UPLOAD_BYTES_MAX: u64 = 64 << 30;
 

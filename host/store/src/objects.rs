@@ -88,7 +88,7 @@ impl Objects {
             return Ok(());
         }
         match self.get_verified(name, digest).await {
-            Ok(_) => self.sync(name),
+            Ok(_) => self.sync(name).await,
             Err(StoreError::Damaged { .. } | StoreError::NotFound { .. }) => {
                 tracing::warn!(object = name, "damaged object replaced");
                 let put = self.store.put(&self.path(name)?, payload).await;
@@ -203,7 +203,7 @@ impl Objects {
     /// `Object`, `Io`. Some of them may be gone then; deleting again is safe.
     pub async fn delete_folder(&self, prefix: &str) -> Result<(), StoreError> {
         if let Some(files) = &self.files {
-            return files.delete_folder(self.path(prefix)?.as_ref()).map_err(StoreError::io(prefix));
+            return files.delete_folder(self.path(prefix)?.as_ref()).await.map_err(StoreError::io(prefix));
         }
         for object in self.list(prefix).await? {
             self.delete(&object.name).await?;
@@ -240,8 +240,9 @@ impl Objects {
     }
 
     /// Makes an object that is there already durable, with the folders on the way to it.
-    pub(crate) fn sync(&self, name: &str) -> Result<(), StoreError> {
-        self.files.as_ref().map_or(Ok(()), |files| files.sync(name)).map_err(StoreError::io(name))
+    pub(crate) async fn sync(&self, name: &str) -> Result<(), StoreError> {
+        let Some(files) = &self.files else { return Ok(()) };
+        files.sync(name).await.map_err(StoreError::io(name))
     }
 
     fn path(&self, name: &str) -> Result<Path, StoreError> {

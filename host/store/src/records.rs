@@ -5,6 +5,8 @@
 //! worker carries its [`Lease`], and a lease that is over changes nothing ([`RecordError::Fenced`]).
 //! Times are arguments. Which of the queued jobs is next is not decided here.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::clock::Millis;
@@ -33,6 +35,15 @@ pub struct MetricPoint {
     pub value: f64,
     /// When.
     pub at_ms: Millis,
+}
+
+/// What showing a job takes besides the job itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// The attempts at it, first one first.
+    pub attempts: Vec<Attempt>,
+    /// The last point of each of its series by the newest attempt that has any, by name.
+    pub latest: Vec<MetricPoint>,
 }
 
 /// Something that happened to a job.
@@ -234,11 +245,11 @@ pub trait Records: Send + Sync {
     /// `Database`.
     fn series(&self, id: &str, name: &str, from_step: u64, limit: u32) -> Result<Vec<MetricPoint>, RecordError>;
 
-    /// The last point of each series, by name.
+    /// What showing jobs takes besides the jobs themselves, by identifier. Those that are not there are left out.
     ///
     /// # Errors
     /// `Database`.
-    fn latest_metrics(&self, id: &str) -> Result<Vec<MetricPoint>, RecordError>;
+    fn details(&self, ids: &[String]) -> Result<HashMap<String, Details>, RecordError>;
 
     /// Events after a sequence number, of one job or of all, oldest first. `limit` 0 means the
     /// maximum, `limits::EVENTS_LISTED_MAX`.
@@ -246,6 +257,18 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// `Database`.
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError>;
+
+    /// The newest events of a job, oldest first. `limit` 0 means the maximum, `limits::EVENTS_LISTED_MAX`.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<Event>, RecordError>;
+
+    /// The events of some kinds of a job, oldest first; of more than `limits::EVENTS_LISTED_MAX` the newest.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<Event>, RecordError>;
 
     /// How many events of a kind a job has.
     ///

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
+use saggar_jobs::Source;
 use saggar_store::DatasetError;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
-use saggar_store::digest::Digest;
 use saggar_store::limits::CHUNK_BYTES_MAX;
-use saggar_store::records::{JobFilter, JobState};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::query::digest;
 use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
@@ -90,6 +90,7 @@ pub(crate) async fn of_job(
     let job = sight.job(app.jobs(), &job).await?;
     let now_ms = app.now_ms();
     let take = move |parts: &crate::Parts| {
+        let _turn = parts.uploads.turn();
         parts.room(parts.home.job_bytes(&job.id)?)?;
         let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms)?;
         count_bytes(parts)?;
@@ -126,26 +127,17 @@ impl User {
 impl Users {
     async fn of(app: &App) -> Result<Users, ApiError> {
         let mut users = BTreeMap::<_, Vec<User>>::new();
-        let states: Vec<JobState> = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
-        let mut before = None;
-        loop {
-            let filter = JobFilter { states: states.clone(), before, ..JobFilter::default() };
-            let jobs = app.jobs().list(filter).await?;
-            let Some(last) = jobs.last() else { return Ok(Users(users)) };
-            before = Some(last.cursor);
-            for job in &jobs {
-                let spec: Value = serde_json::from_str(&job.spec).unwrap_or_default();
-                for mount in spec["data"].as_array().into_iter().flatten() {
-                    let mounted = mount["dataset"].as_str().zip(mount["version"].as_u64());
-                    let Some((name, version)) = mounted else { continue };
-                    let users = users.entry((name.to_owned(), version)).or_default();
-                    let user = User { project: job.project.clone(), job: job.name.clone() };
-                    if users.last() != Some(&user) {
-                        users.push(user);
-                    }
+        for (job, spec) in app.jobs().unfinished().await? {
+            for mount in spec.data {
+                let Source::Dataset { name, version: Some(version) } = mount.source else { continue };
+                let users = users.entry((name, version)).or_default();
+                let user = User { project: job.project.clone(), job: job.name.clone() };
+                if users.last() != Some(&user) {
+                    users.push(user);
                 }
             }
         }
+        Ok(Users(users))
     }
 
     fn jobs(&self, info: &DatasetInfo) -> &[User] {
@@ -157,9 +149,13 @@ impl Users {
 pub(crate) async fn begin(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.bodies().read(&parts.headers, body, ANNOUNCEMENT_BYTES_MAX).await?;
-    let Announcement { name, files } =
-        serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
-    let begun = app.blocking(move |parts| parts.uploads.begin(&name, files, |bytes| parts.room(bytes))).await?;
+    // An announcement may be long: reading it would keep the executor's other tasks waiting.
+    let begin = move |parts: &crate::Parts| {
+        let Announcement { name, files } =
+            serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+        Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.room(bytes))?)
+    };
+    let begun = app.blocking(begin).await?;
     let mut answer = json!({ "upload": begun.id, "missing": begun.missing });
     if let Some(version) = begun.version {
         answer["version"] = json!(version);
@@ -196,11 +192,6 @@ pub(crate) async fn commit(
     let info = app.blocking(commit).await?;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken in");
     Ok(Json(dataset(&info, &Users::of(&app).await?, &sight)).into_response())
-}
-
-fn digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
-    let expected = "64 lower-case hexadecimal digits";
-    text.parse().map_err(|_| ApiError::Parameter { name, expected, got: text.chars().take(80).collect() })
 }
 
 fn dataset(info: &DatasetInfo, users: &Users, sight: &Sight) -> Value {

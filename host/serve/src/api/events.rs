@@ -14,7 +14,7 @@ use axum::response::Response;
 use futures::stream;
 use saggar_jobs::{JobError, Wait};
 use saggar_store::limits::EVENTS_LISTED_MAX;
-use saggar_store::records::{Event, Job, JobFilter, JobState};
+use saggar_store::records::{Details, Event, Job, JobFilter, JobState};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
@@ -179,8 +179,9 @@ impl Follower {
         let (jobs, cursor) = self.jobs().await?;
         let is_queue = jobs.iter().any(|job| job.state == JobState::Queued);
         let waits = if is_queue { self.waits().await? } else { HashMap::new() };
+        let details = self.details(&jobs, &waits).await?;
         for job in &jobs {
-            if let Some(json) = self.news_of(job, waits.get(&job.id)).await? {
+            if let Some(json) = self.news_of(job, waits.get(&job.id), &details) {
                 news += &event(None, "job", &json);
             }
         }
@@ -217,24 +218,24 @@ impl Follower {
         Ok((jobs, cursor))
     }
 
-    /// The job as JSON, where it is not as the client knows it.
-    async fn news_of(&mut self, job: &Job, wait: Option<&Wait>) -> Result<Option<String>, ApiError> {
-        let sent = self.sent.get(&job.id);
-        let is_same = sent.is_some_and(|sent| sent.job == *job && sent.wait.as_ref() == wait);
+    /// What showing the jobs takes of which there may be news.
+    async fn details(&self, jobs: &[Job], waits: &HashMap<String, Wait>) -> Result<HashMap<String, Details>, JobError> {
+        let is_same = |sent: &Sent, job: &Job| sent.job == *job && sent.wait.as_ref() == waits.get(&job.id);
+        let is_known = |job: &Job| self.sent.get(&job.id).is_some_and(|sent| is_same(sent, job));
         // What a job at work reports is not in its record alone.
-        if is_same && !job.state.is_active() {
-            return Ok(None);
-        }
-        let json = match shown::job(&self.app, job, wait).await {
-            Ok(value) => value.to_string(),
-            // Deleted meanwhile: the next look says so.
-            Err(ApiError::Job(error)) if is_missing(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let is_news = sent.is_none_or(|sent| sent.json != json);
+        let changed = jobs.iter().filter(|job| job.state.is_active() || !is_known(job));
+        let ids: Vec<String> = changed.map(|job| job.id.clone()).collect();
+        if ids.is_empty() { Ok(HashMap::new()) } else { self.app.jobs().details(ids).await }
+    }
+
+    /// The job as JSON, where it is not as the client knows it.
+    fn news_of(&mut self, job: &Job, wait: Option<&Wait>, details: &HashMap<String, Details>) -> Option<String> {
+        // None where nothing changed, and where it was deleted meanwhile: the next look says so.
+        let json = shown::job(&self.app, job, wait, details.get(&job.id)?).to_string();
+        let is_news = self.sent.get(&job.id).is_none_or(|sent| sent.json != json);
         let sent = Sent { job: job.clone(), wait: wait.cloned(), json: json.clone() };
         self.sent.insert(job.id.clone(), sent);
-        Ok(is_news.then_some(json))
+        is_news.then_some(json)
     }
 
     /// Jobs, by identifier and name, that the client knows and that are no more. Those that are older than what a stream

@@ -1,17 +1,12 @@
 //! `GET /api/v1/datasets/{name}/{version}/export`: a version as a tar archive, read from its columns as the client takes it.
 
-use std::io::{self, Read};
-
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures::stream;
-use saggar_store::dataset::ExportedTar;
 
+use super::pieces;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::limits::OUTPUT_PIECE_BYTES;
 
 /// The archive. A version that is removed meanwhile is answered to its end.
 pub(crate) async fn tar(
@@ -30,15 +25,6 @@ pub(crate) async fn tar(
         // The name is that of a dataset which there is, so it has no quotation mark.
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file}\"")),
     ];
-    Ok((headers, Body::from_stream(stream::try_unfold(export.into_tar(), piece))).into_response())
-}
-
-/// The next bytes. Columns are files: reading them may wait for the disk.
-async fn piece(mut tar: ExportedTar) -> io::Result<Option<(Bytes, ExportedTar)>> {
-    let read = move || {
-        let mut bytes = Vec::new();
-        Read::take(&mut tar, OUTPUT_PIECE_BYTES).read_to_end(&mut bytes)?;
-        Ok(if bytes.is_empty() { None } else { Some((bytes.into(), tar)) })
-    };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    let bytes = export.tar_bytes();
+    Ok((headers, pieces::body(export.into_tar(), bytes)).into_response())
 }

@@ -3,7 +3,6 @@
 //! As server-sent events, where the client accepts those, each line is numbered by its attempt and the offset after it, so
 //! that a client that was cut off goes on where it was. Then `end` says that there is no more.
 
-use std::collections::VecDeque;
 use std::str::FromStr;
 
 use axum::body::Body;
@@ -12,13 +11,13 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use saggar_jobs::logs::{Since, TIMESTAMP_BYTES};
-use saggar_jobs::{JobError, Jobs};
+use saggar_jobs::JobError;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::events::{self, LAST_EVENT_ID, STILL_HERE};
 use super::query::Parameters;
-use crate::access::SeenJob;
+use crate::access::{Pass, SeenJob};
 use crate::app::App;
 use crate::connection::told;
 use crate::error::ApiError;
@@ -33,6 +32,7 @@ const SINCE: &str = "how long ago such as 10m, a time such as 2026-11-21T12:03:1
 pub(crate) async fn logs(
     State(app): State<App>,
     SeenJob(job): SeenJob,
+    pass: Pass,
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, ApiError> {
@@ -45,7 +45,7 @@ pub(crate) async fn logs(
     let since = parameters.parse::<Since>("since", SINCE)?.map(|since| since.stamp(app.now_ms()));
     let as_events = predict::wants_events(&headers);
     let mut reader = Reader {
-        jobs: app.jobs().clone(),
+        pass,
         job: job.id,
         at: Place { attempt: attempt.unwrap_or(1), offset: 0 },
         only: attempt.is_some(),
@@ -58,6 +58,8 @@ pub(crate) async fn logs(
         first: None,
         over: false,
         stream: if as_events { Some(app.stream_permit()?) } else { None },
+        said: Instant::now(),
+        app,
     };
     let last = headers.get(LAST_EVENT_ID).filter(|_| as_events);
     if let Some(last) = last {
@@ -101,7 +103,8 @@ impl FromStr for Place {
 }
 
 struct Reader {
-    jobs: Jobs,
+    app: App,
+    pass: Pass,
     job: String,
     at: Place,
     /// Whether that attempt alone is wanted.
@@ -117,6 +120,8 @@ struct Reader {
     /// Text read ahead, as it goes out.
     first: Option<String>,
     over: bool,
+    /// When the client was told something.
+    said: Instant,
     /// The place among the streams of events, where this is one.
     stream: Option<OwnedSemaphorePermit>,
 }
@@ -140,9 +145,11 @@ impl Reader {
             // Before reading: a change that comes in between is then noticed after it.
             self.changes.mark_unchanged();
             match self.step().await? {
+                _ if !self.pass.holds(self.app.now_ms()) => return Ok(None),
                 Step::Text(text, from) => {
                     let shown = self.shown(&text, from);
                     if !shown.is_empty() {
+                        self.said = Instant::now();
                         return Ok(Some(shown));
                     }
                 }
@@ -150,7 +157,10 @@ impl Reader {
                 Step::Wait if !self.follow => return Ok(self.end()),
                 Step::Wait => match self.wait().await {
                     Heard::Change => {}
-                    Heard::Nothing => return Ok(Some(STILL_HERE.to_owned())),
+                    Heard::Nothing => {
+                        self.said = Instant::now();
+                        return Ok(Some(STILL_HERE.to_owned()));
+                    }
                     Heard::End => return Ok(None),
                 },
             }
@@ -167,7 +177,10 @@ impl Reader {
     /// Waits until there may be more. Events leave some time between them, since every change of any job is heard here.
     async fn wait(&mut self) -> Heard {
         let is_stream = self.stream.is_some();
-        let quiet = async { if is_stream { sleep(EVENTS_QUIET_MAX).await } else { std::future::pending().await } };
+        // What changes may be another job's: this one's reader hears something all the same.
+        let quiet = async {
+            if is_stream { sleep_until(self.said + EVENTS_QUIET_MAX).await } else { std::future::pending().await }
+        };
         let heard = tokio::select! {
             changed = self.changes.changed() => if changed.is_ok() { Heard::Change } else { Heard::End },
             () = quiet => Heard::Nothing,
@@ -185,7 +198,7 @@ impl Reader {
     async fn step(&mut self) -> Result<Step, JobError> {
         loop {
             let from = self.at;
-            let piece = self.jobs.log(&self.job, from.attempt, from.offset, LOG_PIECE_BYTES).await?;
+            let piece = self.app.jobs().log(&self.job, from.attempt, from.offset, LOG_PIECE_BYTES).await?;
             self.at.offset = piece.offset;
             if !piece.text.is_empty() {
                 return Ok(Step::Text(piece.text, from));
@@ -196,7 +209,7 @@ impl Reader {
             if self.only {
                 return Ok(Step::End);
             }
-            let job = self.jobs.get(&self.job).await?;
+            let job = self.app.jobs().get(&self.job).await?;
             if self.at.attempt >= job.attempts {
                 // Between two attempts there is nothing to read, and more to come.
                 return Ok(if job.state.is_final() { Step::End } else { Step::Wait });
@@ -216,7 +229,7 @@ impl Reader {
         }
         if let Some(before) = place.offset.checked_sub(1) {
             // The number came from outside: where no line ends there, the text may not even be one.
-            let ends = self.jobs.log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
+            let ends = self.app.jobs().log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
             if !ends.is_ok_and(|piece| piece.text.starts_with('\n')) {
                 return Err(refused());
             }
@@ -225,20 +238,40 @@ impl Reader {
         Ok(())
     }
 
-    /// The last lines there are now, as they go out; reading goes on after them.
+    /// The last lines there are now, as they go out; reading goes on after them. They are looked for from the end, so those
+    /// before them cost nothing.
     async fn tail(&mut self, lines: usize) -> Result<String, JobError> {
-        let mut last: VecDeque<(Place, String)> = VecDeque::new();
-        while let Step::Text(text, from) = self.step().await? {
-            for (place, line) in places(&text, from).filter(|(_, line)| self.wants(line)) {
-                if last.len() == lines {
-                    last.pop_front();
+        if !self.only {
+            self.at.attempt = self.app.jobs().get(&self.job).await?.attempts.max(1);
+        }
+        let end_of = |attempt| Place { attempt, offset: u64::MAX };
+        let newest = end_of(self.at.attempt);
+        let mut back = newest;
+        // The last one first.
+        let mut shown: Vec<String> = Vec::new();
+        'back: loop {
+            let (text, range) = self.app.jobs().log_back(&self.job, back.attempt, back.offset, LOG_PIECE_BYTES).await?;
+            if back == newest {
+                self.at.offset = range.end;
+            }
+            back.offset = range.start;
+            let read: Vec<(Place, &str)> = places(&text, back).collect();
+            for (place, line) in read.into_iter().rev() {
+                // Lines before one that is too old are older still.
+                if shown.len() == lines || !self.wants(line) {
+                    break 'back;
                 }
-                if lines > 0 {
-                    last.push_back((place, line.to_owned()));
+                shown.push(self.line(line, place));
+            }
+            if back.offset == 0 {
+                if self.only || back.attempt <= 1 {
+                    break;
                 }
+                back = end_of(back.attempt - 1);
             }
         }
-        Ok(last.into_iter().map(|(place, line)| self.line(&line, place)).collect())
+        shown.reverse();
+        Ok(shown.concat())
     }
 
     /// Lines from a place on, as they go out.

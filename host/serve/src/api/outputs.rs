@@ -1,21 +1,17 @@
 //! `GET /api/v1/jobs/{job}/output`: the files that a job wrote, listed and one by one.
 
-use std::fs::File;
-use std::io::{self, Read};
-
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures::stream;
 use saggar_store::OutputFile;
 use serde_json::{Value, json};
 
+use super::pieces;
 use crate::access::SeenJob;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::limits::{OUTPUT_PIECE_BYTES, OUTPUTS_NAMED_MAX};
+use crate::limits::OUTPUTS_NAMED_MAX;
 
 /// `GET /api/v1/jobs/{job}/output`.
 pub(crate) async fn list(State(app): State<App>, SeenJob(job): SeenJob) -> Result<Json<Value>, ApiError> {
@@ -41,24 +37,7 @@ pub(crate) async fn one(
         // What a plugin wrote is never taken for a page of this server.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
-    Ok((headers, Body::from_stream(stream::try_unfold((file, bytes), piece))).into_response())
-}
-
-/// The next bytes of the file, of which `left` are to come.
-async fn piece((file, left): (File, u64)) -> io::Result<Option<(Bytes, (File, u64))>> {
-    if left == 0 {
-        return Ok(None);
-    }
-    let read = move || {
-        let mut bytes = Vec::new();
-        Read::take(&file, left.min(OUTPUT_PIECE_BYTES)).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("an output lacks its last {left} bytes")));
-        }
-        let left = left - bytes.len() as u64;
-        Ok(Some((bytes.into(), (file, left))))
-    };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    Ok((headers, pieces::body(file, bytes)).into_response())
 }
 
 /// `job digits-1 wrote confusion.csv, target-003.png`

@@ -65,14 +65,7 @@ pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Va
             Ok(Some(facts)) => {
                 let test = resume::test_of(objects, &facts.digest).await?;
                 let mut shown = json!(facts);
-                let seen = test.as_ref().is_none_or(|test| sight.sees(&test.project));
-                shown["resume_test"] = json!(test);
-                if !seen {
-                    // That the plugin resumes is everybody's; whose jobs showed it is not.
-                    for hidden in ["whole", "interrupted", "project"] {
-                        shown["resume_test"][hidden] = Value::Null;
-                    }
-                }
+                shown["resume_test"] = test.map_or(Value::Null, |test| resume::shown(&test, &sight));
                 plugins.push(shown);
             }
             Ok(None) => {}
@@ -80,11 +73,6 @@ pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Va
         }
     }
     Ok(Json(json!({ "plugins": plugins })))
-}
-
-fn digest(text: &str) -> Result<Digest, ApiError> {
-    let expected = "64 lower-case hexadecimal digits";
-    text.parse().map_err(|_| ApiError::Parameter { name: "digest", expected, got: text.chars().take(80).collect() })
 }
 
 /// The facts of a plugin that was uploaded.

@@ -1,10 +1,18 @@
-//! Parameters of a query string.
+//! Parameters of a query string, and of a path.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use std::str::FromStr;
 
+use saggar_store::digest::Digest;
+
 use crate::error::ApiError;
+
+/// A digest in a path; `name` is what is wrong where it is none.
+pub(crate) fn digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
+    let expected = "64 lower-case hexadecimal digits";
+    text.parse().map_err(|_| ApiError::Parameter { name, expected, got: text.chars().take(80).collect() })
+}
 
 /// The parameters, in order. The last of a name counts.
 #[derive(Debug)]

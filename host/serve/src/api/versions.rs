@@ -15,7 +15,6 @@ use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created};
-use crate::limits::BODY_BYTES_MAX;
 use crate::models::Weights;
 
 /// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
@@ -45,11 +44,7 @@ pub(crate) async fn publish(
     sight: Sight,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
-    let asked: Parts =
-        serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
-    let (plugin, weights) = match asked {
+    let (plugin, weights) = match app.bodies().json(request).await? {
         Parts::Plugin { plugin, from_version } => (plugin, Weights::Version(from_version)),
         Parts::Checkpoint { from } => checkpoint(&app, &sight, from).await?,
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use saggar_project::units;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -98,7 +99,7 @@ pub struct Caching {
     pub max_bytes: usize,
 }
 
-/// A time with its unit: `2ms`, `5m`.
+/// A time with its unit, as in a project file: `2ms`, `5m`, `1.5h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Time(pub Duration);
 
@@ -194,21 +195,6 @@ impl Settings {
     }
 }
 
-/// A time such as `1500us`, `2ms`, `3s`, `5m`, `1h`.
-fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        "h" => number.checked_mul(3600).map(Duration::from_secs),
-        _ => None,
-    }
-}
-
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = self.0;
@@ -234,11 +220,11 @@ impl std::str::FromStr for KeepAlive {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeepAlive, String> {
-        match (text, parse_time(text)) {
+        match (text, units::duration(text)) {
             ("forever" | "-1", _) => Ok(KeepAlive::Forever),
             ("0", _) => Ok(KeepAlive::For(Duration::ZERO)),
-            (_, Some(time)) => Ok(KeepAlive::For(time)),
-            (_, None) => Err(format!("expected a time such as \"5m\" or \"0s\", or \"forever\", got {text:?}")),
+            (_, Ok(time)) => Ok(KeepAlive::For(time)),
+            (_, Err(_)) => Err(format!("expected a time such as \"5m\" or \"0s\", or \"forever\", got {text:?}")),
         }
     }
 }
@@ -253,7 +239,7 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         let text = String::deserialize(deserializer)?;
         let expected = || de::Error::custom(format!("expected a time such as \"2ms\" or \"3s\", got {text:?}"));
-        parse_time(&text).map(Time).ok_or_else(expected)
+        units::duration(&text).map(Time).map_err(|_| expected())
     }
 }
 
@@ -286,6 +272,16 @@ mod tests {
         let terms = settings.terms(32);
         assert_eq!((terms.rules.items_max, terms.rules.delay_max), (4, Duration::from_micros(1500)));
         assert_eq!((terms.capacity, terms.deadline, terms.cache_bytes), (9, Duration::from_secs(120), 100));
+    }
+
+    #[test]
+    fn times_are_those_of_a_project_file() {
+        for (text, seconds) in [("1d", 86_400.0), ("1.5h", 5400.0), ("90s", 90.0), ("0s", 0.0), ("1500us", 0.0015)] {
+            let settings = format!(r#"{{"keep_alive": "{text}"}}"#);
+            let settings = Settings::parse(settings.as_bytes()).unwrap();
+            assert_eq!(settings.keep_alive, KeepAlive::For(Duration::from_secs_f64(seconds)), "{text}");
+            assert_eq!(Settings::parse(&serde_json::to_vec(&settings).unwrap()).unwrap(), settings, "{text}");
+        }
     }
 
     #[test]

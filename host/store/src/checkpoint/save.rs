@@ -35,7 +35,7 @@ pub(super) async fn claim(checkpoints: &Checkpoints, job: &str, epoch: u64) -> R
     fence(checkpoints, job, &folder, epoch).await?;
     let name = format!("{folder}/epochs/{epoch:020}");
     if checkpoints.objects.create(&name, PutPayload::from_static(b"{}\n")).await? == Put::Taken {
-        checkpoints.objects.sync(&name)?;
+        checkpoints.objects.sync(&name).await?;
     }
     checkpoints.objects.sweep(&folder)?;
     // Two claims at once: the lower one learns of the higher here, or at its first save.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
     CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
-    UPLOAD_PATH_PARTS_MAX,
+    UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
 };
 use crate::usage;
 
@@ -67,15 +67,25 @@ pub struct Uploads {
     dir: PathBuf,
     datasets: Datasets,
     free_bytes: fn(&Path) -> io::Result<u64>,
-    /// Two commits of one upload must not take each other's files away.
+    /// Columns are in memory while they are taken in, and two commits of one upload must not take each other's files away.
     turn: Mutex<()>,
+    /// The uploads that were asked about last, the newest last, so that a chunk does not cost reading a whole plan.
+    open: Mutex<Vec<Open>>,
+}
+
+/// What is asked of an upload for each of its chunks.
+#[derive(Clone, Debug)]
+struct Open {
+    id: Digest,
+    /// The digests of its chunks, sorted.
+    chunks: Arc<[Digest]>,
 }
 
 impl Uploads {
     /// Uploads kept under `dir` until they are in `datasets`.
     pub fn new(dir: impl Into<PathBuf>, datasets: Datasets) -> Uploads {
-        let turn = Mutex::default();
-        Uploads { dir: dir.into(), datasets, free_bytes: durable::free_bytes, turn }
+        let (turn, open) = (Mutex::default(), Mutex::default());
+        Uploads { dir: dir.into(), datasets, free_bytes: durable::free_bytes, turn, open }
     }
 
     /// Another way of asking how many bytes are free: for tests.
@@ -118,6 +128,7 @@ impl Uploads {
         let path = dir.join("plan.json");
         let text = serde_json::to_vec(&plan).map_err(io::Error::from);
         text.and_then(|text| durable::replace(&path, &text)).map_err(StoreError::io(&path))?;
+        self.keep_open(&id, plan.chunks());
         Ok(Begun { id, missing: missing(&dir, &plan), version: None })
     }
 
@@ -136,12 +147,18 @@ impl Uploads {
             let what = "chunk".to_owned();
             return Err(DatasetError::WrongDigest { what, expected: *sha256, found });
         }
-        let plan = self.plan(id)?;
-        if !plan.files.iter().any(|file| file.chunks.contains(sha256)) {
+        if self.chunks(id)?.binary_search(sha256).is_err() {
             return Err(DatasetError::NotFound { kind: "chunk", name: sha256.hex() });
         }
         let path = self.upload(id).join("chunks").join(sha256.hex());
-        Ok(durable::replace(&path, bytes).map_err(StoreError::io(&path))?)
+        durable::replace(&path, bytes).map_err(|error| match error.kind() {
+            // It was forgotten after it was looked at.
+            io::ErrorKind::NotFound => {
+                self.open().retain(|open| open.id != *id);
+                DatasetError::NotFound { kind: "upload", name: id.hex() }
+            }
+            _ => StoreError::io(&path)(error).into(),
+        })
     }
 
     /// The chunks that an upload still needs.
@@ -160,7 +177,7 @@ impl Uploads {
     /// [`Datasets::ingest`] finds; `Store`, after which committing again is possible.
     pub fn commit(&self, name: &str, id: &Digest, now_ms: Millis) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         if let Some(version) = self.datasets.version_from(name, id)? {
             self.forget(id);
             return self.datasets.info(name, version);
@@ -185,8 +202,14 @@ impl Uploads {
         taken
     }
 
+    /// Waits until nothing else is taken in that takes its turn, and lets nothing else be until the guard is dropped.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets an upload and what came of it.
     pub fn forget(&self, id: &Digest) {
+        self.open().retain(|open| open.id != *id);
         // The plan goes first: without it the rest is nothing, and `sweep` finds it.
         let dir = self.upload(id);
         let _ = disk::remove_file(&dir.join("plan.json"));
@@ -218,6 +241,33 @@ impl Uploads {
         self.dir.join(id.hex())
     }
 
+    fn open(&self) -> MutexGuard<'_, Vec<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The digests of an upload's chunks, sorted.
+    fn chunks(&self, id: &Digest) -> Result<Arc<[Digest]>, DatasetError> {
+        {
+            let mut open = self.open();
+            if let Some(at) = open.iter().position(|open| open.id == *id) {
+                open[at..].rotate_left(1);
+                return Ok(Arc::clone(&open[open.len() - 1].chunks));
+            }
+        }
+        let chunks = self.plan(id)?.chunks();
+        self.keep_open(id, Arc::clone(&chunks));
+        Ok(chunks)
+    }
+
+    /// Has an upload at hand, in the place of the one that was asked about least recently.
+    fn keep_open(&self, id: &Digest, chunks: Arc<[Digest]>) {
+        let mut open = self.open();
+        open.retain(|open| open.id != *id);
+        open.push(Open { id: *id, chunks });
+        let over = open.len().saturating_sub(UPLOADS_OPEN_MAX);
+        open.drain(..over);
+    }
+
     fn plan(&self, id: &Digest) -> Result<Plan, DatasetError> {
         let path = self.upload(id).join("plan.json");
         let text = match fs::read(&path) {
@@ -235,6 +285,14 @@ impl Uploads {
 }
 
 impl Plan {
+    /// The digests of all chunks, sorted, each once.
+    fn chunks(&self) -> Arc<[Digest]> {
+        let mut chunks: Vec<Digest> = self.files.iter().flat_map(|file| &file.chunks).copied().collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        chunks.into()
+    }
+
     fn id(&self) -> Digest {
         let mut hasher = Hasher::new();
         hasher.update_field(self.name.as_bytes());

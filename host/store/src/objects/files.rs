@@ -26,6 +26,7 @@ use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use tokio::task::JoinError;
 
 use crate::durable::{self, disk};
 use crate::limits::PUT_TRIES_MAX;
@@ -67,13 +68,16 @@ impl Files {
     }
 
     /// Makes an object that is there already durable, with the folders on the way to it.
-    pub(super) fn sync(&self, name: &str) -> io::Result<()> {
-        let mut path = self.0.root.join(name);
-        disk::sync(&disk::open(&path)?, &path)?;
-        while path.pop() && path.starts_with(&self.0.root) {
-            disk::sync_directory(&path)?;
-        }
-        Ok(())
+    pub(super) async fn sync(&self, name: &str) -> io::Result<()> {
+        let (inner, mut path) = (Arc::clone(&self.0), self.0.root.join(name));
+        let sync = move || {
+            disk::sync(&disk::open(&path)?, &path)?;
+            while path.pop() && path.starts_with(&inner.root) {
+                disk::sync_directory(&path)?;
+            }
+            Ok(())
+        };
+        waiting_io(sync).await
     }
 
     /// Has the disk hold what was deleted directly in a folder. One that is not there holds nothing.
@@ -82,10 +86,10 @@ impl Files {
     }
 
     /// Removes a folder and all objects in it, in one durable step as others see it.
-    pub(super) fn delete_folder(&self, folder: &str) -> io::Result<()> {
+    pub(super) async fn delete_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.0.root.join(folder);
         self.0.synced().retain(|known| !known.starts_with(&path));
-        durable::remove_directory(&path)
+        waiting_io(move || durable::remove_directory(&path)).await
     }
 
     /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned) in every process.
@@ -279,11 +283,21 @@ fn refusal(location: &Path, source: io::Error) -> Error {
 
 /// Runs what waits for the disk where it keeps nobody else from running.
 async fn waiting<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    apart(work, |error| Error::Generic { store: STORE, source: error.into() }).await
+}
+
+/// As [`waiting`], for work whose error is what the operating system said.
+async fn waiting_io(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    apart(work, io::Error::other).await
+}
+
+/// Runs work on a thread that may wait; `lost` makes an error of its panic. Without a runtime the thread may wait.
+async fn apart<T: Send + 'static, E: Send + 'static>(
+    work: impl FnOnce() -> std::result::Result<T, E> + Send + 'static,
+    lost: fn(JoinError) -> E,
+) -> std::result::Result<T, E> {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => {
-            let joined = runtime.spawn_blocking(work).await;
-            joined.map_err(|error| Error::Generic { store: STORE, source: error.into() })?
-        }
+        Ok(runtime) => runtime.spawn_blocking(work).await.map_err(lost)?,
         Err(_) => work(),
     }
 }

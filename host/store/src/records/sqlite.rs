@@ -3,6 +3,7 @@
 //! Several processes and threads may have it open. Writes are `BEGIN IMMEDIATE` transactions, so a
 //! decision and the write that follows from it are one step.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
-    Attempt, Claim, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Running, Schedule,
-    Spent, Usage, Waiting,
+    Attempt, Claim, Details, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Running,
+    Schedule, Spent, Usage, Waiting,
 };
 use crate::clock::Millis;
 use crate::error::RecordError;
@@ -24,7 +25,8 @@ mod schedule;
 mod series;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
-const SCHEMAS: [&str; 2] = [include_str!("sqlite/schema.sql"), include_str!("sqlite/demand.sql")];
+const SCHEMAS: [&str; 3] =
+    [include_str!("sqlite/schema.sql"), include_str!("sqlite/demand.sql"), include_str!("sqlite/latest.sql")];
 
 /// The records in one SQLite file.
 #[derive(Debug)]
@@ -237,12 +239,20 @@ impl Records for SqliteRecords {
         self.read(|tx| series::points(tx, id, name, from_step, limit))
     }
 
-    fn latest_metrics(&self, id: &str) -> Result<Vec<MetricPoint>, RecordError> {
-        self.read(|tx| series::latest(tx, id))
+    fn details(&self, ids: &[String]) -> Result<HashMap<String, Details>, RecordError> {
+        self.read(|tx| series::details(tx, ids))
     }
 
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError> {
         self.read(|tx| series::events(tx, id, after, limit))
+    }
+
+    fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<Event>, RecordError> {
+        self.read(|tx| series::newest_events(tx, id, limit))
+    }
+
+    fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<Event>, RecordError> {
+        self.read(|tx| series::events_of_kinds(tx, id, kinds))
     }
 
     fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError> {

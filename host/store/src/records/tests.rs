@@ -6,6 +6,8 @@ use super::sqlite::SqliteRecords;
 use super::*;
 use crate::limits::SERIES_MAX;
 
+mod schemas;
+
 fn records() -> (TempDir, SqliteRecords) {
     let directory = tempfile::tempdir().unwrap();
     let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
@@ -233,9 +235,11 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
     let second = claim(&records);
     let not_finite = [point(4, f64::NAN), point(6, f64::INFINITY), point(7, f64::NEG_INFINITY)];
     records.record_metrics(&second, &not_finite[..1]).unwrap();
-    let latest = records.latest_metrics(&id).unwrap();
-    assert_eq!((latest.len(), latest[0].step), (1, 4));
+    let latest = || records.details(std::slice::from_ref(&id)).unwrap().remove(&id).unwrap().latest;
+    // The newest attempt counts, though the one before did more steps.
+    assert_eq!((latest().len(), latest()[0].step, latest()[0].value.is_nan()), (1, 4, true));
     records.record_metrics(&second, &not_finite[1..]).unwrap();
+    assert_eq!((latest()[0].step, latest()[0].value), (7, f64::NEG_INFINITY));
     let series = records.series(&id, "loss", 2, 0).unwrap();
     let values: Vec<_> = series.iter().map(|it| (it.step, it.value.to_string())).collect();
     let expected = [(2, "2"), (3, "3"), (4, "NaN"), (5, "5.5"), (6, "inf"), (7, "-inf")];
@@ -412,24 +416,59 @@ fn schedules_are_settled_once() {
     assert!(!records.settle_schedule("nightly", 11, None).unwrap());
 }
 
-/// A database of the first schema is brought up to date, with what it holds.
+/// What a job took is counted once, whichever way it ends.
 #[test]
-fn records_of_an_earlier_build_go_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("saggar.db");
-    let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch(include_str!("sqlite/schema.sql")).unwrap();
-    old.execute_batch(
-        "PRAGMA user_version = 1; INSERT INTO projects VALUES ('p', 3); \
-         INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms) \
-         VALUES ('old', 'p-3', 'p', 3, 'train', '{}', 0, 'QUEUED', 1);",
-    )
-    .unwrap();
-    drop(old);
-    let records = SqliteRecords::open(&path).unwrap();
-    assert_eq!(records.get("p-3").unwrap().demand, Demand::default());
-    assert_eq!(claim(&records).job, "old");
-    assert_eq!(records.submit(&new_job("p"), 2).unwrap().name, "p-4");
+fn what_a_job_took_stays_the_same_when_it_ends() {
+    let (_directory, records) = records();
+    let wall = || records.spent().unwrap().iter().map(|spent| spent.wall_seconds).sum::<f64>();
+    let usage = |wall_seconds| Usage { wall_seconds, ..Usage::default() };
+    let submit = || records.submit(&new_job("p"), 1).unwrap().id;
+    let cancelled = submit();
+    records.request_stop(&cancelled, &reason("USER"), 2).unwrap();
+    assert!(records.spent().unwrap().is_empty(), "it never ran");
+    // Two attempts, and then stopped in the queue.
+    let id = submit();
+    for seconds in [1.0, 2.0] {
+        let lease = claim(&records);
+        records.progress(&lease, 1, 9, &usage(seconds)).unwrap();
+        records.requeue(&lease, &reason("PREEMPTED"), 0, 3).unwrap();
+    }
+    assert_eq!(wall(), 3.0);
+    records.request_stop(&id, &reason("USER"), 4).unwrap();
+    assert_eq!(wall(), 3.0);
+    assert!(records.request_stop(&id, &reason("USER"), 5).is_err());
+    // Stopped while it ran.
+    let id = submit();
+    let lease = claim(&records);
+    records.request_stop(&id, &reason("USER"), 6).unwrap();
+    records.finish_attempt(&lease, JobState::Cancelled, &reason("USER"), &usage(4.0), 7).unwrap();
+    records.requeue(&lease, &reason("PREEMPTED"), 0, 8).unwrap();
+    assert_eq!(wall(), 7.0);
+    assert!(records.finish_job(&lease, JobState::Cancelled, &reason("USER"), 9).is_err());
+    assert!(records.requeue(&lease, &reason("PREEMPTED"), 0, 9).is_err());
+    assert_eq!(wall(), 7.0);
+    records.remove(&id).unwrap();
+    assert_eq!((wall(), records.spent().unwrap().len()), (7.0, 1));
+}
+
+#[test]
+fn the_newest_events_and_those_of_a_kind() {
+    let (_directory, records) = records();
+    let (id, other) = (records.submit(&new_job("p"), 1).unwrap().id, records.submit(&new_job("p"), 1).unwrap().id);
+    for at in 0..50 {
+        let kind = if at % 10 == 0 { "PUBLISHED" } else { "CHECKPOINT_SAVED" };
+        records.record_event(&id, kind, &at.to_string(), at).unwrap();
+        records.record_event(&other, kind, "another's", at).unwrap();
+    }
+    let texts = |events: Vec<Event>| events.into_iter().map(|event| event.text).collect::<Vec<_>>();
+    assert_eq!(texts(records.newest_events(&id, 3).unwrap()), ["47", "48", "49"]);
+    assert_eq!(records.newest_events(&id, 0).unwrap(), records.events(Some(&id), 0, 0).unwrap());
+    assert_eq!(texts(records.events_of_kinds(&id, &["PUBLISHED"]).unwrap()), ["0", "10", "20", "30", "40"]);
+    let both = records.events_of_kinds(&id, &["PUBLISHED", "SUBMITTED", "NONE"]).unwrap();
+    assert_eq!((both.len(), both[0].kind.as_str()), (6, "SUBMITTED"));
+    assert!(both.is_sorted_by_key(|event| event.sequence));
+    assert!(records.events_of_kinds(&id, &[]).unwrap().is_empty());
+    assert!(records.events_of_kinds("none", &["PUBLISHED"]).unwrap().is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use saggar_jobs::JobError;
+use saggar_jobs::{JobError, JobSpec};
 use saggar_store::records::{Job, JobFilter, JobState};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) async fn remove(
     actor: Actor,
     sight: Sight,
 ) -> Result<Json<Value>, ApiError> {
-    let removed = take_away(&app, &sight, &job).await;
+    let removed = take_away(&app, &sight, &job, &mut Unfinished::default()).await;
     app.audit().record(&actor, Action::JobRemove, &job.name, "", &removed);
     Ok(Json(json!({ "name": job.name, "freed_bytes": removed? })))
 }
@@ -53,12 +53,13 @@ pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Js
             got: "none of them".to_owned(),
         });
     }
+    let mut unfinished = Unfinished::default();
     let mut gone = Vec::new();
     let mut freed = 0;
     for job in chosen(&app, &sight, &sweep).await? {
         let bytes = match sweep.dry_run {
             true => kept_bytes(&app, &job).await?,
-            false => match take_away(&app, &sight, &job).await {
+            false => match take_away(&app, &sight, &job, &mut unfinished).await {
                 // Somebody reads it, or restarted it meanwhile: it stays.
                 Err(ApiError::Job(JobError::Read { .. } | JobError::State { .. } | JobError::NotFound { .. })) => {
                     continue;
@@ -111,13 +112,13 @@ async fn kept_bytes(app: &App, job: &Job) -> Result<u64, ApiError> {
 
 /// Removes a job's files, then its record: a job whose files are gone can be removed again, files whose job is forgotten
 /// would stay for ever.
-async fn take_away(app: &App, sight: &Sight, job: &Job) -> Result<u64, ApiError> {
+async fn take_away(app: &App, sight: &Sight, job: &Job, unfinished: &mut Unfinished) -> Result<u64, ApiError> {
     if !job.state.is_final() {
         let hint = format!("`saggar stop {}` ends it first", job.name);
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint }.into());
     }
     let _turn = app.references().write().await;
-    let readers = app.jobs().readers(&job.name).await?;
+    let readers = unfinished.readers(app, &job.name).await?;
     if !readers.is_empty() {
         let readers = sight.names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));
         return Err(JobError::Read { name: job.name.clone(), readers }.into());
@@ -127,4 +128,26 @@ async fn take_away(app: &App, sight: &Sight, job: &Job) -> Result<u64, ApiError>
     let files = app.blocking(move |parts| parts.home.remove_job(&id)).await?;
     app.jobs().forget(&job.id).await?;
     Ok(checkpoints + files)
+}
+
+/// The jobs that are not over, as they were at the last look. They are looked at again when something has happened to any
+/// job: who removes many must notice one that was submitted meanwhile and reads what is to go.
+#[derive(Default)]
+struct Unfinished {
+    /// The newest event of any job before that look.
+    event: Option<u64>,
+    jobs: Vec<(Job, JobSpec)>,
+}
+
+impl Unfinished {
+    /// Those that read what a job wrote or saved.
+    async fn readers(&mut self, app: &App, name: &str) -> Result<Vec<&Job>, ApiError> {
+        let event = Some(app.jobs().newest_event().await?);
+        if self.event != event {
+            self.jobs = app.jobs().unfinished().await?;
+            self.event = event;
+        }
+        let reads = self.jobs.iter().filter(|(_, spec)| spec.named_jobs().any(|named| named == name));
+        Ok(reads.map(|(job, _)| job).collect())
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use saggar_jobs::spec::PREEMPTED;
 use saggar_jobs::{Cause, Phase, Wait};
-use saggar_store::records::{Attempt, Event, Job, JobState, Usage};
+use saggar_store::records::{Attempt, Details, Event, Job, JobState, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::access::Sight;
@@ -17,19 +17,26 @@ const MUCH: f64 = 0.2;
 /// Seconds before which an attempt's time is mostly its beginning.
 const MEANINGFUL_SECONDS: f64 = 2.0;
 
+/// The kind of the event that tells of a model version that a job made.
+pub(in crate::api) const PUBLISHED: &str = "PUBLISHED";
+
 /// A job with what its attempts took, and why it waits.
 pub(super) async fn alone(app: &App, sight: &Sight, it: &Job) -> Result<Value, ApiError> {
+    detailed(app, sight, it, &app.jobs().details_of(&it.id).await?).await
+}
+
+/// As [`alone`], for who has its details already.
+pub(super) async fn detailed(app: &App, sight: &Sight, it: &Job, details: &Details) -> Result<Value, ApiError> {
     let waits = match it.state {
         JobState::Queued => app.jobs().waits(|project| sight.sees(project)).await?,
         _ => Default::default(),
     };
-    job(app, it, waits.get(&it.id)).await
+    Ok(job(app, it, waits.get(&it.id), details))
 }
 
-/// As [`alone`], for who knows already why it waits.
-pub(in crate::api) async fn job(app: &App, job: &Job, wait: Option<&Wait>) -> Result<Value, ApiError> {
-    let attempts = app.jobs().attempts(&job.id).await?;
-    let latest = app.jobs().latest_metrics(&job.id).await?;
+/// As [`alone`], for who also knows already why it waits.
+pub(in crate::api) fn job(app: &App, job: &Job, wait: Option<&Wait>, details: &Details) -> Value {
+    let Details { attempts, latest } = details;
     let metrics: Map<String, Value> = latest.iter().map(|point| (point.name.clone(), number(point.value))).collect();
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let retry = spec["retry"].as_u64().unwrap_or(0);
@@ -38,7 +45,7 @@ pub(in crate::api) async fn job(app: &App, job: &Job, wait: Option<&Wait>) -> Re
     let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
     let pool = attempts.last().filter(|_| job.state.is_active()).map(|attempt| &attempt.pool);
     let reason = wait.map_or(&job.reason, |wait| &wait.reason);
-    Ok(json!({
+    json!({
         "id": job.id,
         "name": job.name,
         "project": job.project,
@@ -56,7 +63,7 @@ pub(in crate::api) async fn job(app: &App, job: &Job, wait: Option<&Wait>) -> Re
         "pool": pool,
         "attempt": job.attempts,
         "attempts_max": 1 + retry,
-        "interruptions": interruptions(&attempts),
+        "interruptions": interruptions(attempts),
         "step": job.step,
         "steps_target": job.steps_target,
         "created_ms": job.created_ms,
@@ -65,13 +72,13 @@ pub(in crate::api) async fn job(app: &App, job: &Job, wait: Option<&Wait>) -> Re
         "advanced_ms": app.jobs().advanced_ms(&job.id),
         "wall_seconds": sum(|attempt| attempt.usage.wall_seconds),
         "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
-        "wasted_steps": wasted(&attempts),
-        "time": time(&attempts, &spec),
-        "hints": hints(&attempts),
+        "wasted_steps": wasted(attempts),
+        "time": time(attempts, &spec),
+        "hints": hints(attempts),
         "device": device,
         "metrics": metrics,
         "spec": spec,
-    }))
+    })
 }
 
 /// What the attempts' time went into. Computing and taking items to a device may go on at the same time.
@@ -148,7 +155,7 @@ pub(in crate::api) fn published(events: &[Event]) -> Value {
         let (model, version) = event.text.strip_prefix("published ")?.rsplit_once('@')?;
         Some(json!({ "model": model, "version": version.parse::<u64>().ok()? }))
     };
-    events.iter().filter(|event| event.kind == "PUBLISHED").filter_map(version).collect()
+    events.iter().filter(|event| event.kind == PUBLISHED).filter_map(version).collect()
 }
 
 pub(super) fn attempt(attempt: &Attempt) -> Value {

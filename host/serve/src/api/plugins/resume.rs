@@ -10,14 +10,15 @@ use saggar_store::Models;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::models;
-use saggar_store::objects::Objects;
+use saggar_store::objects::{Objects, Put};
 use saggar_store::records::{Job, JobState};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::facts;
 use crate::access::{Actor, Sight};
-use crate::api::jobs::shown::published;
+use crate::api::jobs::shown::{PUBLISHED, published};
+use crate::api::query;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -48,19 +49,19 @@ struct Pair {
     interrupted: String,
 }
 
-/// `POST /api/v1/plugins/{digest}/resume-test`.
+/// `POST /api/v1/plugins/{digest}/resume-test`: the mark that is kept, which may be an earlier one.
 pub(crate) async fn mark(
     State(app): State<App>,
     Path(digest): Path<String>,
     request: Request,
-) -> Result<Json<ResumeTest>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
     let pair: Pair = app.bodies().json(request).await?;
-    let plugin = super::digest(&digest)?;
+    let plugin = query::digest("digest", &digest)?;
     let marked = marked(&app, &sight, &plugin, pair).await;
     let detail = marked.as_ref().map_or_else(|_| String::new(), |it| format!("{} as {}", it.interrupted, it.whole));
     app.audit().record(&actor, Action::PluginMark, &digest, &detail, &marked);
-    Ok(Json(marked?))
+    Ok(Json(shown(&marked?, &sight)))
 }
 
 async fn marked(app: &App, sight: &Sight, plugin: &Digest, pair: Pair) -> Result<ResumeTest, ApiError> {
@@ -88,9 +89,23 @@ async fn marked(app: &App, sight: &Sight, plugin: &Digest, pair: Pair) -> Result
         at_ms: app.now_ms(),
     };
     let text = serde_json::to_vec(&test).expect("a mark is plain data");
+    let objects = &app.parts().objects;
     // The first mark stays: one is enough.
-    app.parts().objects.create(&name(plugin), text.into()).await?;
-    Ok(test)
+    match objects.create(&name(plugin), text.into()).await? {
+        Put::Created => Ok(test),
+        Put::Taken => Ok(test_of(objects, plugin).await?.unwrap_or(test)),
+    }
+}
+
+/// A mark as it is told to who has this sight: that a plugin resumes is everybody's, whose jobs showed it is not.
+pub(super) fn shown(test: &ResumeTest, sight: &Sight) -> Value {
+    let mut shown = json!(test);
+    if !sight.sees(&test.project) {
+        for hidden in ["whole", "interrupted", "project"] {
+            shown[hidden] = Value::Null;
+        }
+    }
+    shown
 }
 
 /// A job that has ended, and what came of it.
@@ -106,12 +121,19 @@ struct Ended {
 impl Ended {
     async fn of(app: &App, sight: &Sight, plugin: &Digest, name: &str) -> Result<Ended, ApiError> {
         let job = sight.job(app.jobs(), name).await?;
+        if spec(&job)["plugin"].as_str() != Some(&plugin.hex()) {
+            return Err(refuse(&job, "it ran another plugin"));
+        }
+        if job.state != JobState::Succeeded {
+            return Err(refuse(&job, &format!("it is {}, and must have SUCCEEDED", job.state)));
+        }
         let attempts = app.jobs().attempts(&job.id).await?;
         let resumes = attempts.iter().skip(1).filter(|attempt| attempt.usage.first_step > 0).count() as u64;
-        let published = published(&app.jobs().all_events(&job.id).await?);
+        let published = published(&app.jobs().events_of_kinds(&job.id, &[PUBLISHED]).await?);
         let checkpoints = app.checkpoints().list(&job.id).await?;
         let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
-        let made: Vec<(String, u64)> = published
+        // Oldest first, so the newest of each model stays. Others may be removed by now, and nothing depends on them.
+        let made: BTreeMap<String, u64> = published
             .as_array()
             .into_iter()
             .flatten()
@@ -126,24 +148,12 @@ impl Ended {
             made.into_iter().map(weights).collect()
         };
         let models = app.blocking(read).await?;
-        let ended = Ended { job, resumes, models, checkpoint };
-        let spec = ended.spec();
-        if spec["plugin"].as_str() != Some(&plugin.hex()) {
-            return Err(ended.refuse("it ran another plugin"));
-        }
-        if ended.job.state != JobState::Succeeded {
-            return Err(ended.refuse(&format!("it is {}, and must have SUCCEEDED", ended.job.state)));
-        }
-        Ok(ended)
-    }
-
-    fn spec(&self) -> Value {
-        serde_json::from_str(&self.job.spec).unwrap_or_default()
+        Ok(Ended { job, resumes, models, checkpoint })
     }
 
     /// What the result depends on: all but words for people, where it waits, and what it may take.
     fn asked(&self) -> Value {
-        let mut spec = self.spec();
+        let mut spec = spec(&self.job);
         if let Some(fields) = spec.as_object_mut() {
             for aside in ["message", "experiment", "queue", "priority", "preemptible", "retry", "retry_on"] {
                 fields.remove(aside);
@@ -174,8 +184,16 @@ impl Ended {
     }
 
     fn refuse(&self, reason: &str) -> ApiError {
-        ApiError::Conflict { what: format!("job {}", self.job.name), reason: reason.to_owned() }
+        refuse(&self.job, reason)
     }
+}
+
+fn spec(job: &Job) -> Value {
+    serde_json::from_str(&job.spec).unwrap_or_default()
+}
+
+fn refuse(job: &Job, reason: &str) -> ApiError {
+    ApiError::Conflict { what: format!("job {}", job.name), reason: reason.to_owned() }
 }
 
 fn name(plugin: &Digest) -> String {

@@ -2,7 +2,7 @@
 
 use super::upload::{UploadFile, Uploads};
 use super::*;
-use crate::limits::{CHUNK_BYTES_MAX, UPLOAD_FILES_MAX};
+use crate::limits::{CHUNK_BYTES_MAX, UPLOAD_FILES_MAX, UPLOADS_OPEN_MAX};
 
 const JSON: &[u8] = br#"{"format":"csv","file":"data/x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
 
@@ -91,6 +91,43 @@ fn chunks_that_are_not_what_they_say_are_refused() {
     let large = vec![0; CHUNK_BYTES_MAX + 1];
     let large = put(&begun.id, Digest::of(&large), &large);
     assert!(matches!(large, DatasetError::TooLarge { .. }), "{large}");
+}
+
+/// A plan has megabytes where there are many files: it is read once for all chunks.
+#[test]
+fn a_chunk_does_not_cost_reading_the_plan() {
+    let place = place();
+    let csv = b"1\n2\n3\n4\n";
+    let id = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap().id;
+    let path = place.directory.path().join("uploads").join(id.hex()).join("plan.json");
+    let plan = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "no plan").unwrap();
+    send(&place, &id, csv);
+    let stranger = place.uploads.put_chunk(&id, &Digest::of(b"hello"), b"hello").unwrap_err();
+    assert!(matches!(stranger, DatasetError::NotFound { kind: "chunk", .. }), "{stranger}");
+    // Another server over the directory has to read it, once.
+    let again = Uploads::new(place.directory.path().join("uploads"), place.datasets.clone());
+    let unread = again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap_err();
+    assert!(matches!(unread, DatasetError::NotFound { kind: "upload", .. }), "{unread}");
+    std::fs::write(&path, &plan).unwrap();
+    again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
+    std::fs::write(&path, "no plan").unwrap();
+    again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
+    // Others push it out of memory.
+    std::fs::write(&path, &plan).unwrap();
+    for at in 0..UPLOADS_OPEN_MAX {
+        again.begin(&format!("d{at}"), announced(csv), |_| Ok(())).unwrap();
+    }
+    std::fs::write(&path, "no plan").unwrap();
+    assert!(again.put_chunk(&id, &Digest::of(JSON), JSON).is_err());
+    // What was forgotten is so here, too, and for who looked at it before.
+    std::fs::write(&path, &plan).unwrap();
+    again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
+    place.uploads.forget(&id);
+    for uploads in [&place.uploads, &again] {
+        let gone = uploads.put_chunk(&id, &Digest::of(JSON), JSON).unwrap_err();
+        assert!(matches!(gone, DatasetError::NotFound { kind: "upload", .. }), "{gone}");
+    }
 }
 
 #[test]

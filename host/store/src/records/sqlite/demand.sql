@@ -9,7 +9,7 @@ ALTER TABLE attempts ADD COLUMN data_seconds REAL NOT NULL DEFAULT 0;
 ALTER TABLE attempts ADD COLUMN all_reduce_seconds REAL NOT NULL DEFAULT 0;
 ALTER TABLE attempts ADD COLUMN checkpoint_seconds REAL NOT NULL DEFAULT 0;
 
--- What jobs took that are removed since.
+-- What jobs took, for when their attempts are not asked.
 CREATE TABLE spent (
     project TEXT NOT NULL,
     owner TEXT NOT NULL,

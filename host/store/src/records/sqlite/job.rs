@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::row::{self, JOB, int};
-use super::{Outcome, series};
+use super::{Outcome, remove, series};
 use crate::clock::Millis;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
@@ -319,6 +319,7 @@ pub(super) fn finish(
     end(tx, &lease.job, state, reason, now_ms)
 }
 
+/// Ends a job that is not over: nobody may call it twice for one.
 fn end(tx: &Transaction<'_>, id: &str, state: JobState, reason: &Reason, now_ms: Millis) -> Outcome<Job> {
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
@@ -326,7 +327,9 @@ fn end(tx: &Transaction<'_>, id: &str, state: JobState, reason: &Reason, now_ms:
         params![id, state, reason.code, reason.sentence, int(now_ms)],
     )?;
     series::event(tx, id, state.name(), &reason.sentence, now_ms)?;
-    get(tx, id)
+    let job = get(tx, id)?;
+    remove::settle(tx, &job)?;
+    Ok(job)
 }
 
 pub(super) fn requeue(

@@ -12,25 +12,32 @@ pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> Outcome<Job> {
         let expected = "must be over before it can be removed";
         return Err(RecordError::Invalid { field: "job", value: job.name, expected }.into());
     }
-    tx.execute(
-        "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
-         SELECT ?2, ?3, coalesce(sum(gpu_seconds), 0), coalesce(sum(wall_seconds), 0) FROM attempts WHERE job = ?1 \
-         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = gpu_seconds + excluded.gpu_seconds, \
-         wall_seconds = wall_seconds + excluded.wall_seconds",
-        params![job.id, job.project, job.owner.as_deref().unwrap_or("")],
-    )?;
-    for table in ["metrics", "events", "attempts"] {
+    for table in ["metrics", "latest", "events", "attempts"] {
         tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [&job.id])?;
     }
     tx.execute("DELETE FROM jobs WHERE id = ?1", [&job.id])?;
     Ok(job)
 }
 
+/// Adds up what a job took that is just over: its attempts take no more.
+pub(super) fn settle(tx: &Transaction<'_>, job: &Job) -> Outcome<()> {
+    tx.execute(
+        "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
+         SELECT ?2, ?3, sum(gpu_seconds), sum(wall_seconds) FROM attempts WHERE job = ?1 GROUP BY job \
+         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = gpu_seconds + excluded.gpu_seconds, \
+         wall_seconds = wall_seconds + excluded.wall_seconds",
+        params![job.id, job.project, job.owner.as_deref().unwrap_or("")],
+    )?;
+    Ok(())
+}
+
+/// What jobs took that are over, and what the others took so far.
 pub(super) fn spent(tx: &Transaction<'_>) -> Outcome<Vec<Spent>> {
     let mut statement = tx.prepare_cached(
         "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \
            SELECT project, coalesce(owner, '') AS owner, gpu_seconds, wall_seconds \
-           FROM attempts JOIN jobs ON jobs.id = attempts.job \
+           FROM jobs JOIN attempts ON attempts.job = jobs.id \
+           WHERE jobs.state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') \
            UNION ALL SELECT project, owner, gpu_seconds, wall_seconds FROM spent) \
          GROUP BY project, owner ORDER BY project, owner",
     )?;

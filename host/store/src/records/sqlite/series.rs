@@ -1,5 +1,7 @@
 //! The transactions on metric points and events.
 
+use std::collections::{BTreeMap, HashMap};
+
 use rusqlite::{Transaction, params};
 
 use super::row::{self, int};
@@ -7,7 +9,7 @@ use super::{Outcome, job};
 use crate::clock::Millis;
 use crate::error::RecordError;
 use crate::limits::{EVENTS_LISTED_MAX, POINTS_LISTED_MAX, SERIES_MAX};
-use crate::records::{Event, Lease, MetricPoint};
+use crate::records::{Details, Event, Lease, MetricPoint};
 
 pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]) -> Outcome<()> {
     job::leased(tx, lease)?;
@@ -15,14 +17,39 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
         "INSERT OR REPLACE INTO metrics (job, name, step, attempt, value, at_ms) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
+    let mut last: BTreeMap<&str, &MetricPoint> = BTreeMap::new();
     for point in points {
         let (step, at) = (int(point.step), int(point.at_ms));
         insert.execute(params![lease.job, point.name, step, lease.attempt, point.value, at])?;
+        let last = last.entry(&point.name).or_insert(point);
+        if point.step >= last.step {
+            *last = point;
+        }
     }
+    keep_latest(tx, lease, last.values())?;
     if names(tx, &lease.job)?.len() > SERIES_MAX as usize {
         let value = points.last().map(|point| point.name.clone()).unwrap_or_default();
         let expected = "is one series too many: a job has at most 256";
         return Err(RecordError::Invalid { field: "metric", value, expected }.into());
+    }
+    Ok(())
+}
+
+/// Keeps the last points of series where no later one is kept. Whoever has the lease has the newest attempt.
+fn keep_latest<'a>(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    points: impl Iterator<Item = &'a &'a MetricPoint>,
+) -> Outcome<()> {
+    let mut keep = tx.prepare_cached(
+        "INSERT INTO latest (job, name, attempt, step, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT (job, name) DO UPDATE SET attempt = excluded.attempt, step = excluded.step, \
+         value = excluded.value, at_ms = excluded.at_ms \
+         WHERE excluded.attempt > attempt OR excluded.step >= step",
+    )?;
+    for point in points {
+        let (step, at) = (int(point.step), int(point.at_ms));
+        keep.execute(params![lease.job, point.name, lease.attempt, step, point.value, at])?;
     }
     Ok(())
 }
@@ -32,16 +59,9 @@ pub(super) fn count_events(tx: &Transaction<'_>, id: &str, kind: &str) -> Outcom
     Ok(statement.query_row([id, kind], row::count)?)
 }
 
-/// Names by leaps over the primary key: a scan would read every point.
 pub(super) fn names(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<String>> {
-    let mut statement = tx.prepare_cached(
-        "WITH RECURSIVE names (name) AS ( \
-           SELECT min(name) FROM metrics WHERE job = ?1 \
-           UNION ALL \
-           SELECT (SELECT min(name) FROM metrics WHERE job = ?1 AND metrics.name > names.name) \
-           FROM names WHERE names.name IS NOT NULL) \
-         SELECT name FROM names WHERE name IS NOT NULL",
-    )?;
+    // Each series has one row here, and one for each point elsewhere.
+    let mut statement = tx.prepare_cached("SELECT name FROM latest WHERE job = ?1 ORDER BY name")?;
     let rows = statement.query_map([id], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -63,13 +83,22 @@ pub(super) fn points(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn latest(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<MetricPoint>> {
-    let mut statement = tx.prepare_cached(
-        "SELECT name, step, value, at_ms FROM metrics WHERE job = ?1 AND name = ?2 \
-         ORDER BY attempt DESC, step DESC LIMIT 1",
-    )?;
-    let of_name = |name: String| Ok(statement.query_row([id, &name], row::point)?);
-    names(tx, id)?.into_iter().map(of_name).collect()
+pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> Outcome<HashMap<String, Details>> {
+    let mut is_there = tx.prepare_cached("SELECT 1 FROM jobs WHERE id = ?1")?;
+    let mut details = HashMap::with_capacity(ids.len());
+    for id in ids {
+        if is_there.exists([id])? {
+            details.insert(id.clone(), Details { attempts: row::attempts(tx, id)?, latest: latest(tx, id)? });
+        }
+    }
+    Ok(details)
+}
+
+fn latest(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<MetricPoint>> {
+    let mut statement =
+        tx.prepare_cached("SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name")?;
+    let rows = statement.query_map([id], row::point)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn event(tx: &Transaction<'_>, id: &str, kind: &str, text: &str, now_ms: Millis) -> Outcome<()> {
@@ -100,6 +129,33 @@ pub(super) fn events(tx: &Transaction<'_>, id: Option<&str>, after: u64, limit: 
         }
     };
     Ok(rows)
+}
+
+pub(super) fn newest_events(tx: &Transaction<'_>, id: &str, limit: u32) -> Outcome<Vec<Event>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT sequence, job, at_ms, kind, text FROM events WHERE job = ?1 ORDER BY sequence DESC LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![id, bounded(limit, EVENTS_LISTED_MAX)], row::event)?;
+    let mut events: Vec<Event> = rows.collect::<Result<_, _>>()?;
+    events.reverse();
+    Ok(events)
+}
+
+pub(super) fn events_of_kinds(tx: &Transaction<'_>, id: &str, kinds: &[&str]) -> Outcome<Vec<Event>> {
+    // Few of many: the index by kind finds them without the others, one kind after the other.
+    let mut statement = tx.prepare_cached(
+        "SELECT sequence, job, at_ms, kind, text FROM events INDEXED BY events_by_kind \
+         WHERE job = ?1 AND kind = ?2 ORDER BY sequence DESC LIMIT ?3",
+    )?;
+    let mut events: Vec<Event> = Vec::new();
+    for kind in kinds {
+        let rows = statement.query_map(params![id, kind, EVENTS_LISTED_MAX], row::event)?;
+        events.extend(rows.collect::<Result<Vec<Event>, _>>()?);
+    }
+    events.sort_by_key(|event| event.sequence);
+    let over = events.len().saturating_sub(EVENTS_LISTED_MAX as usize);
+    events.drain(..over);
+    Ok(events)
 }
 
 pub(super) fn newest_event(tx: &Transaction<'_>) -> Outcome<u64> {
