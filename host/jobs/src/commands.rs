@@ -48,6 +48,15 @@ impl Jobs {
         Ok(job)
     }
 
+    /// The job that was submitted under this idempotency key, if there is one.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn submitted(&self, key: &str) -> Result<Option<Job>, JobError> {
+        let key = key.to_owned();
+        self.shared.records(move |records| records.submitted(&key)).await
+    }
+
     /// Whether a job could be submitted: its specification is one, and its queue is there.
     ///
     /// # Errors

@@ -86,6 +86,12 @@ pub trait Records: Send + Sync {
     /// `Invalid` where the project's name, the spec or the key cannot be; `Database`.
     fn submit(&self, job: &NewJob, now_ms: Millis) -> Result<Job, RecordError>;
 
+    /// The job that was submitted under this idempotency key, if there is one.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn submitted(&self, key: &str) -> Result<Option<Job>, RecordError>;
+
     /// The job of this name or identifier.
     ///
     /// # Errors

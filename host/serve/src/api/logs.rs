@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use saggar_jobs::logs::{Since, TIMESTAMP_BYTES};
-use saggar_jobs::JobError;
+use saggar_jobs::{JobError, Jobs};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -59,6 +59,7 @@ pub(crate) async fn logs(
         over: false,
         stream: if as_events { Some(app.stream_permit()?) } else { None },
         said: Instant::now(),
+        jobs: app.jobs().clone(),
         app,
     };
     let last = headers.get(LAST_EVENT_ID).filter(|_| as_events);
@@ -104,6 +105,7 @@ impl FromStr for Place {
 
 struct Reader {
     app: App,
+    jobs: Jobs,
     pass: Pass,
     job: String,
     at: Place,
@@ -198,7 +200,7 @@ impl Reader {
     async fn step(&mut self) -> Result<Step, JobError> {
         loop {
             let from = self.at;
-            let piece = self.app.jobs().log(&self.job, from.attempt, from.offset, LOG_PIECE_BYTES).await?;
+            let piece = self.jobs.log(&self.job, from.attempt, from.offset, LOG_PIECE_BYTES).await?;
             self.at.offset = piece.offset;
             if !piece.text.is_empty() {
                 return Ok(Step::Text(piece.text, from));
@@ -209,7 +211,7 @@ impl Reader {
             if self.only {
                 return Ok(Step::End);
             }
-            let job = self.app.jobs().get(&self.job).await?;
+            let job = self.jobs.get(&self.job).await?;
             if self.at.attempt >= job.attempts {
                 // Between two attempts there is nothing to read, and more to come.
                 return Ok(if job.state.is_final() { Step::End } else { Step::Wait });
@@ -229,7 +231,7 @@ impl Reader {
         }
         if let Some(before) = place.offset.checked_sub(1) {
             // The number came from outside: where no line ends there, the text may not even be one.
-            let ends = self.app.jobs().log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
+            let ends = self.jobs.log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
             if !ends.is_ok_and(|piece| piece.text.starts_with('\n')) {
                 return Err(refused());
             }
@@ -242,7 +244,7 @@ impl Reader {
     /// before them cost nothing.
     async fn tail(&mut self, lines: usize) -> Result<String, JobError> {
         if !self.only {
-            self.at.attempt = self.app.jobs().get(&self.job).await?.attempts.max(1);
+            self.at.attempt = self.jobs.get(&self.job).await?.attempts.max(1);
         }
         let end_of = |attempt| Place { attempt, offset: u64::MAX };
         let newest = end_of(self.at.attempt);
@@ -250,7 +252,7 @@ impl Reader {
         // The last one first.
         let mut shown: Vec<String> = Vec::new();
         'back: loop {
-            let (text, range) = self.app.jobs().log_back(&self.job, back.attempt, back.offset, LOG_PIECE_BYTES).await?;
+            let (text, range) = self.jobs.log_back(&self.job, back.attempt, back.offset, LOG_PIECE_BYTES).await?;
             if back == newest {
                 self.at.offset = range.end;
             }

@@ -126,6 +126,10 @@ impl Records for SqliteRecords {
         self.write(|tx| job::submit(tx, job, now_ms))
     }
 
+    fn submitted(&self, key: &str) -> Result<Option<Job>, RecordError> {
+        self.read(|tx| job::submitted(tx, key))
+    }
+
     fn get(&self, name_or_id: &str) -> Result<Job, RecordError> {
         self.read(|tx| job::get(tx, name_or_id))
     }

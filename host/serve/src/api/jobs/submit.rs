@@ -70,11 +70,18 @@ impl Submitter {
 
     /// Looks up what the specification refers to, and records the job.
     async fn record(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
+        self.sight.check_submission(&spec.project)?;
+        let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
+        // Who asks again must hear of the job that there is, though what it refers to may be gone since.
+        if let Some(key) = &idempotency_key
+            && let Some(job) = app.jobs().submitted(key).await?
+        {
+            return Ok(job);
+        }
         // What it refers to is not removed before the job that refers to it is there.
         let _kept = app.references().read().await;
         pin(app, &self.sight, &mut spec).await?;
         let (plugin, owner) = (spec.plugin.clone(), self.owner.clone());
-        let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
         let job = app.jobs().submit(Submission { spec, owner, idempotency_key }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)

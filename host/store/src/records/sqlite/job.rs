@@ -34,11 +34,14 @@ pub(super) fn check(job: &NewJob) -> Result<(), RecordError> {
     }
 }
 
+pub(super) fn submitted(tx: &Transaction<'_>, key: &str) -> Outcome<Option<Job>> {
+    let sql = format!("SELECT {JOB} FROM jobs WHERE idempotency_key = ?1");
+    Ok(tx.prepare_cached(&sql)?.query_row([key], row::job).optional()?)
+}
+
 pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outcome<Job> {
     if let Some(key) = &new.idempotency_key {
-        let sql = format!("SELECT {JOB} FROM jobs WHERE idempotency_key = ?1");
-        let known = tx.prepare_cached(&sql)?.query_row([key], row::job).optional()?;
-        if let Some(job) = known {
+        if let Some(job) = submitted(tx, key)? {
             return Ok(job);
         }
     }
