@@ -387,10 +387,17 @@ fn kf_22_a_secret_is_told_to_its_plugin_and_to_nobody_else() {
 #[test]
 fn sg_07_a_schedule_submits_and_leaves_out_what_overlaps() {
     let (_home, server) = Server::fresh();
-    let spec = Steady::steps(1_000_000).spec(&server);
-    let set = |name: &str, cron: &str| {
+    for name in ["digits", "letters"] {
+        server.saggar_ok(&["data", "push", "examples/digits", "--name", name]);
+    }
+    let of = |dataset: &str| {
+        let data = json!([{ "dataset": dataset, "mount": "/data" }]);
+        Steady::steps(1_000_000).with("data", data).spec(&server)
+    };
+    let set_to = |name: &str, cron: &str, spec: &Value| {
         server.request("POST", "/api/v1/schedules", Payload::Json(&json!({ "name": name, "cron": cron, "spec": spec })))
     };
+    let set = |name: &str, cron: &str| set_to(name, cron, &of("digits"));
     for wrong in ["* * *", "61 * * * *", "* * * * * *", "never", "0 0 31 2 *"] {
         let answer = set("wrong", wrong);
         assert_eq!(answer.status, 400, "{wrong}: {}", answer.text);
@@ -399,14 +406,20 @@ fn sg_07_a_schedule_submits_and_leaves_out_what_overlaps() {
     assert_eq!(answer.status, 201, "{}", answer.text);
     let next = answer.json()["next_ms"].as_u64().unwrap();
     assert_eq!(next % 60_000, 0);
+    // What it reads is gone when its time comes: it is left out, and not asked for every second.
+    assert_eq!(set_to("gone", "* * * * *", &of("letters")).status, 201);
+    server.saggar_ok(&["data", "rm", "letters/1", "-y"]);
     let job = server.wait_for("the scheduled job", |server| {
         let jobs = server.get("/api/v1/jobs")["jobs"].clone();
         jobs[0].is_object().then(|| jobs[0].clone())
     });
+    assert_eq!(job["spec"]["data"][0]["version"], 1, "what was newest then, for all of its attempts");
     let late_ms = job["created_ms"].as_u64().unwrap() as i64 - next as i64;
     assert!((0..60_000).contains(&late_ms), "it came {late_ms} ms after its time");
     let listed = server.get("/api/v1/schedules");
-    assert_eq!(listed["schedules"][0]["last_job"], job["name"]);
+    let often = listed["schedules"].as_array().unwrap().iter().find(|one| one["name"] == "often").unwrap();
+    assert_eq!((&often["last_job"], &often["spec"]["data"][0]["version"]), (&job["name"], &Value::Null));
+    server.wait_for_log("left out: the job cannot be submitted");
     // The next time comes while that job runs.
     server.wait_for_log("left out: the job before is not over");
     assert_eq!(server.get("/api/v1/jobs")["jobs"].as_array().unwrap().len(), 1);

@@ -301,7 +301,7 @@ impl Recorder {
         let read = move |records: &dyn Records| Ok((records.attempts(&id)?, records.count_events(&id, EXTENDED)?));
         let (attempts, extensions) = self.shared.records(read).await?;
         let before = attempts.iter().filter(|attempt| attempt.number < self.lease.attempt);
-        self.cause = before.clone().last().map_or_else(String::new, |attempt| attempt.reason.code.clone());
+        self.cause = before.clone().next_back().map_or_else(String::new, |attempt| attempt.reason.code.clone());
         let counts = |code: &str| Cause::of(code).is_some_and(Cause::counts);
         let interruptions = before.clone().filter(|attempt| counts(&attempt.reason.code)).count();
         Ok(History {

@@ -6,7 +6,7 @@ use super::table::Table;
 use super::validation::Validation;
 use super::{Fit, order};
 use crate::dataset::Batches;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::Executable;
 use crate::logging;
 use crate::tensor::Tensor;

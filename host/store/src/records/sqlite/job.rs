@@ -40,10 +40,10 @@ pub(super) fn submitted(tx: &Transaction<'_>, key: &str) -> Outcome<Option<Job>>
 }
 
 pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outcome<Job> {
-    if let Some(key) = &new.idempotency_key {
-        if let Some(job) = submitted(tx, key)? {
-            return Ok(job);
-        }
+    if let Some(key) = &new.idempotency_key
+        && let Some(job) = submitted(tx, key)?
+    {
+        return Ok(job);
     }
     let queued: u64 = tx.query_row("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", [], row::count)?;
     if queued >= JOBS_QUEUED_MAX {
