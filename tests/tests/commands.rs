@@ -201,3 +201,17 @@ fn what_cannot_come_is_not_waited_for() {
     assert_eq!(code, 1);
     assert!(errors.contains("published nothing"), "{errors}");
 }
+
+#[test]
+fn a_full_disk_is_no_success() {
+    let (_home, server) = Server::fresh();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["env", "ls"][..], &["queues"], &["ps", "-a"], &["ps", "-a", "--json"]] {
+        let mut command = Command::new(binary());
+        command.args(arguments).env("SAGGAR_HOST", server.url()).stdin(Stdio::null()).stdout(full());
+        let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("standard output: No space left"), "{arguments:?}: {errors}");
+    }
+}

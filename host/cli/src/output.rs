@@ -84,10 +84,16 @@ impl Output {
     }
 }
 
-/// Writes to standard output. A reader that has gone away, such as `head`, ends the command: nobody wants the rest.
+/// Writes to standard output. A reader that has gone away, such as `head`, ends the command: nobody wants the rest. A file
+/// that takes no more does, too, and that is an error.
 fn print(text: &str) {
-    if write(text).is_err() {
-        std::process::exit(0);
+    match write(text) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            say(&format!("saggar: standard output: {error}"));
+            std::process::exit(exit::UNEXPECTED);
+        }
     }
 }
 
