@@ -43,7 +43,8 @@ fn a_checkpoint_that_cannot_be_saved_is_tried_again_when_the_next_is_due() {
     // Room for the records and the log of another job, but not for a checkpoint besides.
     let quota = format!("{}B", used + 2 * 96 * 96 * 4 - 1);
     let server = Server::start_with(home.path(), &["--storage-quota", &quota]);
-    let job = Steady::steps(60).submit(&server);
+    // Steps that take their time: it is to be asked for a checkpoint amid them.
+    let job = Steady::steps(60).parameter("spin", 20).submit(&server);
     server.wait_for_step(&job, 2);
     server.request("POST", &format!("/api/v1/jobs/{job}/checkpoint"), Payload::Nothing);
     let ended = server.wait_for_job(&job);

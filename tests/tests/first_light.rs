@@ -213,12 +213,16 @@ fn rates(seconds: f64) -> (Vec<f64>, f64) {
             .map(|line| number(line, " samples/s"))
             .collect::<Vec<_>>()
     };
+    let gauge = || {
+        let page = server.request("GET", "/metrics", Payload::Nothing).text;
+        let line = page.lines().find(|line| line.starts_with(r#"saggar_train_samples_per_second{job="told-1"}"#))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    // The first report comes half a second after the beginning.
+    server.wait_for("the gauge", |_| gauge().filter(|rate| *rate > 0.0));
     let (before, began, mut looked, mut samples) = (lines().len(), Instant::now(), 0.0, 0.0);
     while looked < seconds {
-        let page = server.request("GET", "/metrics", Payload::Nothing).text;
-        let rate =
-            page.lines().find(|line| line.starts_with(r#"saggar_train_samples_per_second{job="told-1"}"#)).unwrap();
-        let rate: f64 = rate.rsplit(' ').next().unwrap().parse().unwrap();
+        let rate = gauge().unwrap();
         // Looks are not equally far from each other where others compute, too.
         let now = began.elapsed().as_secs_f64();
         samples += rate * (now - looked);

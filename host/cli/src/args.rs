@@ -4,6 +4,7 @@ mod data;
 mod job;
 mod key;
 mod plugins;
+mod predict;
 mod project;
 mod run;
 
@@ -20,6 +21,7 @@ pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
 pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
 pub(crate) use key::{Key, KeyCreate, KeyHome, KeyRevoke};
 pub(crate) use plugins::{Plugins, TestResume};
+pub(crate) use predict::Predict;
 pub(crate) use project::{Check, Completion, Config, ConfigLs, Dev};
 pub(crate) use run::{Mode, Run, RunFlags};
 
@@ -397,27 +399,6 @@ pub(crate) struct Import {
     /// The value of an input that is then no input: `k=5`, `axes=[0,1]`. May be given several times.
     #[arg(long, value_name = "INPUT=JSON")]
     pub(crate) constant: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Predict {
-    /// The model, or a version of it: `digits`, `digits@3`. The server's default where it is left out.
-    pub(crate) model: Option<String>,
-    /// An input: a JSON value, text, or `@` and a file. May be given several times.
-    #[arg(short, long, required = true, value_name = "NAME=VALUE|NAME=@FILE")]
-    pub(crate) input: Vec<String>,
-    /// Show what the model writes as it comes, not all of it at the end.
-    #[arg(long, conflicts_with_all = ["output", "top_k"])]
-    pub(crate) stream: bool,
-    /// Show the K most probable classes.
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-    /// Draw the picture that was sent.
-    #[arg(long)]
-    pub(crate) show: bool,
-    /// Write the answer to a file.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -101,7 +101,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),
         Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         Command::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
-        Command::Predict(args) => commands::predict::predict(&args, &client, output).map(|()| 0),
+        Command::Predict(args) => commands::predict::predict(&args, &client, output),
         Command::Key(args) => commands::key::key(&args, output).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args, output),
         Command::Env(args) => commands::env::env(&args, output).map(|()| 0),

@@ -204,6 +204,7 @@ fn fields() -> BTreeSet<String> {
         secrets: vec![String::new()],
         replicas: 2,
         shards: Some(2),
+        predict: Some(crate::spec::Prediction { model: String::new(), version: None, split: None, out: None }),
         message: Some(String::new()),
         ..JobSpec::new("", "")
     };

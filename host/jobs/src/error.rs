@@ -25,6 +25,12 @@ pub enum SpecError {
         /// What was given.
         plugin: String,
     },
+    /// A prediction job that asks for what it cannot have.
+    #[error("predict: {reason}")]
+    Prediction {
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// Words that are too many.
     #[error("message: {bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
     Message {

@@ -43,7 +43,7 @@ pub use launcher::{Launcher, LocalLauncher};
 pub use layout::{Allowance, Layout, Pool, Queue};
 pub use phases::Phase;
 pub use shared::Resolver;
-pub use spec::{Cause, CheckpointEvery, JobSpec, Mount, Origin, Source, Which, keep_best};
+pub use spec::{Cause, CheckpointEvery, JobSpec, Mount, Origin, Prediction, Source, Which, keep_best};
 
 use placement::Verdict;
 use scheduler::Look;

@@ -12,6 +12,10 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub const RETRY_MAX: u32 = 1000;
 /// Datasets one job may mount.
 pub const MOUNTS_MAX: usize = 16;
+/// Bytes of a prediction job's answers together: they are in memory until they are all there.
+pub const PREDICTIONS_BYTES_MAX: u64 = 1 << 30;
+/// How long a model may take for one batch of a prediction job.
+pub const PREDICTION_BATCH_TIME_MAX: Duration = Duration::from_secs(600);
 /// Bytes of what a user says of a job.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a job's parameters as JSON.

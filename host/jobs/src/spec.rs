@@ -5,6 +5,7 @@ mod conduct;
 mod keep;
 mod mount;
 mod origin;
+mod prediction;
 mod validate;
 
 use saggar_store::checkpoint::BestBy;
@@ -16,8 +17,9 @@ pub use conduct::{NonFinite, Utilization};
 pub use keep::{CheckpointEvery, keep_best};
 pub use mount::{Mount, Source};
 pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
+pub use prediction::Prediction;
 
-/// A training job.
+/// A job: a training, or predictions for a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -103,6 +105,9 @@ pub struct JobSpec {
     /// Parts that each batch is divided into, whatever the number of replicas; as many as those where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
+    /// What it predicts; a job without trains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict: Option<Prediction>,
     /// What the user wrote about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -188,6 +193,7 @@ impl JobSpec {
             secrets: Vec::new(),
             replicas: default_replicas(),
             shards: None,
+            predict: None,
             message: None,
         }
     }

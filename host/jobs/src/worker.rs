@@ -5,6 +5,7 @@ mod beginning;
 mod channel;
 mod context;
 mod finite;
+mod prediction;
 mod ranks;
 mod room;
 mod spending;
@@ -16,18 +17,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use saggar_device::{DeviceInfo, Meter, choose};
+use saggar_device::{Backend, DeviceInfo, Meter, choose};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
-use crate::spec::{Source, WORKER_LOST};
+use crate::spec::{Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;
 use ranks::Group;
 use ranks::follower::Follower;
 use ranks::leader::Leader;
 use room::Room;
+use spending::Spending;
 
 /// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
 /// `models`. Returns the process's exit code.
@@ -112,6 +114,9 @@ impl Attempt<'_> {
         let home = Home::open(self.home).map_err(|error| Failure::broken("BAD_HOME", error))?;
         let objects = Objects::local(&home.objects()).map_err(|error| Failure::broken("BAD_HOME", error))?;
         let host = Host::new(HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() })?;
+        if let Some(prediction) = &spec.predict {
+            return self.predict(prediction, &host, &home, Arc::clone(&choice.backend), began);
+        }
         let (plugin, wasm) = self.plugin(&host, &objects)?;
         let datasets = self.datasets(&home)?;
         let secrets = home.secrets().values(&spec.secrets);
@@ -148,6 +153,36 @@ impl Attempt<'_> {
         }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// The attempt of a prediction job.
+    fn predict(
+        &self,
+        prediction: &Prediction,
+        host: &Host,
+        home: &Home,
+        device: Arc<dyn Backend>,
+        began: Instant,
+    ) -> Result<Outcome, Failure> {
+        let datasets = self.datasets(home)?.into_values().next();
+        let dataset = datasets.ok_or_else(|| Failure::broken("BAD_DATASET", "the job mounts none"))?;
+        let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
+        let spending: Arc<Spending> = Arc::default();
+        let reporter = self.channel.report_usage(meter.clone(), Arc::clone(&spending), began, None);
+        let parts = prediction::Parts {
+            start: &self.start,
+            prediction,
+            channel: self.channel,
+            control: &self.control,
+            home: home.clone(),
+            room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
+            models: Models::new(self.models),
+            dataset,
+            spending,
+        };
+        let outcome = parts.predict(host, device, meter);
+        reporter.finish();
+        outcome
     }
 
     /// Starts the attempt's other worker processes, where there are any and this is the first. They find the plugin compiled.

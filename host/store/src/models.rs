@@ -336,6 +336,24 @@ pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError
     Ok((files, variables))
 }
 
+/// The bytes of a safetensors file of these variables. The same variables give the same bytes.
+///
+/// # Errors
+/// `Weights` where two have one name, or one that the format keeps for itself.
+pub fn weights_file(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> {
+    let mut sorted: Vec<&SavedVariable> = variables.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    weights::encode(&sorted)
+}
+
+/// The digest of the plugin of a version in `dir`. Only the manifest is read.
+///
+/// # Errors
+/// `Incomplete` where it cannot be; `Store`.
+pub fn plugin_of(dir: &Path) -> Result<Digest, ModelError> {
+    Ok(read_manifest(dir)?.plugin)
+}
+
 /// The variables of a safetensors file, sorted by name, sharing its bytes; those named in `statistics` are statistics.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
-//! `saggar predict`: one request, from values or files.
+//! `saggar predict`: one request, from values or files; or a job for a dataset.
 
+mod job;
 mod stream;
 
 use std::path::Path;
@@ -22,7 +23,14 @@ enum Part {
     File { name: String, content_type: &'static str, bytes: Vec<u8> },
 }
 
-pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result<i32, Failure> {
+    match &args.dataset {
+        Some(dataset) => job::submit(args, dataset, client, output),
+        None => one(args, client, output).map(|()| 0),
+    }
+}
+
+fn one(args: &Predict, client: &Client, output: Output) -> Result<(), Failure> {
     let inputs: Vec<(String, Part)> = args.input.iter().map(|text| input(text)).collect::<Result<_, _>>()?;
     if args.show && !output.json {
         let files = args.input.iter().filter_map(|text| text.split_once("=@"));

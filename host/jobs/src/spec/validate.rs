@@ -27,6 +27,9 @@ impl JobSpec {
         if parameters_bytes > PARAMETERS_BYTES_MAX {
             return Err(SpecError::Parameters { bytes: parameters_bytes });
         }
+        if let Some(prediction) = &self.predict {
+            prediction.validate(self)?;
+        }
         if let Some(bytes) = self.message.as_ref().map(String::len).filter(|&bytes| bytes > MESSAGE_BYTES_MAX) {
             return Err(SpecError::Message { bytes });
         }
@@ -134,7 +137,7 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mount, Source};
+    use super::super::{Mount, Prediction, Source};
     use super::*;
 
     fn spec() -> JobSpec {
@@ -159,8 +162,18 @@ mod tests {
             source: Source::Output { job: "p-1".to_owned(), path: Some(path.to_owned()) },
             mount: "/data".to_owned(),
         };
+        let prediction = |out: Option<&str>| Prediction {
+            model: "digits".to_owned(),
+            version: None,
+            split: None,
+            out: out.map(str::to_owned),
+        };
         spec().validate().unwrap();
+        JobSpec { predict: Some(prediction(Some("p"))), data: vec![mount("/d")], ..spec() }.validate().unwrap();
         let wrong = [
+            ("predict", JobSpec { predict: Some(prediction(None)), ..spec() }),
+            ("predict", JobSpec { predict: Some(prediction(None)), data: vec![mount("/d")], replicas: 2, ..spec() }),
+            ("predict.out", JobSpec { predict: Some(prediction(Some("../x"))), data: vec![mount("/d")], ..spec() }),
             ("message", JobSpec { message: Some("m".repeat(MESSAGE_BYTES_MAX + 1)), ..spec() }),
             ("project", JobSpec { project: "../p".to_owned(), ..spec() }),
             ("queue", JobSpec { queue: String::new(), ..spec() }),

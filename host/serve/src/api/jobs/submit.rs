@@ -7,7 +7,7 @@ use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
 use saggar_store::CheckpointInfo;
 use saggar_store::error::DatasetError;
-use saggar_store::models::{Found, FoundState, scan};
+use saggar_store::models::{Found, FoundState, plugin_of, scan};
 use saggar_store::records::Job;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -122,6 +122,16 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
     spec.validate().map_err(JobError::from)?;
+    if let Some(prediction) = &mut spec.predict {
+        let found = version_of(app, &prediction.model, prediction.version).await?;
+        prediction.version = Some(found.version);
+        let plugin = app.blocking(move |_| plugin_of(&found.dir)).await?;
+        spec.plugin = plugin.hex();
+        for mount in &mut spec.data {
+            pin_mount(app, sight, mount).await?;
+        }
+        return Ok(());
+    }
     let digest = spec.plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
@@ -175,19 +185,24 @@ async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(),
             *name = job.name;
         }
         Origin::Model { model, version } => {
-            // As they lie on disk: a job whose time came while no server ran is submitted before any is loaded.
-            let found = app.blocking(|parts| scan(&parts.models_dir)).await?;
-            let whole = |it: &&Found| it.name == *model && it.state == FoundState::Complete;
-            let versions = || found.iter().filter(whole).map(|found| found.version);
-            let wanted = version.or_else(|| versions().max()).filter(|wanted| versions().any(|there| there == *wanted));
-            *version = Some(wanted.ok_or_else(|| ApiError::NotFound {
-                kind: "model version",
-                name: version.map_or_else(|| model.clone(), |version| format!("{model}@{version}")),
-                hint: "GET /api/v1/models lists them".to_owned(),
-            })?);
+            *version = Some(version_of(app, model, *version).await?.version);
         }
     }
     Ok(())
+}
+
+/// A whole version of a model, the newest where none is named, as they lie on disk: a job whose time came while no server
+/// ran is submitted before any is loaded.
+async fn version_of(app: &App, model: &str, version: Option<u64>) -> Result<Found, ApiError> {
+    let found = app.blocking(|parts| scan(&parts.models_dir)).await?;
+    let fits = |it: &Found| {
+        it.name == model && it.state == FoundState::Complete && version.is_none_or(|version| it.version == version)
+    };
+    found.into_iter().filter(fits).max_by_key(|found| found.version).ok_or_else(|| ApiError::NotFound {
+        kind: "model version",
+        name: version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}")),
+        hint: "GET /api/v1/models lists them".to_owned(),
+    })
 }
 
 /// One of a job's checkpoints.
