@@ -3,9 +3,10 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{Payload, Server, binary};
+use saggar_tests::{Payload, Server, binary, guest};
 use serde_json::{Value, json};
 
 #[test]
@@ -21,6 +22,21 @@ fn fh_10_the_worlds_are_listed_and_a_newer_one_is_refused() {
     let table = server.saggar_ok(&["env", "ls"]);
     assert!(table.contains("model-plugin") && table.contains(version), "{table}");
     assert!(server.saggar_ok(&["env", "ls", "-q"]).contains(&format!("model-plugin@{version}\n")));
+
+    // A run that asks for a world gets a plugin of it, or is told what the plugin is.
+    let (steady, echo) = (guest("steady"), guest("echo"));
+    let run = |world: &str, plugin: &Path| {
+        let output =
+            server.saggar(&["run", plugin.to_str().unwrap(), "--env", world, "--device", "cpu", "--", "steps=2"]);
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let pinned = format!("train-plugin@{version}");
+    assert_eq!(run(&pinned, &steady).0, 0);
+    let (code, errors) = run(&pinned, &echo);
+    assert!(code == 7 && errors.contains(&format!("saggar:plugin/predictor@{version}")), "{errors}");
+    assert!(errors.contains(&format!("exports saggar:plugin/trainer@{version}")), "{errors}");
+    let (code, errors) = run("train-plugin@99.0.0", &steady);
+    assert!(code == 7 && errors.contains("99.0.0") && errors.contains(&pinned), "both versions are named: {errors}");
 
     let newer = r#"(component (instance $i) (export "saggar:plugin/trainer@99.0.0" (instance $i)))"#;
     let newer = wat::parse_str(newer).unwrap();

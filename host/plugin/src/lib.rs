@@ -43,4 +43,4 @@ pub use shards::{Mean, Shards};
 pub use state::Cancel;
 pub use train::{Beginning, JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
 pub use watch::ModelWatch;
-pub use worlds::{WIT, World, worlds};
+pub use worlds::{WIT, World, exports, worlds};

@@ -5,6 +5,7 @@ use include_dir::{Dir, include_dir};
 use wit_parser::{Resolve, SourceMap, WorldItem, WorldKey};
 
 use crate::error::PluginError;
+use crate::inspect::Face;
 
 /// The interface files.
 pub static WIT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
@@ -54,6 +55,25 @@ pub fn worlds() -> Result<Vec<World>, PluginError> {
         .collect())
 }
 
+impl World {
+    /// What a component of it exports: `saggar:plugin/trainer@0.1.0`.
+    pub fn exported(&self) -> impl Iterator<Item = String> {
+        self.exports.iter().map(|interface| format!("saggar:plugin/{interface}@{}", self.version))
+    }
+
+    /// Whether `text` names it: its name alone, or with its version or the beginning of that, as in `train-plugin@0.1`.
+    pub fn is_named(&self, text: &str) -> bool {
+        let Some((name, version)) = text.split_once('@') else { return text == self.name };
+        let begins = self.version.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        name == self.name && begins && !version.is_empty()
+    }
+}
+
+/// What a component exports, by name with its version; none where the bytes are no component. It is not compiled.
+pub fn exports(wasm: &[u8]) -> Option<Vec<String>> {
+    Face::of_bytes(wasm).map(|face| face.exports)
+}
+
 /// The names of interfaces among what a world gives or takes.
 fn interfaces<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a WorldItem)>) -> Vec<String> {
     let name = |(_, item): (&WorldKey, &WorldItem)| match item {
@@ -70,6 +90,18 @@ mod tests {
     use super::*;
     use crate::error::WIT_VERSION;
     use crate::inspect::{GIVEN, GIVEN_TRAINER};
+
+    #[test]
+    fn a_world_is_named_with_as_much_of_its_version_as_is_said() {
+        let worlds = worlds().unwrap();
+        let named = |text: &str| worlds.iter().filter(|world| world.is_named(text)).count();
+        for text in ["train-plugin", "train-plugin@0", "train-plugin@0.1", "train-plugin@0.1.0"] {
+            assert_eq!(named(text), 1, "{text}");
+        }
+        for text in ["", "train", "train-plugin@", "train-plugin@0.", "train-plugin@0.10", "train-plugin@1", "@0.1.0"] {
+            assert_eq!(named(text), 0, "{text}");
+        }
+    }
 
     #[test]
     fn the_worlds_are_those_that_components_are_checked_against() {

@@ -19,6 +19,9 @@ pub(crate) struct Run {
     /// Run the specification in this file, as `saggar status JOB --field spec` prints it; flags that are given win.
     #[arg(long, value_name = "FILE", conflicts_with = "task")]
     pub(crate) from_file: Option<PathBuf>,
+    /// The world that the plugin must be of: `train-plugin`, `model-plugin@0.1`; `saggar env ls` lists them.
+    #[arg(long, value_name = "WORLD")]
+    pub(crate) env: Option<String>,
     /// What is wanted of it: job where nothing is said.
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,

@@ -4,6 +4,7 @@ mod component;
 pub(crate) mod layers;
 mod serve;
 mod spec;
+mod world;
 
 use std::path::{Path, PathBuf};
 
@@ -41,10 +42,15 @@ fn asked(args: &Run, client: &Client, output: Output) -> Result<(JobSpec, Mode),
     let user = project::user_config()?;
     let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
     let given = Given { args, project: project.as_ref(), task, user: &user };
+    let world = args.env.as_deref().map(world::pinned).transpose()?;
+    let upload = |component: &Path| {
+        world.as_ref().map(|world| world::check(world, component)).transpose()?;
+        upload(client, component)
+    };
     let spec = match &args.from_file {
         Some(file) => {
             let digest = args.plugin.as_deref().map(|path| component::component(path, output));
-            let digest = digest.transpose()?.map(|path| upload(client, &path)).transpose()?;
+            let digest = digest.transpose()?.map(|path| upload(&path)).transpose()?;
             given.spec_of_file(file, digest.as_deref())?
         }
         None => {
@@ -52,7 +58,7 @@ fn asked(args: &Run, client: &Client, output: Output) -> Result<(JobSpec, Mode),
             given.spec(&"0".repeat(64), "job")?;
             let component = plugin(&given, output)?;
             let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
-            given.spec(&upload(client, &component)?, &stem)?
+            given.spec(&upload(&component)?, &stem)?
         }
     };
     let mode = args.mode.unwrap_or_else(|| match task.map(|(_, task)| task.mode) {

@@ -1,0 +1,45 @@
+//! `saggar run --env WORLD`: the component must be of that world.
+
+use std::path::Path;
+
+use saggar_plugin::World;
+
+use crate::exit::{self, Failure};
+
+/// The world that `--env` names.
+///
+/// # Errors
+/// `invalid` where there is none of that name and version here, with those that there are.
+pub(super) fn pinned(text: &str) -> Result<World, Failure> {
+    let worlds = saggar_plugin::worlds();
+    let worlds = worlds.map_err(|error| Failure::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
+    let known: Vec<String> = worlds.iter().map(|world| format!("{}@{}", world.name, world.version)).collect();
+    worlds.into_iter().find(|world| world.is_named(text)).ok_or_else(|| {
+        Failure::invalid(format!("--env {text}: there is no such world here; there are {}", known.join(", ")))
+            .hint("`saggar env ls` says what each is for")
+    })
+}
+
+/// Checks that a component exports what one of the world does, in its version.
+///
+/// # Errors
+/// `invalid` with what it exports and what the world wants.
+pub(super) fn check(world: &World, component: &Path) -> Result<(), Failure> {
+    let wasm = std::fs::read(component)
+        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
+    // What is no component at all is refused by the server, with what is wrong with it.
+    let Some(exports) = saggar_plugin::exports(&wasm) else { return Ok(()) };
+    if world.exported().all(|wanted| exports.contains(&wanted)) {
+        return Ok(());
+    }
+    let wanted: Vec<String> = world.exported().collect();
+    let message = format!(
+        "{} exports {}; a plugin of {}@{}, which --env asks for, exports {}",
+        component.display(),
+        exports.join(", "),
+        world.name,
+        world.version,
+        wanted.join(", ")
+    );
+    Err(Failure::invalid(message).hint("leave --env out, or build the plugin for that world"))
+}
