@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Serve models and run jobs.
     Serve(Serve),
     /// Start a training job.
-    Run(Run),
+    Run(Box<Run>),
     /// List jobs.
     #[command(visible_alias = "jobs")]
     Ps(Ps),
