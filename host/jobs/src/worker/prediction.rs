@@ -45,20 +45,20 @@ impl Parts<'_> {
         let model = self.model(host, device, meter)?;
         let items = self.dataset.items(self.prediction.split.as_deref());
         let items = items.map_err(|error| Failure::broken("BAD_DATASET", error))?;
+        let count = items.end - items.start;
         let inputs = self.inputs(&model)?;
-        let mut answers = Answers::new(&model, items.end - items.start)?;
+        let mut answers = Answers::new(&model, count)?;
         answers.go_on_with(&self.home, &self.start.job);
         let (model_name, dataset) = (&self.prediction.model, &self.start.spec.data[0].source);
-        let count = items.end - items.start;
         self.log(format!("{model_name}@{} answers for {count} items of {dataset}", self.version()));
         if answers.done > 0 {
             self.channel.send(&Event::Resumed { step: answers.done });
         }
-        if !self.answer(&model, &inputs, items, &mut answers)? {
-            self.keep(&answers)?;
+        let is_whole = self.answer(&model, &inputs, items, &mut answers)?;
+        self.keep(&answers)?;
+        if !is_whole {
             return Ok(Outcome::Stopped);
         }
-        self.keep(&answers)?;
         self.hand_over()?;
         Ok(Outcome::Finished)
     }
@@ -106,10 +106,9 @@ impl Parts<'_> {
         items: Range<u64>,
         answers: &mut Answers,
     ) -> Result<bool, Failure> {
-        let count = items.end - items.start;
         let size = model.signature().batch_sizes.last().copied().unwrap_or(1) as u64;
         let (mut kept_at, mut kept) = (Instant::now(), answers.done);
-        while answers.done < count {
+        while answers.done < answers.count {
             let first = items.start + answers.done;
             let batch: Vec<u64> = (first..items.end.min(first + size)).collect();
             let began = Instant::now();
@@ -117,9 +116,9 @@ impl Parts<'_> {
             let given = given.collect::<Result<Vec<NamedBytes>, Failure>>()?;
             self.spending.drawn(batch.len() as u64, began.elapsed());
             answers.take(model.predict(given, &Terms::within(PREDICTION_BATCH_TIME_MAX))?, batch.len())?;
-            self.channel.send(&Event::Progress { step: answers.done, of: count });
+            self.channel.send(&Event::Progress { step: answers.done, of: answers.count });
             if self.control.stop.load(Ordering::Acquire) {
-                return Ok(answers.done == count);
+                return Ok(answers.done == answers.count);
             }
             let due = match self.start.spec.checkpoint_every {
                 CheckpointEvery::Milliseconds(ms) => kept_at.elapsed() >= Duration::from_millis(ms),

@@ -122,26 +122,14 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
     spec.validate().map_err(JobError::from)?;
-    if let Some(prediction) = &mut spec.predict {
-        let found = version_of(app, &prediction.model, prediction.version).await?;
-        prediction.version = Some(found.version);
-        let plugin = app.blocking(move |_| plugin_of(&found.dir)).await?;
-        spec.plugin = plugin.hex();
-        for mount in &mut spec.data {
-            pin_mount(app, sight, mount).await?;
+    spec.plugin = match &mut spec.predict {
+        Some(prediction) => {
+            let found = version_of(app, &prediction.model, prediction.version).await?;
+            prediction.version = Some(found.version);
+            app.blocking(move |_| plugin_of(&found.dir)).await?.hex()
         }
-        return Ok(());
-    }
-    let digest = spec.plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
-        name: "plugin",
-        expected: "64 hexadecimal digits",
-        got: spec.plugin.clone(),
-    })?;
-    let facts = super::super::plugins::facts(app, &digest).await?;
-    if !facts.trains {
-        return Err(JobError::NoTrainer { digest: digest.hex() }.into());
-    }
-    spec.plugin = digest.hex();
+        None => trainer(app, &spec.plugin).await?,
+    };
     for mount in &mut spec.data {
         pin_mount(app, sight, mount).await?;
     }
@@ -149,6 +137,17 @@ pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<
         pin_origin(app, sight, origin).await?;
     }
     Ok(())
+}
+
+/// The digest of a plugin that is there and trains, as it is written in records.
+async fn trainer(app: &App, plugin: &str) -> Result<String, ApiError> {
+    let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
+        name: "plugin",
+        expected: "64 hexadecimal digits",
+        got: plugin.to_owned(),
+    })?;
+    let facts = super::super::plugins::facts(app, &digest).await?;
+    if facts.trains { Ok(digest.hex()) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
 }
 
 async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), ApiError> {
