@@ -6,7 +6,7 @@ import { h, listen, neighbour, patch } from './dom.js';
 import { emptyDatasets } from './empty.js';
 import { fetchable } from './files.js';
 import { bytes, short } from './format.js';
-import { poll } from './poll.js';
+import { pollInto } from './poll.js';
 import { since } from './rows.js';
 
 const EVERY_MS = 5000;
@@ -45,16 +45,7 @@ export function datasetsPage(root, wanted, live) {
     else patch(list, visible.map(([name, versions]) => card(name, versions, state.selected === name)));
   }
 
-  const look = poll(async () => {
-    try {
-      state.datasets = (await ask('GET', '/api/v1/datasets')).datasets;
-      state.error = null;
-    } catch (error) {
-      state.error = error;
-    }
-    render();
-    live(state.error);
-  }, EVERY_MS);
+  const look = pollInto(state, () => ask('GET', '/api/v1/datasets'), { render, live }, EVERY_MS);
 
   filter.addEventListener('input', () => {
     state.filter = filter.value;

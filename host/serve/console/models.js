@@ -5,7 +5,7 @@ import { actions } from './actions.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyModels } from './empty.js';
 import { panel } from './panel.js';
-import { poll } from './poll.js';
+import { pollInto } from './poll.js';
 import * as traffic from './traffic.js';
 
 const EVERY_MS = 2000;
@@ -70,16 +70,7 @@ export function modelsPage(root, opened, live) {
     }
   }
 
-  const look = poll(async () => {
-    try {
-      state.models = (await ask('GET', '/api/v1/models')).models;
-      state.error = null;
-    } catch (error) {
-      state.error = error;
-    }
-    render();
-    live(state.error);
-  }, EVERY_MS);
+  const look = pollInto(state, () => ask('GET', '/api/v1/models'), { render, live }, EVERY_MS);
 
   const find = (element) => state.models.find(({ name }) => name === element.closest('[data-model]').dataset.model);
   const toggle = (name) => {

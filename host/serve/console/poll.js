@@ -43,3 +43,19 @@ export function poll(work, every) {
     },
   };
 }
+
+/**
+ * As `poll`, of a page that shows what one `ask()` gives: it goes into `state`, or the error into `state.error`, and then the
+ * page is drawn by `render()` and `live(error or null)` hears how the server answers.
+ */
+export function pollInto(state, ask, { render, live }, every) {
+  return poll(async () => {
+    try {
+      Object.assign(state, await ask(), { error: null });
+    } catch (error) {
+      state.error = error;
+    }
+    render();
+    live(state.error);
+  }, every);
+}
