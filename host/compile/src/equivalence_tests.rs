@@ -12,6 +12,7 @@ use crate::{CompileError, Program, Target, compile, reference};
 pub(crate) const WORDS: Target = Target {
     words: true,
     wide_integers: true,
+    channels_last: false,
     alignment_bytes: 256,
     slab_bytes_max: 128 << 20,
     binding_bytes_max: 128 << 20,

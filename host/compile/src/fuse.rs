@@ -17,13 +17,14 @@ mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Graph, NodeId};
+use saggar_tensor::NodeId;
 
 use emit::Failure;
 use group::{Context, Group};
 use kind::Kind;
 pub(crate) use kind::{base, is_given, variable};
 
+use crate::layout::Laid;
 use crate::program::Body;
 use crate::target::Target;
 
@@ -49,7 +50,8 @@ pub(crate) struct Claims {
 }
 
 /// Kernels for everything that is claimed, in a topological order. `pinned` variables are not written in place.
-pub(crate) fn fuse(graph: &Graph, claims: &Claims, pinned: &BTreeSet<u32>, target: &Target) -> Vec<Draft> {
+pub(crate) fn fuse(laid: &Laid, claims: &Claims, pinned: &BTreeSet<u32>, target: &Target) -> Vec<Draft> {
+    let graph = &laid.graph;
     let mut forced = BTreeSet::new();
     let (context, groups) = loop {
         let context = Context {
@@ -58,6 +60,7 @@ pub(crate) fn fuse(graph: &Graph, claims: &Claims, pinned: &BTreeSet<u32>, targe
             assigned: &claims.assigned,
             claimed: &claims.nodes,
             pinned,
+            channels_last: &laid.channels_last,
             values_max: target.kernel_values_max,
         };
         let mut missing = BTreeSet::new();

@@ -9,6 +9,7 @@ pub mod error;
 pub mod expr;
 mod fuse;
 mod label;
+mod layout;
 pub mod limits;
 mod plan;
 pub mod program;
@@ -38,14 +39,15 @@ pub use target::Target;
 /// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
 pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
-    let mut simple = simplify::simplify(graph);
+    let simple = simplify::simplify(graph);
     check_types(&simple, target)?;
-    let destinations = destinations::destinations(&mut simple);
+    let mut laid = if target.channels_last { layout::channels_last(simple) } else { layout::channels_first(simple) };
+    let destinations = destinations::destinations(&mut laid.graph);
     let claims = destinations.claims();
     let mut pinned = BTreeSet::new();
     loop {
-        let mut simple = simple.clone();
-        let drafts = fuse::fuse(&simple, &claims, &pinned, target);
+        let drafts = fuse::fuse(&laid, &claims, &pinned, target);
+        let mut simple = laid.graph.clone();
         let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned);
         let refused = scheduled.refused.clone();
         let program = plan::plan(&simple, scheduled, target)?;

@@ -108,6 +108,15 @@ pub struct Epilogue {
     pub stores: Vec<Store>,
 }
 
+/// The order of the axes of what a windowed kernel reads and writes; filters are `[o, c/groups, kh, kw]` in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// `[n, c, h, w]`.
+    ChannelsFirst,
+    /// `[n, h, w, c]`.
+    ChannelsLast,
+}
+
 /// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
@@ -164,10 +173,12 @@ pub enum Body {
         /// Over `[batch, m, n]`.
         epilogue: Epilogue,
     },
-    /// Convolution; the epilogue is over `[n, o, oh, ow]`.
+    /// Convolution; the epilogue is over the result. Shapes below are of channels first.
     Conv2d {
         /// Geometry.
         conv: Conv2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// `[n, c, h, w]`.
         input: ValueId,
         /// `[o, c/groups, kh, kw]`.
@@ -181,6 +192,8 @@ pub enum Body {
     Conv2dInputGrad {
         /// The forward geometry.
         conv: Conv2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// `[n, o, oh, ow]`.
         gradient: ValueId,
         /// `[o, c/groups, kh, kw]`.
@@ -192,6 +205,8 @@ pub enum Body {
     Conv2dFilterGrad {
         /// The forward geometry.
         conv: Conv2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// `[n, c, h, w]`.
         input: ValueId,
         /// `[n, o, oh, ow]`.
@@ -205,6 +220,8 @@ pub enum Body {
         kind: Pool,
         /// Geometry.
         pool: Pool2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// The operand.
         input: ValueId,
         /// The result.
@@ -214,6 +231,8 @@ pub enum Body {
     MaxPool2dGrad {
         /// The forward geometry.
         pool: Pool2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// The forward operand.
         input: ValueId,
         /// Gradient of the forward result.
@@ -225,6 +244,8 @@ pub enum Body {
     SumPool2dGrad {
         /// The forward geometry.
         pool: Pool2d,
+        /// Order of the axes of what is read and written.
+        layout: Layout,
         /// Gradient of the forward result.
         gradient: ValueId,
         /// Gradient of the operand.

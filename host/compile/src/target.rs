@@ -49,6 +49,8 @@ pub struct Target {
     /// Whether that storage has 64-bit integers, which WGSL has as an extension that some adapters lack. Host bytes have
     /// them always.
     pub wide_integers: bool,
+    /// Whether windowed operators are fastest with channels side by side.
+    pub channels_last: bool,
     /// Alignment of a value in a slab.
     pub alignment_bytes: usize,
     /// Largest slab, and largest single value.
@@ -65,6 +67,7 @@ impl Target {
         Target {
             words: false,
             wide_integers: true,
+            channels_last: true,
             alignment_bytes: 64,
             slab_bytes_max: 1 << 40,
             binding_bytes_max: 1 << 40,

@@ -6,7 +6,7 @@ use saggar_tensor::op::{Op, Scalar};
 
 use crate::expr::{Expr, Instruction, Register, View};
 use crate::label::family;
-use crate::program::{Body, Place, Program, Store, ValueId};
+use crate::program::{Body, Layout, Place, Program, Store, ValueId};
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,11 +64,23 @@ fn geometry(body: &Body) -> String {
             let (a, b) = (turned(transpose_a), turned(transpose_b));
             format!("{batch}x [{m}, {k}]{a} [{k}, {n}]{b} batch strides {batch_stride_a}, {batch_stride_b}")
         }
-        Body::Conv2d { conv, result, .. } => format!("{result:?} {conv:?}"),
-        Body::Conv2dInputGrad { conv, .. } | Body::Conv2dFilterGrad { conv, .. } => format!("{conv:?}"),
-        Body::Pool2d { kind, pool, .. } => format!("{kind:?} {pool:?}"),
-        Body::MaxPool2dGrad { pool, .. } | Body::SumPool2dGrad { pool, .. } => format!("{pool:?}"),
+        Body::Conv2d { conv, layout, result, .. } => format!("{result:?} {conv:?}{}", last(*layout)),
+        Body::Conv2dInputGrad { conv, layout, .. } | Body::Conv2dFilterGrad { conv, layout, .. } => {
+            format!("{conv:?}{}", last(*layout))
+        }
+        Body::Pool2d { kind, pool, layout, .. } => format!("{kind:?} {pool:?}{}", last(*layout)),
+        Body::MaxPool2dGrad { pool, layout, .. } | Body::SumPool2dGrad { pool, layout, .. } => {
+            format!("{pool:?}{}", last(*layout))
+        }
         Body::Gather { dims, .. } | Body::Scatter { dims, .. } => format!("{dims:?}"),
+    }
+}
+
+/// What is said of a layout that is not the usual one.
+fn last(layout: Layout) -> &'static str {
+    match layout {
+        Layout::ChannelsFirst => "",
+        Layout::ChannelsLast => " channels last",
     }
 }
 

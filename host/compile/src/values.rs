@@ -1,7 +1,7 @@
 //! Which values a kernel's body reads and writes.
 
 use crate::expr::{Expr, Instruction};
-use crate::program::{Body, Epilogue, Store, ValueId};
+use crate::program::{Body, Epilogue, Layout, Store, ValueId};
 
 impl Expr {
     /// Values loaded, in order of first use, each once.
@@ -96,6 +96,24 @@ impl Body {
             | Body::SumPool2dGrad { output, .. }
             | Body::Gather { output, .. }
             | Body::Scatter { output, .. } => vec![*output],
+        }
+    }
+
+    /// The order of the axes of what it reads and writes; the usual one where it has no windows.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Body::Conv2d { layout, .. }
+            | Body::Conv2dInputGrad { layout, .. }
+            | Body::Conv2dFilterGrad { layout, .. }
+            | Body::Pool2d { layout, .. }
+            | Body::MaxPool2dGrad { layout, .. }
+            | Body::SumPool2dGrad { layout, .. } => *layout,
+            Body::Map { .. }
+            | Body::Fold { .. }
+            | Body::ArgFold { .. }
+            | Body::MatMul { .. }
+            | Body::Gather { .. }
+            | Body::Scatter { .. } => Layout::ChannelsFirst,
         }
     }
 

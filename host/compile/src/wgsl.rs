@@ -102,6 +102,12 @@ pub enum ShaderError {
         /// The type.
         dtype: DType,
     },
+    /// Windows over channels that lie side by side: programs for devices with shaders have none.
+    #[error("{kernel}: shaders read windows with channels first")]
+    ChannelsLast {
+        /// The kernel's label.
+        kernel: String,
+    },
     /// More loop iterations than the device runs.
     #[error("{kernel}: its loops run {iterations} times in one invocation, and this device ends them after {limit}")]
     Iterations {
@@ -134,20 +140,24 @@ pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shad
             let b = contract::Operand { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
             contract::mat_mul(&mut writer, *sizes, &a, &b, epilogue)?;
         }
-        Body::Conv2d { conv, input, filter, result, epilogue } => {
+        Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
             convolution::conv2d(&mut writer, conv, *input, *filter, *result, epilogue)?;
         }
-        Body::Conv2dInputGrad { conv, gradient, filter, output } => {
+        Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
             convolution::input_grad(&mut writer, conv, *gradient, *filter, *output)?;
         }
-        Body::Conv2dFilterGrad { conv, input, gradient, output } => {
+        Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
             convolution::filter_grad(&mut writer, conv, *input, *gradient, *output)?;
         }
-        Body::Pool2d { kind, pool, input, output } => pool::pool2d(&mut writer, *kind, pool, *input, *output)?,
-        Body::MaxPool2dGrad { pool, input, gradient, output } => {
+        Body::Pool2d { kind, pool, layout: _, input, output } => {
+            pool::pool2d(&mut writer, *kind, pool, *input, *output)?
+        }
+        Body::MaxPool2dGrad { pool, layout: _, input, gradient, output } => {
             pool::max_grad(&mut writer, pool, *input, *gradient, *output)?;
         }
-        Body::SumPool2dGrad { pool, gradient, output } => pool::sum_grad(&mut writer, pool, *gradient, *output)?,
+        Body::SumPool2dGrad { pool, layout: _, gradient, output } => {
+            pool::sum_grad(&mut writer, pool, *gradient, *output)?
+        }
         Body::Gather { dims, input, indices, output } => {
             index::gather(&mut writer, *dims, *input, *indices, *output)?;
         }

@@ -90,7 +90,7 @@ fn report(name: &str, seconds: (f64, f64), amount: f64, unit: &str) {
 }
 
 fn products(backend: &dyn Backend) {
-    for n in [128, 512, 1024] {
+    for n in [128, 512, 1024, 2048] {
         let product = operator(backend, &[&[n, n], &[n, n]], &|g, x| g.matmul(x[0], x[1]));
         report(&format!("matmul {n}"), product.seconds(), 2.0 * (n * n * n) as f64 / 1e9, "GFLOP/s");
     }

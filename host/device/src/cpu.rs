@@ -5,6 +5,7 @@
 //! agree between processors too; matrix products use the widest instructions there are, so their last bits belong to
 //! the processor's class, which [`DeviceInfo::driver`] names.
 
+mod bands;
 mod contract;
 mod convolution;
 mod direct;
@@ -15,15 +16,17 @@ mod executable;
 mod floats;
 mod gemm;
 mod halve;
+mod implicit;
 mod index;
+mod kept;
 mod lanes;
 mod map;
 mod math;
-mod narrow;
 mod operate;
 mod patch;
 mod plan;
 mod pool;
+mod pool_last;
 mod random;
 mod reduce;
 mod region;
@@ -32,6 +35,7 @@ mod scratch;
 mod simd;
 mod storage;
 mod threads;
+mod vector;
 
 use std::sync::Arc;
 

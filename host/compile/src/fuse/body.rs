@@ -14,7 +14,7 @@ use super::matmul::matrix;
 use super::space::{Access, Space};
 use crate::expr::Expr;
 use crate::limits::{EXPR_INSTRUCTIONS_MAX, SPLITS_MAX};
-use crate::program::{Body, Epilogue, Store, ValueId};
+use crate::program::{Body, Epilogue, Layout, Store, ValueId};
 
 /// What a kernel is built from.
 #[derive(Clone, Copy)]
@@ -28,6 +28,14 @@ pub(super) struct Plan<'a> {
     pub(super) local: &'a BTreeSet<NodeId>,
     /// Which of them are stored.
     pub(super) roots: &'a BTreeSet<NodeId>,
+    /// Windowed operators whose operands have their channels last.
+    pub(super) channels_last: &'a BTreeSet<NodeId>,
+}
+
+impl Plan<'_> {
+    fn layout(&self, anchor: NodeId) -> Layout {
+        if self.channels_last.contains(&anchor) { Layout::ChannelsLast } else { Layout::ChannelsFirst }
+    }
 }
 
 /// The body of a kernel.
@@ -42,6 +50,7 @@ pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
             let targets: Groups = (0..dims.len()).map(|axis| vec![axis]).collect();
             Ok(Body::Conv2d {
                 conv: *conv,
+                layout: plan.layout(anchor),
                 input: ValueId(node.inputs[0].0),
                 filter: ValueId(node.inputs[1].0),
                 result: [dims[0], dims[1], dims[2], dims[3]],
@@ -49,7 +58,7 @@ pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
             })
         }
         Op::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. }) | Op::Convolution(_) | Op::Index(_) => {
-            Ok(alone(plan.graph, anchor))
+            Ok(alone(plan, anchor))
         }
         Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Movement(_) => Err(Failure::Refused),
     }
@@ -209,7 +218,8 @@ fn product(plan: Plan<'_>, anchor: NodeId, contract: Contract) -> Result<Body, F
 }
 
 /// Kernels without expressions.
-fn alone(graph: &Graph, anchor: NodeId) -> Body {
+fn alone(plan: Plan<'_>, anchor: NodeId) -> Body {
+    let (graph, layout) = (plan.graph, plan.layout(anchor));
     let node = graph.node(anchor);
     let output = ValueId(anchor.0);
     let operand = |at: usize| ValueId(node.inputs[at].0);
@@ -241,17 +251,19 @@ fn alone(graph: &Graph, anchor: NodeId) -> Body {
         }
         Op::Convolution(convolution) => match convolution {
             Convolution::Conv2dInputGrad { conv, .. } => {
-                Body::Conv2dInputGrad { conv: *conv, gradient: operand(0), filter: operand(1), output }
+                Body::Conv2dInputGrad { conv: *conv, layout, gradient: operand(0), filter: operand(1), output }
             }
             Convolution::Conv2dFilterGrad { conv, .. } => {
-                Body::Conv2dFilterGrad { conv: *conv, input: operand(0), gradient: operand(1), output }
+                Body::Conv2dFilterGrad { conv: *conv, layout, input: operand(0), gradient: operand(1), output }
             }
-            Convolution::Pool2d { kind, pool } => Body::Pool2d { kind: *kind, pool: *pool, input: operand(0), output },
+            Convolution::Pool2d { kind, pool } => {
+                Body::Pool2d { kind: *kind, pool: *pool, layout, input: operand(0), output }
+            }
             Convolution::MaxPool2dGrad(pool) => {
-                Body::MaxPool2dGrad { pool: *pool, input: operand(0), gradient: operand(1), output }
+                Body::MaxPool2dGrad { pool: *pool, layout, input: operand(0), gradient: operand(1), output }
             }
             Convolution::SumPool2dGrad { pool, .. } => {
-                Body::SumPool2dGrad { pool: *pool, gradient: operand(0), output }
+                Body::SumPool2dGrad { pool: *pool, layout, gradient: operand(0), output }
             }
             Convolution::Conv2d(_) => unreachable!("convolutions have an epilogue"),
         },

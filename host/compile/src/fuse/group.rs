@@ -21,6 +21,8 @@ pub(super) struct Context<'a> {
     pub(super) claimed: &'a BTreeSet<NodeId>,
     /// Variables that cannot be written in place.
     pub(super) pinned: &'a BTreeSet<u32>,
+    /// Windowed operators whose operands have their channels last.
+    pub(super) channels_last: &'a BTreeSet<NodeId>,
     pub(super) values_max: usize,
 }
 
@@ -59,7 +61,14 @@ pub(super) fn group(
     local: BTreeSet<NodeId>,
     roots: BTreeSet<NodeId>,
 ) -> Result<Group, Failure> {
-    let plan = Plan { graph: context.graph, stored: &context.stored, anchor, local: &local, roots: &roots };
+    let plan = Plan {
+        graph: context.graph,
+        stored: &context.stored,
+        anchor,
+        local: &local,
+        roots: &roots,
+        channels_last: context.channels_last,
+    };
     let body = body(plan)?;
     let loads: BTreeSet<NodeId> = body.reads().iter().map(|value| base(context.graph, NodeId(value.0))).collect();
     if !loads.is_disjoint(&local) || instructions(&body) > EXPR_INSTRUCTIONS_MAX {

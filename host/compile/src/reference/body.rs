@@ -1,20 +1,16 @@
 //! What each kind of kernel computes, from whole tensors.
 
 use saggar_tensor::interp::{Elements, Precision, Value, apply};
-use saggar_tensor::op::{Combine, Contract, Convolution, Distribution, Index, Op, Reduce, Scalar, Source};
+use saggar_tensor::op::{Combine, Contract, Convolution, Distribution, Index, Movement, Op, Reduce, Scalar, Source};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::Memory;
 use crate::expr::{Expr, Instruction, Register, View};
-use crate::program::{Body, Epilogue, Store, ValueId};
+use crate::program::{Body, Epilogue, Layout, Store, ValueId};
 
 /// Every value that the kernel writes, with its elements.
 pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)> {
     let read = |value: &ValueId| memory.read(*value);
-    let shaped = |value: &ValueId| memory.program.values[value.index()].descriptor.clone();
-    let on = |op: Op, operands: &[Value], output: &ValueId| {
-        vec![(*output, apply(&op, &operands.iter().collect::<Vec<_>>(), &shaped(output), Precision::Stored))]
-    };
     match body {
         Body::Map { dims, expr, stores } => stored(memory, expr, dims, None, stores),
         Body::Fold { kind, outer, inner, prologue, epilogue } => {
@@ -30,12 +26,13 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             let [batch, m, n, _] = *sizes;
             epilogued(memory, &[batch, m, n], product(memory, body), epilogue)
         }
-        Body::Conv2d { conv, input, filter, result, epilogue } => {
-            let operands = [read(input), read(filter)];
+        Body::Conv2d { conv, layout, input, filter, result, epilogue } => {
+            let operands = [ordered(*layout, read(input)), read(filter)];
             let op = Op::Convolution(Convolution::Conv2d(*conv));
-            let result_descriptor = descriptor(operands[0].descriptor().dtype, result);
+            let first = permuted(result, axes_first(*layout));
+            let result_descriptor = descriptor(operands[0].descriptor().dtype, &first);
             let accumulated = apply(&op, &[&operands[0], &operands[1]], &result_descriptor, Precision::Stored);
-            epilogued(memory, result, accumulated, epilogue)
+            epilogued(memory, result, turned(&accumulated, axes_last(*layout)), epilogue)
         }
         Body::ArgFold { largest, dims, input, output } => {
             let reduce = if *largest { Reduce::ArgMax { axis: 1 } } else { Reduce::ArgMin { axis: 1 } };
@@ -43,26 +40,11 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             let result = descriptor(DType::I32, &[dims[0], 1, dims[2]]);
             vec![(*output, apply(&Op::Reduce(reduce), &[&operand], &result, Precision::Stored))]
         }
-        Body::Conv2dInputGrad { conv, gradient, filter, output } => {
-            let size = [shaped(output).shape[2], shaped(output).shape[3]];
-            let convolution = Convolution::Conv2dInputGrad { conv: *conv, size };
-            on(Op::Convolution(convolution), &[read(gradient), read(filter)], output)
-        }
-        Body::Conv2dFilterGrad { conv, input, gradient, output } => {
-            let window = [shaped(output).shape[2], shaped(output).shape[3]];
-            let convolution = Convolution::Conv2dFilterGrad { conv: *conv, window };
-            on(Op::Convolution(convolution), &[read(input), read(gradient)], output)
-        }
-        Body::Pool2d { kind, pool, input, output } => {
-            on(Op::Convolution(Convolution::Pool2d { kind: *kind, pool: *pool }), &[read(input)], output)
-        }
-        Body::MaxPool2dGrad { pool, input, gradient, output } => {
-            on(Op::Convolution(Convolution::MaxPool2dGrad(*pool)), &[read(input), read(gradient)], output)
-        }
-        Body::SumPool2dGrad { pool, gradient, output } => {
-            let size = [shaped(output).shape[2], shaped(output).shape[3]];
-            on(Op::Convolution(Convolution::SumPool2dGrad { pool: *pool, size }), &[read(gradient)], output)
-        }
+        Body::Conv2dInputGrad { .. }
+        | Body::Conv2dFilterGrad { .. }
+        | Body::Pool2d { .. }
+        | Body::MaxPool2dGrad { .. }
+        | Body::SumPool2dGrad { .. } => vec![windowed(memory, body)],
         Body::Gather { dims, input, indices, output } => {
             let (operand, indices) = (reshaped(&read(input), dims), flat(&read(indices)));
             let count = indices.elements().len();
@@ -75,6 +57,81 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             vec![(*output, scatter(dims, *combine, base, &flat(&read(indices)), &read(updates)))]
         }
     }
+}
+
+/// What a windowed kernel without an epilogue writes.
+fn windowed(memory: &Memory<'_>, body: &Body) -> (ValueId, Value) {
+    let layout = body.layout();
+    let first = |value: &ValueId| ordered(layout, memory.read(*value));
+    let dims = |value: &ValueId| {
+        let shape = &memory.program.values[value.index()].descriptor.shape;
+        permuted(shape.dims(), axes_first(layout))
+    };
+    let (op, operands, output) = match body {
+        Body::Conv2dInputGrad { conv, gradient, filter, output, .. } => {
+            let size = [dims(output)[2], dims(output)[3]];
+            let operands = vec![first(gradient), memory.read(*filter)];
+            (Convolution::Conv2dInputGrad { conv: *conv, size }, operands, output)
+        }
+        Body::Conv2dFilterGrad { conv, input, gradient, output, .. } => {
+            let filter = memory.program.values[output.index()].descriptor.clone();
+            let window = [filter.shape[2], filter.shape[3]];
+            let op = Op::Convolution(Convolution::Conv2dFilterGrad { conv: *conv, window });
+            let operands = [first(input), first(gradient)];
+            return (*output, apply(&op, &[&operands[0], &operands[1]], &filter, Precision::Stored));
+        }
+        Body::Pool2d { kind, pool, input, output, .. } => {
+            (Convolution::Pool2d { kind: *kind, pool: *pool }, vec![first(input)], output)
+        }
+        Body::MaxPool2dGrad { pool, input, gradient, output, .. } => {
+            (Convolution::MaxPool2dGrad(*pool), vec![first(input), first(gradient)], output)
+        }
+        Body::SumPool2dGrad { pool, gradient, output, .. } => {
+            let size = [dims(output)[2], dims(output)[3]];
+            (Convolution::SumPool2dGrad { pool: *pool, size }, vec![first(gradient)], output)
+        }
+        Body::Map { .. }
+        | Body::Fold { .. }
+        | Body::ArgFold { .. }
+        | Body::MatMul { .. }
+        | Body::Conv2d { .. }
+        | Body::Gather { .. }
+        | Body::Scatter { .. } => panic!("{body:?} has no windows, or an epilogue"),
+    };
+    let result = descriptor(operands[0].descriptor().dtype, &dims(output));
+    let operands: Vec<&Value> = operands.iter().collect();
+    let value = apply(&Op::Convolution(op), &operands, &result, Precision::Stored);
+    (*output, turned(&value, axes_last(layout)))
+}
+
+/// Which axes stand where when channels come first.
+fn axes_first(layout: Layout) -> [usize; 4] {
+    match layout {
+        Layout::ChannelsFirst => [0, 1, 2, 3],
+        Layout::ChannelsLast => [0, 3, 1, 2],
+    }
+}
+
+/// And back.
+fn axes_last(layout: Layout) -> [usize; 4] {
+    match layout {
+        Layout::ChannelsFirst => [0, 1, 2, 3],
+        Layout::ChannelsLast => [0, 2, 3, 1],
+    }
+}
+
+fn permuted(dims: &[usize], axes: [usize; 4]) -> [usize; 4] {
+    axes.map(|axis| dims[axis])
+}
+
+/// A value with its channels first.
+fn ordered(layout: Layout, value: Value) -> Value {
+    turned(&value, axes_first(layout))
+}
+
+fn turned(value: &Value, axes: [usize; 4]) -> Value {
+    let result = descriptor(value.descriptor().dtype, &permuted(value.descriptor().shape.dims(), axes));
+    apply(&Op::Movement(Movement::Transpose(axes.to_vec())), &[value], &result, Precision::Stored)
 }
 
 /// `updates` combined into `base`, or into zeros, at `indices` along the middle of `dims`.

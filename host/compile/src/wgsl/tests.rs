@@ -7,7 +7,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Shader, Tuning, WORKGROUPS_MAX, shader};
 use crate::expr::{Bound, Expr, Instruction, Register, View};
-use crate::program::{Body, Epilogue, Kernel, Place, Program, Slab, Store, Value, ValueId};
+use crate::program::{Body, Epilogue, Kernel, Layout, Place, Program, Slab, Store, Value, ValueId};
 use crate::target::Class;
 
 mod types;
@@ -267,19 +267,20 @@ fn windows_are_valid() {
         let (x, f) = ([2usize, 4, 9, 9], [6, 4 / groups, 3, 3]);
         let ids = [ValueId(0), ValueId(1), ValueId(2)];
         let [input, filter, output] = ids;
+        let layout = Layout::ChannelsFirst;
         for (tuning, dtype) in TUNINGS.into_iter().flat_map(|tuning| [(tuning, DType::F32), (tuning, DType::F16)]) {
             let valid = |shapes: &[&[usize]], body| self::valid(&tensors(dtype, shapes), body, tuning);
             let epilogue = plain(dtype, 2);
-            valid(&[&x, &f, &result], Body::Conv2d { conv, input, filter, result, epilogue });
-            valid(&[&result, &f, &x], Body::Conv2dInputGrad { conv, gradient: input, filter, output });
-            valid(&[&x, &result, &f], Body::Conv2dFilterGrad { conv, input, gradient: filter, output });
+            valid(&[&x, &f, &result], Body::Conv2d { conv, layout, input, filter, result, epilogue });
+            valid(&[&result, &f, &x], Body::Conv2dInputGrad { conv, layout, gradient: input, filter, output });
+            valid(&[&x, &result, &f], Body::Conv2dFilterGrad { conv, layout, input, gradient: filter, output });
             let pool = Pool2d { window: [3, 3], padding, strides, dilations: conv.dilations };
             let pooled = [2, 4, result[2], result[3]];
             for kind in [Pool::Max, Pool::Sum] {
-                valid(&[&x, &pooled], Body::Pool2d { kind, pool, input, output: filter });
+                valid(&[&x, &pooled], Body::Pool2d { kind, pool, layout, input, output: filter });
             }
-            valid(&[&x, &pooled, &x], Body::MaxPool2dGrad { pool, input, gradient: filter, output });
-            valid(&[&pooled, &x], Body::SumPool2dGrad { pool, gradient: input, output: filter });
+            valid(&[&x, &pooled, &x], Body::MaxPool2dGrad { pool, layout, input, gradient: filter, output });
+            valid(&[&pooled, &x], Body::SumPool2dGrad { pool, layout, gradient: input, output: filter });
         }
     }
 }

@@ -1,39 +1,38 @@
-//! Matrix products, cut into tiles by their shape.
+//! Matrix products, cut into tasks by their shape.
 
 use saggar_compile::program::Body;
 use saggar_tensor::DType;
 
+use super::bands::{Bands, TASK_MULTIPLY_ADDS, TASKS_MAX};
+use super::ending::{Ending, Ends};
 use super::evaluate::{Input, with_scratch};
 use super::floats::floats;
-use super::gemm::{Matrix, multiply, multiply_rows};
-use super::lanes::elements_mut;
+use super::gemm::pack::{Layout, parts};
+use super::gemm::product::{Packed, Product, Rows};
+use super::gemm::{Matrix, multiply, multiply_packed};
+use super::kept::{Form, Kept};
+use super::lanes::{elements, elements_mut};
 use super::map::{Accumulation, Chunk, Finish};
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
 use super::threads::Threads;
 
-/// Multiply-adds of one task: some 200 microseconds of a core, so that packing its operands is a small part.
-const TASK_MULTIPLY_ADDS: usize = 8 << 20;
-/// More tasks than this give no better balance.
-const TASKS_MAX: usize = 32;
-/// Sides of a task's tile are multiples of this, which suits the packed kernels.
-const TILE_STEP: usize = 16;
-/// Least side of a tile, where the result has as much.
-const TILE_MIN: usize = 64;
+/// How products are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Each task computes this many whole batches, and packs their second operands by itself.
+    Batches(usize),
+    /// Tasks compute tiles of one batch, whose second operand is packed before.
+    Tiles(Bands),
+}
 
-/// Height and width of the tiles that tasks compute; as high and wide as the result where one task is enough.
-fn tile([batch, m, n, k]: [usize; 4]) -> [usize; 2] {
-    let work = batch.saturating_mul(m * n).saturating_mul(k);
-    let tasks = (work / TASK_MULTIPLY_ADDS).clamp(1, TASKS_MAX).div_ceil(batch.max(1));
-    if tasks == 1 {
-        return [m, n];
+/// How products of these sizes are cut; with `kept`, all batches share a second operand that is packed already.
+fn cut([batch, m, n, k]: [usize; 4], kept: bool) -> Cut {
+    let one = m.saturating_mul(n).saturating_mul(k).max(1);
+    if (one <= TASK_MULTIPLY_ADDS && !kept) || batch >= TASKS_MAX {
+        return Cut::Batches((TASK_MULTIPLY_ADDS / one).max(batch.div_ceil(TASKS_MAX)).clamp(1, batch.max(1)));
     }
-    let side = (m * n / tasks).isqrt().next_multiple_of(TILE_STEP).max(TILE_MIN);
-    // Where one side is short, the other takes the cuts.
-    let height = side.min(m);
-    let width = (m * n / tasks / height).next_multiple_of(TILE_STEP).max(TILE_MIN).min(n);
-    let height = (m * n / tasks / width).next_multiple_of(TILE_STEP).max(TILE_MIN).min(m);
-    [height, width]
+    Cut::Tiles(Bands::new(m, 1, Layout::new(k, n)))
 }
 
 /// `batch` matrix products with an epilogue.
@@ -45,10 +44,12 @@ pub(super) struct MatMul {
     dtype: DType,
     transposes: [bool; 2],
     batch_strides: [usize; 2],
-    /// Height and width of a task's tile.
-    tile: [usize; 2],
-    /// Elements of each band of tiles, or of several whole batches.
-    counts: Vec<usize>,
+    layout: Layout,
+    cut: Cut,
+    /// The second operand in its packed form, where it stays as it is from one dispatch to the next.
+    kept: Option<Kept>,
+    /// None where the epilogue is another one.
+    ending: Option<Ending>,
     finish: Finish,
 }
 
@@ -60,16 +61,12 @@ impl MatMul {
             unreachable!("the caller has matched the body");
         };
         let dtype = planner.float(*a)?;
-        let [batch, m, n, _] = *sizes;
-        let finish = Finish::epilogue(planner, &[batch, m, n], epilogue)?;
-        let tile = tile(*sizes);
-        let counts = if tile[0] == m {
-            let together = if tile[1] == n { batch.div_ceil(TASKS_MAX).max(1) } else { 1 };
-            (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n).collect()
-        } else {
-            let bands = (0..m).step_by(tile[0]).map(|at| tile[0].min(m - at) * n);
-            std::iter::repeat_n(bands, batch).flatten().collect()
-        };
+        let [batch, m, n, k] = *sizes;
+        let layout = Layout::new(k, n);
+        let is_shared = *batch_stride_b == 0 || batch == 1;
+        let form = Form::Matrix { layout, transposed: *transpose_b };
+        let kept = planner.kept(*b).filter(|_| is_shared).map(|block| Kept { block, dtype, form });
+        let ending = (batch == 1).then(|| Ending::of(planner, &[m, n], 1, epilogue)).flatten();
         Ok(MatMul {
             sizes: *sizes,
             a: planner.operand(*a)?,
@@ -77,118 +74,208 @@ impl MatMul {
             dtype,
             transposes: [*transpose_a, *transpose_b],
             batch_strides: [*batch_stride_a, *batch_stride_b],
-            tile,
-            counts,
-            finish,
+            layout,
+            cut: cut(*sizes, kept.is_some()),
+            kept,
+            ending,
+            finish: Finish::epilogue(planner, &[batch, m, n], epilogue)?,
         })
     }
 
-    /// What is accumulated outside the stores, and column tiles.
+    /// What it needs in another form.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// What is accumulated outside the stores, and a packed operand.
     pub(super) fn workspace_bytes(&self) -> usize {
-        let [batch, m, n, _] = self.sizes;
-        let apart = usize::from(self.finish.accumulation == Accumulation::Workspace);
-        4 * batch * m * n * (apart + usize::from(self.is_tiled()))
+        let packed = match self.cut {
+            Cut::Tiles { .. } if self.kept.is_none() => self.layout.len(),
+            Cut::Tiles { .. } | Cut::Batches(_) => 0,
+        };
+        4 * (self.accumulated() + packed)
     }
 
-    /// Whether rows of the result are cut, so that tiles are computed apart and put together.
-    fn is_tiled(&self) -> bool {
-        self.tile[1] < self.sizes[2]
+    /// Elements that are accumulated outside the stores.
+    fn accumulated(&self) -> usize {
+        if self.finish.accumulation == Accumulation::Workspace { self.finish.elements } else { 0 }
     }
 
-    /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
-        let [batch, m, n, k] = self.sizes;
-        let elements = batch * m * n;
-        if elements == 0 {
+    /// Runs it; `kept` is what it asked for.
+    pub(super) fn run(
+        &self,
+        threads: &Threads,
+        mut pieces: Vec<Piece<'_>>,
+        workspace: &mut [u64],
+        kept: Option<&[f32]>,
+    ) {
+        if self.finish.elements == 0 {
             return;
         }
-        let stores = self.finish.take(&mut pieces);
+        let mut stores = self.finish.take(&mut pieces);
         let inputs = self.finish.inputs(&pieces);
-        let (a, b) = (floats(self.dtype, pieces[self.a].read()), floats(self.dtype, pieces[self.b].read()));
+        let a = floats(self.dtype, pieces[self.a].read());
+        let b = if kept.is_some() { Default::default() } else { floats(self.dtype, pieces[self.b].read()) };
+        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
+        let ends = self.ending.map(|ending| ending.with(bias));
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (tiles, workspace) = workspace.split_at_mut(if self.is_tiled() { elements } else { 0 });
-        let operands = Operands { product: self, a: &a, b: &b };
-        if self.is_tiled() {
-            self.tiles(threads, operands, tiles);
-        }
-        let chunks = self.finish.chunks(stores, self.counts.iter().copied());
-        let tasks = with_windows(chunks, workspace, self.finish.accumulation);
-        let operations = elements.saturating_mul(k + self.finish.operations());
-        threads.each(operations, tasks, |(chunk, window)| {
-            finish_chunk(&self.finish, &inputs, chunk, window, |out, first| {
-                if self.is_tiled() {
-                    self.put_together(&tiles[first..][..out.len()], out);
-                } else {
-                    operands.rows(out, first);
+        let (sums, packed) = workspace.split_at_mut(self.accumulated());
+        let run = Run { product: self, threads, a: &a, b: &b, kept, ends, inputs: &inputs };
+        match self.cut {
+            Cut::Batches(together) => run.batches(stores, sums, together),
+            Cut::Tiles(bands) if bands.is_whole() => run.bands(stores, sums, packed, bands),
+            Cut::Tiles(bands) => {
+                run.tiles(&mut stores, sums, packed, bands);
+                if ends.is_none() {
+                    run.finish(stores, sums);
                 }
+            }
+        }
+    }
+
+    /// Multiply-adds and what follows them.
+    fn operations(&self) -> usize {
+        self.finish.elements.saturating_mul(self.sizes[3] + self.finish.operations())
+    }
+}
+
+/// One run of a product.
+struct Run<'r> {
+    product: &'r MatMul,
+    threads: &'r Threads,
+    a: &'r [f32],
+    b: &'r [f32],
+    kept: Option<&'r [f32]>,
+    ends: Option<Ends<'r>>,
+    inputs: &'r [Input<'r>],
+}
+
+impl<'r> Run<'r> {
+    fn left(&self, batch: usize) -> Matrix<'r> {
+        let [_, m, _, k] = self.product.sizes;
+        let data = self.a.get(batch * self.product.batch_strides[0]..).unwrap_or(&[]);
+        Matrix::new(data, k, m, self.product.transposes[0])
+    }
+
+    fn right(&self, batch: usize) -> Matrix<'r> {
+        let [_, _, n, k] = self.product.sizes;
+        let data = self.b.get(batch * self.product.batch_strides[1]..).unwrap_or(&[]);
+        Matrix::new(data, n, k, self.product.transposes[1])
+    }
+
+    /// Several whole batches a task.
+    fn batches(&self, stores: Vec<&mut [u8]>, sums: &mut [f32], together: usize) {
+        let [batch, m, n, k] = self.product.sizes;
+        let counts = (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n);
+        let chunks = self.product.finish.chunks(stores, counts);
+        let tasks = with_windows(chunks, sums, self.product.finish.accumulation);
+        self.threads.each(self.product.operations(), tasks, |(chunk, window)| {
+            self.finish_chunk(chunk, window, |out, first| {
+                with_scratch(|scratch| {
+                    for (at, out) in out.chunks_exact_mut(m * n).enumerate() {
+                        let batch = first / (m * n) + at;
+                        match self.kept {
+                            Some(data) => {
+                                let b = Packed { layout: self.product.layout, data };
+                                multiply_packed(out, self.left(batch), b, false, self.ends, &mut scratch.product[1]);
+                            }
+                            None => {
+                                let sizes = [m, n, k];
+                                multiply(out, sizes, self.left(batch), self.right(batch), false, &mut scratch.product);
+                                if let Some(ends) = self.ends {
+                                    ends.finish(out, n);
+                                }
+                            }
+                        }
+                    }
+                });
             });
         });
     }
 
-    /// Computes all tiles, each dense, band by band.
-    fn tiles(&self, threads: &Threads, operands: Operands<'_>, tiles: &mut [f32]) {
-        let [batch, m, n, k] = self.sizes;
-        let mut tasks = Vec::new();
-        let mut rest = tiles;
-        for index in 0..batch {
-            for row in (0..m).step_by(self.tile[0]) {
-                for column in (0..n).step_by(self.tile[1]) {
-                    let size = [self.tile[0].min(m - row), self.tile[1].min(n - column)];
-                    let (tile, tail) = rest.split_at_mut(size[0] * size[1]);
-                    rest = tail;
-                    tasks.push((tile, index, [row, column], size));
-                }
-            }
+    /// The second operand of a batch, packed.
+    fn packed<'p>(&self, batch: usize, out: &'p mut [f32]) -> Packed<'p>
+    where
+        'r: 'p,
+    {
+        let layout = self.product.layout;
+        if let Some(data) = self.kept {
+            return Packed { layout, data };
         }
-        threads.each(batch * m * n * k, tasks, |(tile, index, [row, column], [rows, columns])| {
-            let (a, b) = operands.batch(index);
-            multiply(tile, [rows, columns, k], a.below(row), b.right_of(column), false);
+        let out = &mut out[..layout.len()];
+        let b = self.right(batch);
+        self.threads.each(layout.len(), parts(layout, out), |part| part.fill(b));
+        Packed { layout, data: out }
+    }
+
+    /// A band of rows a task, finished while it is in the cache.
+    fn bands(&self, mut stores: Vec<&mut [u8]>, sums: &mut [f32], packed: &mut [f32], bands: Bands) {
+        let [batch, m, n, _] = self.product.sizes;
+        let finish = &self.product.finish;
+        let mut sums = sums;
+        for batch in 0..batch {
+            let b = self.packed(batch, packed);
+            let mut one = Vec::with_capacity(stores.len());
+            for (store, size) in stores.iter_mut().zip(finish.element_bytes()) {
+                let (mine, rest) = std::mem::take(store).split_at_mut(m * n * size);
+                *store = rest;
+                one.push(mine);
+            }
+            let counts = bands.ranges().map(|rows| rows.len() * n);
+            let mut chunks = finish.chunks(one, counts);
+            chunks.iter_mut().for_each(|chunk| chunk.first += batch * m * n);
+            let here = if finish.accumulation == Accumulation::Workspace { m * n } else { 0 };
+            let (mine, rest) = sums.split_at_mut(here);
+            sums = rest;
+            let tasks = with_windows(chunks, mine, finish.accumulation);
+            self.threads.each(self.product.operations(), tasks, |(chunk, window)| {
+                self.finish_chunk(chunk, window, |out, first| {
+                    let a = self.left(batch).below(first / n - batch * m);
+                    with_scratch(|scratch| multiply_packed(out, a, b, false, self.ends, &mut scratch.product[1]));
+                });
+            });
+        }
+    }
+
+    fn finish_chunk(&self, chunk: Chunk<'_>, window: &mut [f32], compute: impl FnOnce(&mut [f32], usize)) {
+        let finish = &self.product.finish;
+        if self.ends.is_none() {
+            return finish_chunk(finish, self.inputs, chunk, window, compute);
+        }
+        let Chunk { first, mut stores, .. } = chunk;
+        compute(elements_mut(stores[0]), first);
+    }
+
+    /// Tiles of rows and panels; what was accumulated is finished afterwards.
+    fn tiles(&self, stores: &mut [&mut [u8]], sums: &mut [f32], packed: &mut [f32], bands: Bands) {
+        let [batch, m, n, k] = self.product.sizes;
+        let layout = self.product.layout;
+        let out = match self.product.finish.accumulation {
+            _ if self.ends.is_some() => elements_mut::<f32>(stores[0]),
+            Accumulation::Store(store) => elements_mut::<f32>(stores[store]),
+            Accumulation::Workspace | Accumulation::None => sums,
+        };
+        for (batch, out) in out[..batch * m * n].chunks_exact_mut(m * n).enumerate() {
+            let b = self.packed(batch, packed);
+            self.threads.each(m * n * k, bands.tiles(out), |(rows, panels, mut c)| {
+                let a = Rows::Matrix(self.left(batch).below(rows.start));
+                let ends = self.ends.map(|ends| ends.from(panels.first * layout.panel_columns()));
+                with_scratch(|scratch| {
+                    let words = &mut scratch.product[1];
+                    Product { c: &mut c, a, b, panels, add: false, ends, words }.run();
+                });
+            });
+        }
+    }
+
+    /// Finishes what was accumulated.
+    fn finish(&self, stores: Vec<&mut [u8]>, sums: &mut [f32]) {
+        let finish = &self.product.finish;
+        let chunks = finish.chunks(stores, finish.task_counts());
+        let tasks = with_windows(chunks, sums, finish.accumulation);
+        self.threads.each(finish.elements.saturating_mul(finish.operations()), tasks, |(chunk, window)| {
+            finish_chunk(finish, self.inputs, chunk, window, |_, _| {});
         });
-    }
-
-    /// Puts the tiles of one band together.
-    fn put_together(&self, tiles: &[f32], out: &mut [f32]) {
-        let n = self.sizes[2];
-        let rows = out.len() / n;
-        for (row, out) in out.chunks_mut(n).enumerate() {
-            for (tile, out) in out.chunks_mut(self.tile[1]).enumerate() {
-                let start = tile * self.tile[1] * rows + row * out.len();
-                out.copy_from_slice(&tiles[start..][..out.len()]);
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Operands<'a> {
-    product: &'a MatMul,
-    a: &'a [f32],
-    b: &'a [f32],
-}
-
-impl<'a> Operands<'a> {
-    fn batch(&self, index: usize) -> (Matrix<'a>, Matrix<'a>) {
-        let [_, m, n, k] = self.product.sizes;
-        let a = self.a.get(index * self.product.batch_strides[0]..).unwrap_or(&[]);
-        let b = self.b.get(index * self.product.batch_strides[1]..).unwrap_or(&[]);
-        let [transpose_a, transpose_b] = self.product.transposes;
-        (Matrix::new(a, k, m, transpose_a), Matrix::new(b, n, k, transpose_b))
-    }
-
-    /// Computes whole rows of the result from element `first` on.
-    fn rows(&self, out: &mut [f32], first: usize) {
-        let [_, m, n, k] = self.product.sizes;
-        let mut row = first / n;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let (index, top) = (row / m, row % m);
-            let rows = (m - top).min(rest.len() / n);
-            let (now, later) = rest.split_at_mut(rows * n);
-            let (a, b) = self.batch(index);
-            multiply_rows(now, [rows, n, k], a.below(top), b);
-            rest = later;
-            row += rows;
-        }
     }
 }
 

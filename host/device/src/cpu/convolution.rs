@@ -8,7 +8,7 @@ use saggar_tensor::op;
 use super::contract::{finish_chunk, with_windows};
 use super::direct::Direct;
 use super::ending::{Ending, Ends};
-use super::evaluate::{buffer, with_scratch};
+use super::evaluate::{Scratch, buffer, with_scratch};
 use super::floats::{floats, write_floats};
 use super::gemm::{Matrix, multiply};
 use super::lanes::{accumulate, elements, elements_mut};
@@ -155,7 +155,7 @@ impl Conv2d {
         let direct = Direct::new(sizes.windows, sizes.channels).filter(|direct| direct.pays(sizes.outputs));
         Ok(Conv2d {
             sizes,
-            ending: direct.as_ref().and_then(|_| Ending::of(planner, result, epilogue)),
+            ending: direct.as_ref().and_then(|_| Ending::of(planner, result, 1, epilogue)),
             direct,
             dtype: planner.float(input)?,
             input: planner.operand(input)?,
@@ -229,18 +229,18 @@ impl Conv2d {
         let count = out.len() / image;
         let columns = count * sizes.columns();
         with_scratch(|scratch| {
-            let [words, others] = &mut scratch.buffers;
+            let Scratch { buffers: [words, others], product, .. } = scratch;
             for group in 0..sizes.groups {
                 let patches = sizes.patches(x, group, words);
                 let a = Matrix::new(&filter[group * sizes.filter()..][..sizes.filter()], sizes.depth(), 0, false);
                 let b = Matrix::new(patches, columns, 0, false);
                 let shape = [sizes.outputs, columns, sizes.depth()];
                 if count == 1 {
-                    multiply(&mut out[group * sizes.result()..][..sizes.result()], shape, a, b, false);
+                    multiply(&mut out[group * sizes.result()..][..sizes.result()], shape, a, b, false, product);
                     continue;
                 }
                 let matrix = buffer::<f32>(others, sizes.outputs * columns);
-                multiply(matrix, shape, a, b, false);
+                multiply(matrix, shape, a, b, false, product);
                 for (index, out) in out.chunks_mut(image).enumerate() {
                     let out = &mut out[group * sizes.result()..][..sizes.result()];
                     for (out, row) in out.chunks_mut(sizes.columns()).zip(matrix.chunks(columns)) {
@@ -304,17 +304,17 @@ impl InputGrad {
         let columns = dx.len() / image * sizes.columns();
         let shape = [sizes.depth(), columns, sizes.outputs];
         with_scratch(|scratch| {
-            let [words, others] = &mut scratch.buffers;
+            let Scratch { buffers: [words, others], product, .. } = scratch;
             for group in 0..sizes.groups {
                 let filter = &filter[group * sizes.filter()..][..sizes.filter()];
                 let a = Matrix::new(filter, 0, sizes.depth(), true);
                 let b = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
                 if sizes.is_pointwise() {
-                    multiply(&mut dx[group * sizes.input()..][..sizes.input()], shape, a, b, false);
+                    multiply(&mut dx[group * sizes.input()..][..sizes.input()], shape, a, b, false, product);
                     continue;
                 }
                 let patches = buffer::<f32>(words, sizes.depth() * columns);
-                multiply(patches, shape, a, b, false);
+                multiply(patches, shape, a, b, false, product);
                 for (index, dx) in dx.chunks_mut(image).enumerate() {
                     let dx = &mut dx[group * sizes.input()..][..sizes.input()];
                     dx.fill(0.0);
@@ -403,11 +403,11 @@ impl FilterGrad {
         let sizes = &self.sizes;
         let columns = dy.len() / sizes.groups.max(1) / sizes.outputs.max(1);
         with_scratch(|scratch| {
-            let [words, others] = &mut scratch.buffers;
+            let Scratch { buffers: [words, others], product, .. } = scratch;
             for (group, partial) in partial.chunks_mut(sizes.filter()).enumerate() {
                 let a = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
                 let b = Matrix::new(sizes.patches(x, group, words), 0, columns, true);
-                multiply(partial, [sizes.outputs, sizes.depth(), columns], a, b, true);
+                multiply(partial, [sizes.outputs, sizes.depth(), columns], a, b, true, product);
             }
         });
     }

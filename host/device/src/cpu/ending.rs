@@ -22,8 +22,9 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends<'a> {
     /// For each channel of a group.
-    bias: Option<&'a [f32]>,
-    least: f32,
+    pub(super) bias: Option<&'a [f32]>,
+    /// Negative infinity where there is none.
+    pub(super) least: f32,
 }
 
 /// What becomes of one channel's elements.
@@ -34,8 +35,8 @@ pub(super) struct End {
 }
 
 impl Ending {
-    /// The ending that an epilogue over `dims` is, if it is one.
-    pub(super) fn of(planner: &Planner<'_>, dims: &[usize; 4], epilogue: &Epilogue) -> Option<Ending> {
+    /// The ending that an epilogue over `dims`, with channels along `axis`, is, if it is one.
+    pub(super) fn of(planner: &Planner<'_>, dims: &[usize], axis: usize, epilogue: &Epilogue) -> Option<Ending> {
         let expr = &epilogue.expr;
         let [store] = &epilogue.stores[..] else { return None };
         if planner.dtype(store.value) != DType::F32 {
@@ -43,8 +44,8 @@ impl Ending {
         }
         let (sum, least) = rectified(expr, store.register).unwrap_or((store.register, f32::NEG_INFINITY));
         let bias = match binary(expr, sum) {
-            Some((Binary::Add, a, b)) if is_sum(expr, a) => Some(bias(expr, b, dims)?),
-            Some((Binary::Add, a, b)) if is_sum(expr, b) => Some(bias(expr, a, dims)?),
+            Some((Binary::Add, a, b)) if is_sum(expr, a) => Some(bias(expr, b, dims, axis)?),
+            Some((Binary::Add, a, b)) if is_sum(expr, b) => Some(bias(expr, a, dims, axis)?),
             Some(_) | None if is_sum(expr, sum) => None,
             Some(_) | None => return None,
         };
@@ -59,9 +60,23 @@ impl Ending {
     }
 }
 
-impl Ends<'_> {
+impl<'a> Ends<'a> {
     /// What leaves elements as they are.
     pub(super) const NONE: Ends<'static> = Ends { bias: None, least: f32::NEG_INFINITY };
+
+    /// For channels from `first` on.
+    pub(super) fn from(self, first: usize) -> Ends<'a> {
+        Ends { bias: self.bias.map(|bias| &bias[first..]), ..self }
+    }
+
+    /// Ends rows of `channels` elements each.
+    pub(super) fn finish(&self, out: &mut [f32], channels: usize) {
+        for row in out.chunks_mut(channels) {
+            for (channel, out) in row.iter_mut().enumerate() {
+                *out = self.of(channel).apply(*out);
+            }
+        }
+    }
 
     /// What becomes of a channel of the group.
     #[inline(always)]
@@ -115,16 +130,18 @@ fn is_sum(expr: &Expr, register: Register) -> bool {
 }
 
 /// The value that is loaded by channel.
-fn bias(expr: &Expr, register: Register, dims: &[usize; 4]) -> Option<ValueId> {
+fn bias(expr: &Expr, register: Register, dims: &[usize], axis: usize) -> Option<ValueId> {
     let Instruction::Load { value, view, .. } = &expr.instructions[register.0 as usize].0 else { return None };
-    is_by_channel(view, dims).then_some(*value)
+    is_by_channel(view, dims, axis).then_some(*value)
 }
 
-fn is_by_channel(view: &View, dims: &[usize; 4]) -> bool {
-    let steps = view.strides.iter().zip(dims).zip([0, 1, 0, 0]);
+fn is_by_channel(view: &View, dims: &[usize], axis: usize) -> bool {
+    // The view may have a dimension before those of `dims`, of size 1.
+    let skipped = view.strides.len() - dims.len();
+    let mut steps = view.strides[skipped..].iter().zip(dims).enumerate();
     view.offset == 0
         && view.bounds.is_empty()
-        && steps.into_iter().all(|((&stride, &size), step)| size == 1 || stride == step)
+        && steps.all(|(at, (&stride, &size))| size == 1 || stride == i64::from(at == axis))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Distribution, Scalar};
 
 use super::element::{Element, RoundHalf, with_element};
+use super::gemm::Buffers;
 use super::lanes::{self, Source, elements, elements_mut};
 use super::operate;
 use super::random::{self, Bits};
@@ -60,6 +61,8 @@ pub(super) struct Scratch {
     pub(super) spare: Vec<u64>,
     /// For callers that need a buffer of their own: patches of images, accumulators.
     pub(super) buffers: [Vec<u64>; 2],
+    /// For products on this thread.
+    pub(super) product: Buffers,
 }
 
 thread_local! {

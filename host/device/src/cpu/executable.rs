@@ -6,6 +6,7 @@ use std::time::Instant;
 use saggar_compile::program::Program;
 use saggar_tensor::Port;
 
+use super::kept::Formed;
 use super::plan::Prepared;
 use super::region::Block;
 use super::scratch::Scratch;
@@ -20,7 +21,7 @@ use crate::meter::{Charge, Meter};
 pub(super) struct CpuExecutable {
     program: Arc<Program>,
     kernels: Vec<Prepared>,
-    constants: Vec<Vec<u64>>,
+    constants: Vec<HostMemory>,
     workspace_bytes: usize,
     written: Vec<bool>,
     threads: Arc<Threads>,
@@ -28,7 +29,6 @@ pub(super) struct CpuExecutable {
     operations: OnceLock<usize>,
     meter: Meter,
     scratch: Arc<Scratch>,
-    _charge: Charge,
 }
 
 /// Programs of up to so many operations, some 100 microseconds of a core, run on the thread that asks: waking others would
@@ -58,9 +58,10 @@ impl CpuExecutable {
             })?;
             kernels.push(prepared);
         }
-        let bytes: usize = program.constants.iter().map(|(_, bytes)| bytes.len()).sum();
-        let charge = meter.charge(bytes as u64)?;
-        let constants = program.constants.iter().map(|(_, bytes)| words(bytes)).collect();
+        let mut constants = Vec::with_capacity(program.constants.len());
+        for (_, bytes) in &program.constants {
+            constants.push(HostMemory::new(words(bytes), bytes.len(), meter.charge(bytes.len() as u64)?));
+        }
         let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
         let mut written = vec![false; program.variables.len()];
         for &variable in &program.written_variables {
@@ -78,16 +79,27 @@ impl CpuExecutable {
             operations: OnceLock::new(),
             meter: meter.clone(),
             scratch,
-            _charge: charge,
         })
     }
 
+    /// What kernels need in another form than that in memory.
+    fn kept(&self, given: &[Given<'_>], blocks: &[Block<'_>]) -> Result<Vec<Option<Arc<Formed>>>, DeviceError> {
+        let get = |kernel: &Prepared| {
+            let Some(kept) = kernel.kept() else { return Ok(None) };
+            let memory =
+                given.get(kept.block).map_or_else(|| &self.constants[kept.block - given.len()], |given| given.memory);
+            let Block::Read(bytes) = &blocks[kept.block] else { unreachable!("what is kept is not written") };
+            memory.forms().get(kept, &bytes[..memory.bytes()], &self.meter).map(Some)
+        };
+        self.kernels.iter().map(get).collect()
+    }
+
     /// Runs all kernels, on as many threads as their work is worth. Which threads those are changes no bit.
-    fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64]) {
+    fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64], kept: &[Option<Arc<Formed>>]) {
         let mut on = |threads: &Threads, blocks: &mut [Block<'_>]| {
-            for kernel in &self.kernels {
+            for (kernel, kept) in self.kernels.iter().zip(kept) {
                 let pieces = kernel.regions.cut(blocks);
-                kernel.run(threads, pieces, workspace);
+                kernel.run(threads, pieces, workspace, kept.as_ref().map(|kept| &kept.data[..]));
             }
         };
         let running = self.threads.running();
@@ -124,12 +136,14 @@ impl Executable for CpuExecutable {
 
         let (mut guards, holder) = lock(&given)?;
         let started = Instant::now();
+        let constants: Vec<_> = self.constants.iter().map(HostMemory::read).collect();
         let mut blocks = given_blocks(&mut guards, &holder);
-        blocks.extend(self.constants.iter().map(|words| Block::Read(bytemuck::cast_slice(words))));
+        blocks.extend(constants.iter().map(|words| Block::Read(bytemuck::cast_slice(words))));
+        let kept = self.kept(&given, &blocks)?;
         blocks.extend(outputs.iter_mut().map(|words| writable(words)));
         let (slabs, workspace) = arena.split(program);
         blocks.extend(slabs.map(writable));
-        self.run(&mut blocks, workspace);
+        self.run(&mut blocks, workspace, &kept);
         drop(blocks);
         drop(guards);
 

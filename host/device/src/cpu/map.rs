@@ -150,6 +150,17 @@ impl Finish {
             .collect()
     }
 
+    /// Numbers of elements of tasks of their own.
+    pub(super) fn task_counts(&self) -> impl Iterator<Item = usize> + use<> {
+        let elements = self.elements;
+        (0..elements).step_by(TASK_ELEMENTS).map(move |at| TASK_ELEMENTS.min(elements - at))
+    }
+
+    /// Bytes of an element of each store.
+    pub(super) fn element_bytes(&self) -> impl Iterator<Item = usize> {
+        self.stores.iter().map(|(_, dtype)| dtype.bytes())
+    }
+
     /// Operations for one element.
     pub(super) fn operations(&self) -> usize {
         self.routine.as_ref().map_or(0, Routine::operations)
@@ -192,8 +203,7 @@ impl Finish {
     pub(super) fn run_all(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, accumulated: &[u8], bytes: usize) {
         let stores = self.take(&mut pieces);
         let inputs = self.inputs(&pieces);
-        let counts = (0..self.elements).step_by(TASK_ELEMENTS).map(|at| TASK_ELEMENTS.min(self.elements - at));
-        let chunks = self.chunks(stores, counts);
+        let chunks = self.chunks(stores, self.task_counts());
         let operations = self.elements.saturating_mul(self.operations());
         threads.each(operations, chunks, |mut chunk| {
             let mine = accumulated.get(chunk.first * bytes..).unwrap_or(&[]);

@@ -1,16 +1,19 @@
 //! From a program's kernel to one that is ready to run on slices of memory.
 
 use saggar_compile::expr::{Expr, Instruction};
-use saggar_compile::program::{Body, Epilogue, Kernel, Program, Store, ValueId};
+use saggar_compile::program::{Body, Epilogue, Kernel, Layout, Place, Program, Store, ValueId};
 use saggar_tensor::DType;
 
 use super::contract::MatMul;
 use super::convolution::{Conv2d, FilterGrad, InputGrad};
+use super::implicit;
 use super::index::{Gather, Scatter};
+use super::kept::Kept;
 use super::map::Finish;
 use super::pool::{MaxGrad, Pool, SumGrad};
+use super::pool_last::{PoolGradLast, PoolLast};
 use super::reduce::{ArgFold, Fold};
-use super::region::{Overlap, Piece, Regions};
+use super::region::{Overlap, Piece, Regions, block_of};
 use super::threads::Threads;
 
 /// Why a kernel cannot be run: the compiler broke a promise that [`saggar_compile::program`] makes.
@@ -64,6 +67,17 @@ impl Planner<'_> {
         if self.regions.is_written(region) { Err(Refusal::ReadWhileWritten) } else { Ok(region) }
     }
 
+    /// The block that a value is all of, where dispatches leave it as it is: a constant, or a variable that this program
+    /// does not write.
+    pub(super) fn kept(&self, value: ValueId) -> Option<usize> {
+        let place = self.program.values[value.index()].place;
+        match place {
+            Place::Variable(variable) if self.program.written_variables.contains(&variable) => None,
+            Place::Variable(_) | Place::Constant(_) => Some(block_of(self.program, place).0),
+            Place::Input(_) | Place::Output(_) | Place::Slab { .. } => None,
+        }
+    }
+
     /// The type of a value.
     pub(super) fn dtype(&self, value: ValueId) -> DType {
         self.program.values[value.index()].descriptor.dtype
@@ -101,6 +115,11 @@ enum Work {
     Conv2d(Conv2d),
     InputGrad(InputGrad),
     FilterGrad(FilterGrad),
+    Forward(implicit::Forward),
+    InputGradLast(implicit::InputGrad),
+    FilterGradLast(implicit::FilterGrad),
+    PoolLast(PoolLast),
+    PoolGradLast(PoolGradLast),
     Pool(Pool),
     MaxGrad(MaxGrad),
     SumGrad(SumGrad),
@@ -128,27 +147,60 @@ impl Prepared {
             Work::MatMul(product) => product.workspace_bytes(),
             Work::Conv2d(conv) => conv.workspace_bytes(),
             Work::FilterGrad(grad) => grad.workspace_bytes(),
+            Work::Forward(conv) => conv.workspace_bytes(),
+            Work::InputGradLast(grad) => grad.workspace_bytes(),
+            Work::FilterGradLast(grad) => grad.workspace_bytes(),
             Work::Map(_)
             | Work::ArgFold(_)
             | Work::InputGrad(_)
             | Work::Pool(_)
             | Work::MaxGrad(_)
             | Work::SumGrad(_)
+            | Work::PoolLast(_)
+            | Work::PoolGradLast(_)
             | Work::Gather(_)
             | Work::Scatter(_) => 0,
         }
     }
 
-    /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    /// What it needs in another form than that in memory.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        match &self.work {
+            Work::MatMul(product) => product.kept(),
+            Work::Forward(conv) => conv.kept(),
+            Work::Conv2d(_)
+            | Work::InputGradLast(_)
+            | Work::FilterGradLast(_)
+            | Work::PoolLast(_)
+            | Work::PoolGradLast(_)
+            | Work::Fold(_)
+            | Work::FilterGrad(_)
+            | Work::Map(_)
+            | Work::ArgFold(_)
+            | Work::InputGrad(_)
+            | Work::Pool(_)
+            | Work::MaxGrad(_)
+            | Work::SumGrad(_)
+            | Work::Gather(_)
+            | Work::Scatter(_) => None,
+        }
+    }
+
+    /// Runs it; `kept` is what it asked for.
+    pub(super) fn run(&self, threads: &Threads, pieces: Vec<Piece<'_>>, workspace: &mut [u64], kept: Option<&[f32]>) {
         match &self.work {
             Work::Map(map) => map.run_all(threads, pieces, &[], 0),
             Work::Fold(fold) => fold.run(threads, pieces, workspace),
             Work::ArgFold(fold) => fold.run(threads, pieces),
-            Work::MatMul(product) => product.run(threads, pieces, workspace),
+            Work::MatMul(product) => product.run(threads, pieces, workspace, kept),
             Work::Conv2d(conv) => conv.run(threads, pieces, workspace),
             Work::InputGrad(grad) => grad.run(threads, pieces),
             Work::FilterGrad(grad) => grad.run(threads, pieces, workspace),
+            Work::Forward(conv) => conv.run(threads, pieces, workspace, kept),
+            Work::InputGradLast(grad) => grad.run(threads, pieces, workspace),
+            Work::FilterGradLast(grad) => grad.run(threads, pieces, workspace),
+            Work::PoolLast(pool) => pool.run(threads, pieces),
+            Work::PoolGradLast(grad) => grad.run(threads, pieces),
             Work::Pool(pool) => pool.run(threads, pieces),
             Work::MaxGrad(grad) => grad.run(threads, pieces),
             Work::SumGrad(grad) => grad.run(threads, pieces),
@@ -158,7 +210,41 @@ impl Prepared {
     }
 }
 
+/// Windowed kernels with channels last.
+fn prepare_last(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
+    Ok(match body {
+        Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
+            Work::Forward(implicit::Forward::new(planner, conv, [*input, *filter], result, epilogue)?)
+        }
+        Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
+            Work::InputGradLast(implicit::InputGrad::new(planner, conv, [*gradient, *filter, *output])?)
+        }
+        Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
+            Work::FilterGradLast(implicit::FilterGrad::new(planner, conv, [*input, *gradient, *output])?)
+        }
+        Body::Pool2d { kind, pool, layout: _, input, output } => {
+            Work::PoolLast(PoolLast::new(planner, *kind, pool, [*input, *output])?)
+        }
+        Body::MaxPool2dGrad { pool, layout: _, input, gradient, output } => {
+            Work::PoolGradLast(PoolGradLast::new(planner, pool, Some(*input), [*gradient, *output])?)
+        }
+        Body::SumPool2dGrad { pool, layout: _, gradient, output } => {
+            Work::PoolGradLast(PoolGradLast::new(planner, pool, None, [*gradient, *output])?)
+        }
+        Body::Map { .. }
+        | Body::Fold { .. }
+        | Body::ArgFold { .. }
+        | Body::MatMul { .. }
+        | Body::Gather { .. }
+        | Body::Scatter { .. } => unreachable!("a kernel without windows has no layout"),
+    })
+}
+
 fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
+    match body.layout() {
+        Layout::ChannelsFirst => {}
+        Layout::ChannelsLast => return prepare_last(planner, body),
+    }
     Ok(match body {
         Body::Map { dims, expr, stores } => Work::Map(Finish::map(planner, dims, expr, stores)?),
         Body::Fold { kind, outer, inner, prologue, epilogue } => {
@@ -168,20 +254,22 @@ fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
             Work::ArgFold(ArgFold::new(planner, *largest, *dims, *input, *output)?)
         }
         Body::MatMul { .. } => Work::MatMul(MatMul::new(planner, body)?),
-        Body::Conv2d { conv, input, filter, result, epilogue } => {
+        Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
             Work::Conv2d(Conv2d::new(planner, conv, [*input, *filter], result, epilogue)?)
         }
-        Body::Conv2dInputGrad { conv, gradient, filter, output } => {
+        Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
             Work::InputGrad(InputGrad::new(planner, conv, [*gradient, *filter, *output])?)
         }
-        Body::Conv2dFilterGrad { conv, input, gradient, output } => {
+        Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
             Work::FilterGrad(FilterGrad::new(planner, conv, [*input, *gradient, *output])?)
         }
-        Body::Pool2d { kind, pool, input, output } => Work::Pool(Pool::new(planner, *kind, *pool, [*input, *output])?),
-        Body::MaxPool2dGrad { pool, input, gradient, output } => {
+        Body::Pool2d { kind, pool, layout: _, input, output } => {
+            Work::Pool(Pool::new(planner, *kind, *pool, [*input, *output])?)
+        }
+        Body::MaxPool2dGrad { pool, layout: _, input, gradient, output } => {
             Work::MaxGrad(MaxGrad::new(planner, *pool, [*input, *gradient, *output])?)
         }
-        Body::SumPool2dGrad { pool, gradient, output } => {
+        Body::SumPool2dGrad { pool, layout: _, gradient, output } => {
             Work::SumGrad(SumGrad::new(planner, *pool, [*gradient, *output])?)
         }
         Body::Gather { dims, input, indices, output } => {

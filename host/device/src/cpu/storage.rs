@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use saggar_tensor::Descriptor;
 
+use super::kept::Forms;
 use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
@@ -14,6 +15,7 @@ pub(super) struct HostMemory {
     words: RwLock<Vec<u64>>,
     bytes: usize,
     charge: Charge,
+    forms: Forms,
 }
 
 impl fmt::Debug for HostMemory {
@@ -32,7 +34,7 @@ pub(super) fn zeroed(bytes: usize) -> Vec<u64> {
 impl HostMemory {
     /// Memory with these words, of which `bytes` bytes count.
     pub(super) fn new(words: Vec<u64>, bytes: usize, charge: Charge) -> HostMemory {
-        HostMemory { words: RwLock::new(words), bytes, charge }
+        HostMemory { words: RwLock::new(words), bytes, charge, forms: Forms::default() }
     }
 
     /// Zeros for a tensor.
@@ -62,7 +64,14 @@ impl HostMemory {
 
     /// Waits until it may be written.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Vec<u64>> {
-        self.words.write().unwrap_or_else(PoisonError::into_inner)
+        let words = self.words.write().unwrap_or_else(PoisonError::into_inner);
+        self.forms.forget();
+        words
+    }
+
+    /// Its other forms. To be asked only while it is locked for reading.
+    pub(super) fn forms(&self) -> &Forms {
+        &self.forms
     }
 }
 

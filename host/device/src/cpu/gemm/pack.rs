@@ -1,0 +1,155 @@
+//! How the second operand of a product is laid out for tiles: blocks of depth, in each the panels of columns one after
+//! the other, in each panel the columns of one depth side by side. Columns that there are not are zeros.
+
+use super::Matrix;
+use crate::cpu::vector;
+
+/// Depth of a block, at most: a panel of it and a tile's rows stay in the caches next to the processor.
+const BLOCK_DEPTH_MAX: usize = 384;
+
+/// Rows and columns that are turned round together.
+const TURN: usize = 16;
+
+/// Where the elements of a packed `depth x columns` matrix are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct Layout {
+    /// Rows.
+    pub(in super::super) depth: usize,
+    /// Columns.
+    pub(in super::super) columns: usize,
+    /// Elements of a vector.
+    pub(super) lanes: usize,
+    /// Vectors of a panel but for the last one.
+    pub(super) wide: usize,
+}
+
+impl Layout {
+    /// For the vectors of this processor.
+    pub(in super::super) fn new(depth: usize, columns: usize) -> Layout {
+        let (lanes, wide) = vector::lanes();
+        Layout { depth, columns, lanes, wide }
+    }
+
+    /// Columns of a panel but for the last one.
+    pub(in super::super) fn panel_columns(&self) -> usize {
+        self.lanes * self.wide
+    }
+
+    /// How many panels.
+    pub(in super::super) fn panels(&self) -> usize {
+        self.columns.div_ceil(self.panel_columns())
+    }
+
+    /// Vectors of a panel.
+    pub(super) fn vectors(&self, panel: usize) -> usize {
+        (self.columns - panel * self.panel_columns()).div_ceil(self.lanes).min(self.wide)
+    }
+
+    /// Columns of all panels, with those that are zeros.
+    fn padded(&self) -> usize {
+        self.columns.next_multiple_of(self.lanes)
+    }
+
+    /// Elements.
+    pub(in super::super) fn len(&self) -> usize {
+        self.depth * self.padded()
+    }
+
+    /// Depth of the blocks but for the last one: nearly that of the last, by the depth of the matrix alone.
+    fn step(&self) -> usize {
+        self.depth.div_ceil(self.depth.div_ceil(BLOCK_DEPTH_MAX).max(1)).max(1)
+    }
+
+    /// First depths of the blocks.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = usize> {
+        (0..self.depth).step_by(self.step())
+    }
+
+    /// Depth of the block that begins there.
+    pub(super) fn block_depth(&self, first: usize) -> usize {
+        self.step().min(self.depth - first)
+    }
+
+    /// A panel of the block that begins at depth `first`.
+    pub(super) fn panel(&self, first: usize, panel: usize) -> std::ops::Range<usize> {
+        let depth = self.block_depth(first);
+        let start = first * self.padded() + panel * self.panel_columns() * depth;
+        start..start + depth * self.vectors(panel) * self.lanes
+    }
+}
+
+/// One panel of one block, to be filled.
+pub(in super::super) struct Part<'a> {
+    layout: Layout,
+    first: usize,
+    panel: usize,
+    out: &'a mut [f32],
+}
+
+/// The parts of a packed matrix, which may be filled in any order.
+pub(in super::super) fn parts(layout: Layout, out: &mut [f32]) -> Vec<Part<'_>> {
+    let mut rest = &mut out[..layout.len()];
+    let mut parts = Vec::new();
+    for first in layout.blocks() {
+        for panel in 0..layout.panels() {
+            let (out, tail) = rest.split_at_mut(layout.panel(first, panel).len());
+            rest = tail;
+            parts.push(Part { layout, first, panel, out });
+        }
+    }
+    parts
+}
+
+impl Part<'_> {
+    /// Fills it with the elements of each depth and column.
+    pub(in super::super) fn fill_with(self, element: impl Fn(usize, usize) -> f32) {
+        let Part { layout, first, panel, out } = self;
+        let column = panel * layout.panel_columns();
+        let columns = layout.panel_columns().min(layout.columns - column);
+        let width = layout.vectors(panel) * layout.lanes;
+        for (depth, out) in out.chunks_exact_mut(width).enumerate() {
+            for (at, out) in out[..columns].iter_mut().enumerate() {
+                *out = element(first + depth, column + at);
+            }
+            out[columns..].fill(0.0);
+        }
+    }
+
+    /// Fills it from `b`, which is `depth x columns`.
+    pub(in super::super) fn fill(self, b: Matrix<'_>) {
+        let Part { layout, first, panel, out } = self;
+        let column = panel * layout.panel_columns();
+        let columns = layout.panel_columns().min(layout.columns - column);
+        let width = layout.vectors(panel) * layout.lanes;
+        let b = b.below(first).right_of(column);
+        if b.column == 1 {
+            for (depth, out) in out.chunks_exact_mut(width).enumerate() {
+                out[..columns].copy_from_slice(&b.data[depth * b.row..][..columns]);
+                out[columns..].fill(0.0);
+            }
+        } else {
+            turn(b, columns, width, out);
+        }
+    }
+}
+
+/// Fills a panel from a matrix whose columns are each contiguous, or neither columns nor rows are.
+fn turn(b: Matrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
+    for (at, out) in out.chunks_mut(TURN * width).enumerate() {
+        let depths = out.len() / width;
+        for column in 0..columns {
+            let from = &b.data[at * TURN * b.row + column * b.column..];
+            for depth in 0..depths {
+                out[depth * width + column] = from[depth * b.row];
+            }
+        }
+        for out in out.chunks_exact_mut(width) {
+            out[columns..].fill(0.0);
+        }
+    }
+}
+
+/// Packs all of `b`.
+pub(in super::super) fn pack(layout: Layout, b: Matrix<'_>, out: &mut [f32]) {
+    parts(layout, out).into_iter().for_each(|part| part.fill(b));
+}

@@ -1,0 +1,288 @@
+//! A product of whole matrices on one thread: blocks of depth, panels of columns, tiles of rows.
+
+use super::Matrix;
+use super::pack::Layout;
+use super::tile::{HEIGHT_MAX, Left, Place, Sums, accumulate};
+use crate::cpu::ending::Ends;
+use crate::cpu::vector::{self, VectorWork, Vectors};
+
+/// Elements of the second operand that stay in the second-level cache while all rows pass over them.
+const CACHED_ELEMENTS: usize = 1 << 17;
+/// What keeps the rows of a turned first operand from sharing a few lines of the first-level cache.
+const TURNED_PAD: usize = 16;
+
+/// The second operand of a product.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Packed<'a> {
+    /// How it is laid out.
+    pub(in super::super) layout: Layout,
+    /// Its elements.
+    pub(in super::super) data: &'a [f32],
+}
+
+/// The columns of a product that one call computes.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Columns {
+    /// First panel.
+    pub(in super::super) first: usize,
+    /// First panel after those.
+    pub(in super::super) end: usize,
+}
+
+/// `c = a b` for some panels of `b`; `c` are the rows, each of all those panels' columns.
+pub(in super::super) struct Product<'p, 'c> {
+    /// Rows of the result.
+    pub(in super::super) c: &'p mut [&'c mut [f32]],
+    /// As many rows, and as many columns as `b` is deep.
+    pub(in super::super) a: Rows<'p>,
+    /// The second operand.
+    pub(in super::super) b: Packed<'p>,
+    /// Which of its panels.
+    pub(in super::super) panels: Columns,
+    /// Whether it is added to what `c` holds.
+    pub(in super::super) add: bool,
+    /// What becomes of each element, if anything; for the first of these columns on.
+    pub(in super::super) ends: Option<Ends<'p>>,
+    /// For rows of `a` that are not contiguous.
+    pub(in super::super) words: &'p mut Vec<u64>,
+}
+
+impl Product<'_, '_> {
+    /// Computes it.
+    pub(in super::super) fn run(self) {
+        vector::run(self);
+    }
+}
+
+impl VectorWork for Product<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        let Product { c, a, b, panels, add, ends, words } = self;
+        let layout = b.layout;
+        if layout.depth == 0 {
+            return finish_nothing(c, add, ends);
+        }
+        for first in layout.blocks() {
+            let depth = layout.block_depth(first);
+            let last = first + depth == layout.depth;
+            let left = &Block::new(a, c.len(), [first, depth], words);
+            let ends = ends.filter(|_| last);
+            let mut step = Step { c: &mut *c, left, b, first, depth, add: add || first > 0, ends, base: panels.first };
+            let together = (CACHED_ELEMENTS / (depth * layout.panel_columns())).max(1);
+            let mut panel = panels.first;
+            while panel < panels.end {
+                let vectors = layout.vectors(panel);
+                let mut end = (panel + together).min(panels.end);
+                if layout.vectors(end - 1) != vectors {
+                    end -= 1;
+                }
+                match vectors {
+                    1 => step.panels::<S, 1>(s, panel..end),
+                    2 => step.panels::<S, 2>(s, panel..end),
+                    3 if S::WIDE >= 3 => step.panels::<S, 3>(s, panel..end),
+                    4 if S::WIDE >= 4 => step.panels::<S, 4>(s, panel..end),
+                    _ => unreachable!("a panel has at most as many vectors as a tile"),
+                }
+                panel = end;
+            }
+        }
+    }
+}
+
+/// Sums of nothing.
+fn finish_nothing(c: &mut [&mut [f32]], add: bool, ends: Option<Ends<'_>>) {
+    for row in c {
+        for (column, out) in row.iter_mut().enumerate() {
+            let sum = if add { *out } else { 0.0 };
+            *out = ends.map_or(sum, |ends| ends.of(column).apply(sum));
+        }
+    }
+}
+
+/// The first operand of a product.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Rows<'a> {
+    /// A matrix.
+    Matrix(Matrix<'a>),
+    /// Rows that are put together from stretches of memory: of row `i` those that begin at `bases[i] + offset` for each of
+    /// `runs`, whose lengths add up to the depth.
+    Gathered {
+        /// The memory.
+        data: &'a [f32],
+        /// One a row.
+        bases: &'a [u32],
+        /// Offsets and lengths.
+        runs: &'a [Run],
+    },
+    /// Rows side by side: those of depth `d` lie from `bases[d]` on.
+    Turned {
+        /// The memory.
+        data: &'a [f32],
+        /// One a depth.
+        bases: &'a [u32],
+    },
+}
+
+/// A stretch of memory that is part of every row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Run {
+    /// From a row's base.
+    pub(in super::super) offset: usize,
+    /// Elements.
+    pub(in super::super) len: usize,
+}
+
+/// The first operand's part of one block of depth.
+enum Block<'a> {
+    Rows { data: &'a [f32], stride: usize, runs: [Run; 1] },
+    Columns { data: &'a [f32], stride: usize },
+    Gathered { data: &'a [f32], bases: &'a [u32], runs: Vec<Run> },
+    Turned { data: &'a [f32], bases: &'a [u32] },
+}
+
+impl<'a> Block<'a> {
+    fn new(a: Rows<'a>, rows: usize, [first, depth]: [usize; 2], words: &'a mut Vec<u64>) -> Block<'a> {
+        let a = match a {
+            Rows::Matrix(a) => a.right_of(first),
+            Rows::Gathered { data, bases, runs } => {
+                return Block::Gathered { data, bases, runs: part(runs, first, depth) };
+            }
+            Rows::Turned { data, bases } => return Block::Turned { data, bases: &bases[first..][..depth] },
+        };
+        if a.column == 1 {
+            return Block::Rows { data: a.data, stride: a.row, runs: [Run { offset: 0, len: depth }] };
+        }
+        // Elements that are used together are brought together: depths far apart share few lines of a cache.
+        let stride = (rows + HEIGHT_MAX).next_multiple_of(2 * TURNED_PAD) + TURNED_PAD;
+        let turned = crate::cpu::evaluate::buffer::<f32>(words, stride * depth);
+        for (at, out) in turned.chunks_exact_mut(stride).enumerate() {
+            let from = &a.data[at * a.column..];
+            if a.row == 1 {
+                out[..rows].copy_from_slice(&from[..rows]);
+            } else {
+                for (row, out) in out[..rows].iter_mut().enumerate() {
+                    *out = from[row * a.row];
+                }
+            }
+        }
+        Block::Columns { data: turned, stride }
+    }
+
+    /// The products of a tile of rows with a panel.
+    #[inline(always)]
+    fn tile<S: Vectors, const H: usize, const W: usize>(
+        &self,
+        s: S,
+        row: usize,
+        b: &[f32],
+        depth: usize,
+    ) -> Sums<S, H, W> {
+        let sums = [[s.splat(0.0); W]; H];
+        match self {
+            Block::Rows { data, stride, runs } => {
+                let rows = std::array::from_fn(|at| if at < H { (row + at) * stride } else { 0 });
+                along(s, sums, data, &rows, runs, b)
+            }
+            Block::Gathered { data, bases, runs } => {
+                let bases: &[u32; H] = bases[row..].first_chunk().expect("a base for every row");
+                let rows = std::array::from_fn(|at| if at < H { bases[at] as usize } else { 0 });
+                along(s, sums, data, &rows, runs, b)
+            }
+            Block::Columns { data, stride } => {
+                accumulate(s, sums, &Left::Columns { data: &data[row..], stride: *stride }, b, depth)
+            }
+            Block::Turned { data, bases } => accumulate(s, sums, &Left::Turned { data: &data[row..], bases }, b, depth),
+        }
+    }
+}
+
+/// The products of rows along their runs.
+#[inline(always)]
+fn along<S: Vectors, const H: usize, const W: usize>(
+    s: S,
+    mut sums: Sums<S, H, W>,
+    data: &[f32],
+    rows: &[usize; HEIGHT_MAX],
+    runs: &[Run],
+    mut b: &[f32],
+) -> Sums<S, H, W> {
+    for run in runs {
+        let (now, later) = b.split_at(run.len * W * S::LANES);
+        let data = &data[run.offset..];
+        sums = accumulate(s, sums, &Left::Rows { data, rows: *rows }, now, run.len);
+        b = later;
+    }
+    sums
+}
+
+/// What `runs` have of the depths from `first` on.
+fn part(runs: &[Run], first: usize, depth: usize) -> Vec<Run> {
+    let mut at = 0;
+    let mut part = Vec::with_capacity(runs.len());
+    for run in runs {
+        let (low, high) = (first.max(at), (first + depth).min(at + run.len));
+        if low < high {
+            part.push(Run { offset: run.offset + low - at, len: high - low });
+        }
+        at += run.len;
+    }
+    part
+}
+
+/// One block of depth.
+struct Step<'s, 'p, 'c> {
+    c: &'s mut [&'c mut [f32]],
+    left: &'s Block<'s>,
+    b: Packed<'p>,
+    first: usize,
+    depth: usize,
+    add: bool,
+    ends: Option<Ends<'p>>,
+    /// The panel of the rows' first column.
+    base: usize,
+}
+
+impl Step<'_, '_, '_> {
+    /// Panels of `W` vectors, which stay in the cache while all rows pass.
+    #[inline(always)]
+    fn panels<S: Vectors, const W: usize>(&mut self, s: S, panels: std::ops::Range<usize>) {
+        let rows = self.c.len();
+        let bands = rows.div_ceil(S::height(W));
+        let mut row = 0;
+        for band in 0..bands {
+            // Bands of nearly the same height: one of few rows would wait for each multiply-add.
+            let height = (rows - row).div_ceil(bands - band);
+            match height {
+                1 => self.band::<S, 1, W>(s, row, panels.clone()),
+                2 => self.band::<S, 2, W>(s, row, panels.clone()),
+                3 => self.band::<S, 3, W>(s, row, panels.clone()),
+                4 => self.band::<S, 4, W>(s, row, panels.clone()),
+                5 => self.band::<S, 5, W>(s, row, panels.clone()),
+                6 => self.band::<S, 6, W>(s, row, panels.clone()),
+                7 if S::height(W) >= 7 => self.band::<S, 7, W>(s, row, panels.clone()),
+                8 if S::height(W) >= 8 => self.band::<S, 8, W>(s, row, panels.clone()),
+                9 if S::height(W) >= 9 => self.band::<S, 9, W>(s, row, panels.clone()),
+                10 if S::height(W) >= 10 => self.band::<S, 10, W>(s, row, panels.clone()),
+                11 if S::height(W) >= 11 => self.band::<S, 11, W>(s, row, panels.clone()),
+                12 if S::height(W) >= 12 => self.band::<S, 12, W>(s, row, panels.clone()),
+                _ => unreachable!("bands are as many as needed"),
+            }
+            row += height;
+        }
+    }
+
+    #[inline(always)]
+    fn band<S: Vectors, const H: usize, const W: usize>(&mut self, s: S, row: usize, panels: std::ops::Range<usize>) {
+        let layout = self.b.layout;
+        for panel in panels {
+            let b = &self.b.data[layout.panel(self.first, panel)];
+            let sums: Sums<S, H, W> = self.left.tile(s, row, b, self.depth);
+            let column = (panel - self.base) * layout.panel_columns();
+            let columns = (W * S::LANES).min(layout.columns - panel * layout.panel_columns());
+            let rows = &mut self.c[row..row + H];
+            Place { rows, column, columns, add: self.add, ends: self.ends }.write(s, &sums);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The innermost loop of products: a tile of sums that stays in registers, one multiply-add a column, row and depth.
+//!
+//! Each sum is one chain over the depth in order, whatever the tile's size: so an element has the same bits in any tile.
+
+use crate::cpu::ending::Ends;
+use crate::cpu::vector::Vectors;
+
+/// Rows of a tile, at most.
+pub(in super::super) const HEIGHT_MAX: usize = 12;
+
+/// Elements of the longest vector.
+const LANES_MAX: usize = 16;
+
+/// Where a tile's rows of the first operand are.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Left<'a> {
+    /// Row `i` of the tile is `depth` elements from `rows[i]` on.
+    Rows {
+        /// The operand.
+        data: &'a [f32],
+        /// First element of each row.
+        rows: [usize; HEIGHT_MAX],
+    },
+    /// The tile's elements of one depth lie side by side, those of the next `stride` further.
+    Columns {
+        /// The operand, from the tile's first element on.
+        data: &'a [f32],
+        /// Elements from one depth to the next.
+        stride: usize,
+    },
+    /// The tile's elements of depth `d` lie side by side from `bases[d]` on.
+    Turned {
+        /// The operand, from the tile's first row on.
+        data: &'a [f32],
+        /// One a depth.
+        bases: &'a [u32],
+    },
+}
+
+/// Sums of a tile of `H` rows and `W` vectors.
+pub(super) type Sums<S, const H: usize, const W: usize> = [[<S as Vectors>::V; W]; H];
+
+/// Adds to `sums` the products of `depth` depths.
+#[inline(always)]
+pub(super) fn accumulate<S: Vectors, const H: usize, const W: usize>(
+    s: S,
+    sums: Sums<S, H, W>,
+    left: &Left<'_>,
+    b: &[f32],
+    depth: usize,
+) -> Sums<S, H, W> {
+    match *left {
+        Left::Rows { data, rows } => {
+            let mut slices = [&data[..0]; H];
+            for (slice, row) in slices.iter_mut().zip(rows) {
+                *slice = &data[row..][..depth];
+            }
+            multiply(s, sums, |depth| std::array::from_fn(|row| slices[row][depth]), b, depth)
+        }
+        Left::Columns { data, stride } => multiply(
+            s,
+            sums,
+            |depth| *data[depth * stride..].first_chunk::<H>().expect("a number for every row"),
+            b,
+            depth,
+        ),
+        Left::Turned { data, bases } => multiply(
+            s,
+            sums,
+            |depth| *data[bases[depth] as usize..].first_chunk::<H>().expect("a number for every row"),
+            b,
+            depth,
+        ),
+    }
+}
+
+// Loops over constants are unrolled, so the sums stay in registers; iterators over them are not.
+#[inline(always)]
+fn multiply<S: Vectors, const H: usize, const W: usize>(
+    s: S,
+    mut sums: Sums<S, H, W>,
+    a: impl Fn(usize) -> [f32; H],
+    b: &[f32],
+    depth: usize,
+) -> Sums<S, H, W> {
+    let width = W * S::LANES;
+    for (depth, b) in b[..depth * width].chunks_exact(width).enumerate() {
+        let mut columns = [s.splat(0.0); W];
+        for column in 0..W {
+            columns[column] = s.load(&b[column * S::LANES..]);
+        }
+        let factors = a(depth);
+        for row in 0..H {
+            let factor = s.splat(factors[row]);
+            for column in 0..W {
+                sums[row][column] = s.mul_add(factor, columns[column], sums[row][column]);
+            }
+        }
+    }
+    sums
+}
+
+/// Where a tile goes.
+pub(in super::super) struct Place<'p, 'c> {
+    /// Its rows of the result.
+    pub(in super::super) rows: &'p mut [&'c mut [f32]],
+    /// The tile's first column in them.
+    pub(in super::super) column: usize,
+    /// Its columns; the rest of its vectors are nothing.
+    pub(in super::super) columns: usize,
+    /// Whether it is added to what is there.
+    pub(in super::super) add: bool,
+    /// What becomes of each element, where this is all of its sum; `ends` are for the rows' first column.
+    pub(in super::super) ends: Option<Ends<'p>>,
+}
+
+impl Place<'_, '_> {
+    /// Writes a tile.
+    #[inline(always)]
+    pub(super) fn write<S: Vectors, const H: usize, const W: usize>(&mut self, s: S, sums: &Sums<S, H, W>) {
+        let whole = self.columns == W * S::LANES;
+        for (row, sums) in self.rows.iter_mut().zip(sums) {
+            let out = &mut row[self.column..][..self.columns];
+            for (column, &sums) in sums.iter().enumerate() {
+                let first = column * S::LANES;
+                if whole || first + S::LANES <= self.columns {
+                    let out = &mut out[first..][..S::LANES];
+                    let value = value(s, sums, out, self.add, self.ends, self.column + first);
+                    s.store(out, value);
+                } else {
+                    write_part(s, sums, &mut out[first..], self.add, self.ends, self.column + first);
+                }
+            }
+        }
+    }
+}
+
+/// What is to be stored for a vector of sums.
+#[inline(always)]
+fn value<S: Vectors>(s: S, sums: S::V, out: &[f32], add: bool, ends: Option<Ends<'_>>, column: usize) -> S::V {
+    let mut value = if add { s.add(s.load(out), sums) } else { sums };
+    if let Some(ends) = ends {
+        if let Some(bias) = ends.bias {
+            value = s.add(value, s.load(&bias[column..]));
+        }
+        value = s.at_least(value, s.splat(ends.least));
+    }
+    value
+}
+
+/// Writes the elements of a vector that there are columns for.
+#[inline(always)]
+fn write_part<S: Vectors>(s: S, sums: S::V, out: &mut [f32], add: bool, ends: Option<Ends<'_>>, column: usize) {
+    let mut values = [0.0; LANES_MAX];
+    s.store(&mut values, sums);
+    for (at, (out, value)) in out.iter_mut().zip(values).enumerate() {
+        let value = if add { *out + value } else { value };
+        *out = ends.map_or(value, |ends| ends.of(column + at).apply(value));
+    }
+}

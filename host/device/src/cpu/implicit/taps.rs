@@ -1,0 +1,85 @@
+//! The taps of a filter in the order in which they are taken, and filters laid out in that order.
+
+use crate::cpu::gemm::pack::Layout;
+
+/// A tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tap {
+    /// Rows and columns from a place's own position.
+    pub(super) offset: [isize; 2],
+    /// Its place in the filter, in row-major order.
+    pub(super) index: usize,
+}
+
+/// Taps in the order of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taps {
+    /// Sorted by offset.
+    pub(super) list: Vec<Tap>,
+}
+
+impl Taps {
+    /// Those taps of a window for which `offset` gives rows and columns.
+    pub(super) fn new(window: [usize; 2], offset: impl Fn([usize; 2]) -> Option<[isize; 2]>) -> Taps {
+        let tap = |index: usize| {
+            let offset = offset([index / window[1], index % window[1]])?;
+            Some(Tap { offset, index })
+        };
+        let mut list: Vec<Tap> = (0..window[0] * window[1]).filter_map(tap).collect();
+        list.sort_by_key(|tap| tap.offset);
+        Taps { list }
+    }
+
+    /// Places in the filter, in order.
+    pub(super) fn order(&self) -> Vec<u32> {
+        self.list.iter().map(|tap| tap.index as u32).collect()
+    }
+}
+
+/// Which channels of a filter are summed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Order {
+    /// Those of the input: a convolution.
+    Inputs,
+    /// Those of the result: its adjoint.
+    Outputs,
+}
+
+/// A filter `[o, c, kh, kw]` as the second operand of products: taps and the channels that are summed over, by the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct FilterForm {
+    /// The panels.
+    pub(in super::super) layout: Layout,
+    /// Places of taps in the filter, in order.
+    pub(super) taps: Vec<u32>,
+    /// Taps of the filter.
+    pub(super) window: usize,
+    /// Input channels.
+    pub(super) inputs: usize,
+    /// What is summed over.
+    pub(super) order: Order,
+}
+
+impl FilterForm {
+    /// For these taps of a filter of `[o, c, kh, kw]`.
+    pub(super) fn new(filter: [usize; 4], taps: &Taps, order: Order) -> FilterForm {
+        let [outputs, inputs, height, width] = filter;
+        let (summed, others) = match order {
+            Order::Inputs => (inputs, outputs),
+            Order::Outputs => (outputs, inputs),
+        };
+        let layout = Layout::new(taps.list.len() * summed, others);
+        FilterForm { layout, taps: taps.order(), window: height * width, inputs, order }
+    }
+
+    /// The element of a filter that stands at a depth and column.
+    pub(in super::super) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
+        let summed = self.layout.depth / self.taps.len();
+        let (tap, channel) = (self.taps[depth / summed] as usize, depth % summed);
+        let (output, input) = match self.order {
+            Order::Inputs => (column, channel),
+            Order::Outputs => (channel, column),
+        };
+        filter[(output * self.inputs + input) * self.window + tap]
+    }
+}

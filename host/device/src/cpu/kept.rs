@@ -1,0 +1,97 @@
+//! Operands in another form than they have in memory, made once and kept beside their buffer until it is written again:
+//! weights are packed for the products that they are in when a program runs for the first time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use saggar_tensor::DType;
+
+use super::floats::floats;
+use super::gemm::Matrix;
+use super::gemm::pack::{Layout, pack, parts};
+use super::implicit::FilterForm;
+use crate::error::DeviceError;
+use crate::meter::{Charge, Meter};
+
+/// Another form of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A matrix in panels.
+    Matrix {
+        /// The panels.
+        layout: Layout,
+        /// Whether it is stored `columns x depth`.
+        transposed: bool,
+    },
+    /// A filter for a convolution with channels last.
+    Filter(FilterForm),
+}
+
+/// What a kernel needs in another form.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// The block that the value is all of.
+    pub(super) block: usize,
+    /// The value's type.
+    pub(super) dtype: DType,
+    /// How it is needed.
+    pub(super) form: Form,
+}
+
+/// A value in another form.
+#[derive(Debug)]
+pub(super) struct Formed {
+    form: Form,
+    /// Its elements.
+    pub(super) data: Vec<f32>,
+    _charge: Charge,
+}
+
+/// Forms of one value.
+#[derive(Debug, Default)]
+pub(super) struct Forms(Mutex<Vec<Arc<Formed>>>);
+
+impl Form {
+    fn len(&self) -> usize {
+        match self {
+            Form::Matrix { layout, .. } => layout.len(),
+            Form::Filter(form) => form.layout.len(),
+        }
+    }
+
+    fn write(&self, from: &[f32], out: &mut [f32]) {
+        match self {
+            Form::Matrix { layout, transposed } => {
+                pack(*layout, Matrix::new(from, layout.columns, layout.depth, *transposed), out);
+            }
+            Form::Filter(form) => {
+                for part in parts(form.layout, out) {
+                    part.fill_with(|depth, column| form.element(from, depth, column));
+                }
+            }
+        }
+    }
+}
+
+impl Forms {
+    /// The value, which is `bytes` now, as `kept` needs it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn get(&self, kept: &Kept, bytes: &[u8], meter: &Meter) -> Result<Arc<Formed>, DeviceError> {
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(formed) = forms.iter().find(|formed| formed.form == kept.form) {
+            return Ok(Arc::clone(formed));
+        }
+        let charge = meter.charge(4 * kept.form.len() as u64)?;
+        let mut data = vec![0.0; kept.form.len()];
+        kept.form.write(&floats(kept.dtype, bytes), &mut data);
+        let formed = Arc::new(Formed { form: kept.form.clone(), data, _charge: charge });
+        forms.push(Arc::clone(&formed));
+        Ok(formed)
+    }
+
+    /// Forgets them: the value is written.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

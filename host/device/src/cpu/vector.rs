@@ -1,0 +1,109 @@
+//! Explicit vectors for the innermost loops of products: one set of operations a kind of processor, chosen at run time.
+//!
+//! What is computed with them is a chain of multiply-adds for each element, in an order that no vector's width changes.
+//! So all sets that round a multiply-add once give the same bits; [`Plain`], which rounds twice and needs nothing, is the
+//! safe twin that tests compare with, and what runs where there is nothing better.
+
+/// Vectors of `f32`. Every method is inlined into a function that is compiled for the processor.
+pub(super) trait Vectors: Copy {
+    /// Elements of a vector.
+    const LANES: usize;
+    /// Vectors beside each other in a tile, at most.
+    const WIDE: usize;
+    /// A vector.
+    type V: Copy;
+
+    /// Rows of a tile that is `wide` vectors wide: as many as the registers hold.
+    fn height(wide: usize) -> usize;
+    /// The same number in every element.
+    fn splat(self, x: f32) -> Self::V;
+    /// The first elements of a slice that has as many.
+    fn load(self, from: &[f32]) -> Self::V;
+    /// Writes the first elements of a slice that has as many.
+    fn store(self, to: &mut [f32], v: Self::V);
+    /// `a + b`.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a b + c`.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `x`, or `least` where `x` is at most that; NaN stays.
+    fn at_least(self, x: Self::V, least: Self::V) -> Self::V;
+}
+
+/// A computation that is compiled for every kind of processor. `run` must be `#[inline(always)]`, as must all it calls in
+/// its loops.
+pub(super) trait VectorWork {
+    /// What it computes.
+    type Output;
+
+    /// Does it.
+    fn run<S: Vectors>(self, s: S) -> Self::Output;
+}
+
+/// Eight numbers in an array, without anything a processor may lack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain;
+
+impl Vectors for Plain {
+    const LANES: usize = 8;
+    const WIDE: usize = 2;
+    type V = [f32; 8];
+
+    #[inline(always)]
+    fn height(_: usize) -> usize {
+        4
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> [f32; 8] {
+        [x; 8]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> [f32; 8] {
+        *from.first_chunk().expect("a vector's elements")
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], v: [f32; 8]) {
+        *to.first_chunk_mut().expect("a vector's elements") = v;
+    }
+
+    #[inline(always)]
+    fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    fn at_least(self, x: [f32; 8], least: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| if x[i] <= least[i] { least[i] } else { x[i] })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{lanes, run};
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use arm::{lanes, run};
+
+/// Runs `work` with the widest vectors of this processor.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn run<W: VectorWork>(work: W) -> W::Output {
+    work.run(Plain)
+}
+
+/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn lanes() -> (usize, usize) {
+    (Plain::LANES, Plain::WIDE)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(target_arch = "aarch64")]
+mod arm;

@@ -1,0 +1,74 @@
+//! Vectors of AArch64: NEON, with 32 registers of four numbers, which every such processor has.
+
+#![expect(unsafe_code, reason = "loads and stores of vectors take pointers")]
+
+use std::arch::aarch64::*;
+
+use super::{VectorWork, Vectors};
+
+/// NEON.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Neon;
+
+impl Vectors for Neon {
+    const LANES: usize = 4;
+    const WIDE: usize = 4;
+    type V = float32x4_t;
+
+    #[inline(always)]
+    fn height(wide: usize) -> usize {
+        match wide {
+            1 | 2 => 12,
+            3 => 8,
+            _ => 6,
+        }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe { vdupq_n_f32(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> float32x4_t {
+        let from: &[f32; 4] = from.first_chunk().expect("a vector's elements");
+        // SAFETY: the target has NEON, and `from` has the elements.
+        unsafe { vld1q_f32(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], v: float32x4_t) {
+        let to: &mut [f32; 4] = to.first_chunk_mut().expect("a vector's elements");
+        // SAFETY: the target has NEON, and `to` has the elements.
+        unsafe { vst1q_f32(to.as_mut_ptr(), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe { vaddq_f32(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe { vfmaq_f32(c, a, b) }
+    }
+
+    #[inline(always)]
+    fn at_least(self, x: float32x4_t, least: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe { vbslq_f32(vcleq_f32(x, least), least, x) }
+    }
+}
+
+/// Runs `work` with this processor's vectors.
+pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
+    work.run(Neon)
+}
+
+/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+pub(in super::super) fn lanes() -> (usize, usize) {
+    (Neon::LANES, Neon::WIDE)
+}

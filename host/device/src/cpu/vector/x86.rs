@@ -1,0 +1,161 @@
+//! Vectors of x86-64: AVX-512 with 32 registers of 16 numbers, AVX2 with 16 registers of eight.
+
+#![expect(unsafe_code, reason = "a processor's instructions may be used only where they have been looked for")]
+
+use std::arch::x86_64::*;
+
+use super::{Plain, VectorWork, Vectors};
+
+/// Proof that this processor has AVX-512F: only [`run`] makes one.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Avx512(());
+
+/// Proof that this processor has AVX2 and FMA: only [`run`] makes one.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Avx2(());
+
+impl Vectors for Avx512 {
+    const LANES: usize = 16;
+    const WIDE: usize = 4;
+    type V = __m512;
+
+    #[inline(always)]
+    fn height(wide: usize) -> usize {
+        match wide {
+            1 | 2 => 12,
+            3 => 8,
+            _ => 6,
+        }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m512 {
+        let from: &[f32; 16] = from.first_chunk().expect("a vector's elements");
+        // SAFETY: `self` is proof of AVX-512F, and `from` has the elements; the load needs no alignment.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], v: __m512) {
+        let to: &mut [f32; 16] = to.first_chunk_mut().expect("a vector's elements");
+        // SAFETY: `self` is proof of AVX-512F, and `to` has the elements; the store needs no alignment.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn at_least(self, x: __m512, least: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(x, least), x, least) }
+    }
+}
+
+impl Vectors for Avx2 {
+    const LANES: usize = 8;
+    const WIDE: usize = 2;
+    type V = __m256;
+
+    #[inline(always)]
+    fn height(wide: usize) -> usize {
+        match wide {
+            1 => 8,
+            _ => 6,
+        }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m256 {
+        let from: &[f32; 8] = from.first_chunk().expect("a vector's elements");
+        // SAFETY: `self` is proof of AVX2, and `from` has the elements; the load needs no alignment.
+        unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32], v: __m256) {
+        let to: &mut [f32; 8] = to.first_chunk_mut().expect("a vector's elements");
+        // SAFETY: `self` is proof of AVX2, and `to` has the elements; the store needs no alignment.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2 and FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn at_least(self, x: __m256, least: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe { _mm256_blendv_ps(x, least, _mm256_cmp_ps::<_CMP_LE_OQ>(x, least)) }
+    }
+}
+
+/// What this processor has, looked for once.
+fn widest() -> Option<Result<Avx512, Avx2>> {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        Some(Ok(Avx512(())))
+    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        Some(Err(Avx2(())))
+    } else {
+        None
+    }
+}
+
+/// Runs `work` with the widest vectors of this processor.
+pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
+    match widest() {
+        // SAFETY: there is a value of `Avx512` only where the processor has AVX-512F, all that `wide` adds.
+        Some(Ok(s)) => unsafe { wide(work, s) },
+        // SAFETY: there is a value of `Avx2` only where the processor has AVX2 and FMA, all that `narrow` adds.
+        Some(Err(s)) => unsafe { narrow(work, s) },
+        None => work.run(Plain),
+    }
+}
+
+/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+pub(in super::super) fn lanes() -> (usize, usize) {
+    match widest() {
+        Some(Ok(_)) => (Avx512::LANES, Avx512::WIDE),
+        Some(Err(_)) => (Avx2::LANES, Avx2::WIDE),
+        None => (Plain::LANES, Plain::WIDE),
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn wide<W: VectorWork>(work: W, s: Avx512) -> W::Output {
+    work.run(s)
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn narrow<W: VectorWork>(work: W, s: Avx2) -> W::Output {
+    work.run(s)
+}

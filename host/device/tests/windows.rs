@@ -1,0 +1,155 @@
+//! Windowed operators with so many channels that the CPU lays them side by side, against the reference interpreter: every
+//! kind of step, distance, padding and remainder, with gradients, and the same bits with one thread and two.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panic")]
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_compile::program::Layout;
+use saggar_device::{Backend, Meter, cpu};
+use saggar_tensor::grad::gradients;
+use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
+use saggar_tensor::op::Conv2d;
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
+
+fn float(dims: &[usize]) -> Descriptor {
+    Descriptor::new(DType::F32, Shape::new(dims).unwrap())
+}
+
+fn value(dims: &[usize], seed: usize) -> Value {
+    let shape = Shape::new(dims).unwrap();
+    let numbers: Vec<f64> =
+        (0..shape.elements()).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.5 - 1.0).collect();
+    Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+}
+
+/// A convolution, what usually follows it, and its gradients.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// Images, channels, height, width.
+    input: [usize; 4],
+    outputs: usize,
+    window: [usize; 2],
+    conv: Conv2d,
+    /// Window and step of the pooling that follows.
+    pool: [usize; 2],
+}
+
+const CASES: [Case; 8] = [
+    case([2, 1, 12, 11], 20, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
+    case([3, 20, 7, 9], 50, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
+    case([1, 3, 15, 14], 33, [7, 7], [3; 4], [2, 2], [1, 1], [3, 2]),
+    case([2, 17, 9, 8], 16, [3, 2], [2, 0, 1, 2], [2, 3], [1, 1], [2, 1]),
+    case([1, 8, 13, 13], 9, [3, 3], [2; 4], [1, 1], [2, 2], [2, 2]),
+    case([2, 64, 6, 6], 70, [1, 1], [0; 4], [1, 1], [1, 1], [2, 2]),
+    case([2, 16, 9, 9], 24, [1, 1], [0; 4], [2, 2], [1, 1], [2, 2]),
+    case([1, 130, 5, 5], 130, [3, 3], [1; 4], [1, 1], [1, 1], [2, 1]),
+];
+
+const fn case(
+    input: [usize; 4],
+    outputs: usize,
+    window: [usize; 2],
+    padding: [usize; 4],
+    strides: [usize; 2],
+    dilations: [usize; 2],
+    pool: [usize; 2],
+) -> Case {
+    Case { input, outputs, window, conv: Conv2d { padding, strides, dilations, groups: 1 }, pool }
+}
+
+fn graph(case: &Case, ends: bool) -> (VerifiedGraph, Vec<Value>) {
+    let mut g = GraphBuilder::new();
+    let filter = [case.outputs, case.input[1], case.window[0], case.window[1]];
+    let inputs = vec![value(&case.input, 1), value(&filter, 2), value(&[case.outputs], 3)];
+    let x = g.input("x", float(&case.input)).unwrap();
+    let (f, b) = (g.input("f", float(&filter)).unwrap(), g.input("b", float(&[case.outputs])).unwrap());
+    let options = Conv2dOptions { conv: case.conv, ..Conv2dOptions::default() };
+    let y = nn::conv2d(&mut g, x, f, Some(b), options).unwrap();
+    let y = if ends { nn::relu(&mut g, y).unwrap() } else { g.tanh(y).unwrap() };
+    let [window, step] = case.pool;
+    let pool = Pool2dOptions { window: Some([window; 2]), strides: [step; 2], ..Pool2dOptions::default() };
+    let largest = nn::max_pool2d(&mut g, y, pool).unwrap();
+    let mean = nn::average_pool2d(&mut g, y, pool).unwrap();
+    let both = g.mul(largest, mean).unwrap();
+    g.output("y", y).unwrap();
+    g.output("both", both).unwrap();
+    let sum = g.reduce_sum(both, &[0, 1, 2, 3], false).unwrap();
+    for (at, gradient) in gradients(&mut g, sum, &[x, f, b]).unwrap().into_iter().enumerate() {
+        g.output(&format!("d{at}"), gradient).unwrap();
+    }
+    (verify(g.finish()).unwrap(), inputs)
+}
+
+fn run(backend: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Value> {
+    let meter = Meter::unlimited();
+    let program = compile(graph, &backend.target()).unwrap();
+    let last = program.kernels.iter().filter(|kernel| kernel.body.layout() == Layout::ChannelsLast).count();
+    assert!(last >= 6, "windows are not computed with channels last:\n{program}");
+    let executable = backend.load(Arc::new(program), &meter).unwrap();
+    let buffer = |value: &Value| {
+        let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
+        backend.write(&buffer, &value.to_bytes()).unwrap();
+        buffer
+    };
+    let inputs: Vec<_> = inputs.iter().map(buffer).collect();
+    let outputs = executable.dispatch(&inputs, &[]).unwrap();
+    let outputs = outputs.iter().map(|output| (output.descriptor().clone(), backend.read(output).unwrap()));
+    outputs.map(|(descriptor, bytes)| Value::from_bytes(descriptor, &bytes).unwrap()).collect()
+}
+
+#[test]
+fn windows_over_many_channels_are_what_they_mean() {
+    let [one, two] = [1, 2].map(|threads| cpu::open(Some(threads)).unwrap());
+    for case in &CASES {
+        for ends in [true, false] {
+            let (graph, inputs) = graph(case, ends);
+            let expected = evaluate(&graph, &inputs, &mut []).unwrap();
+            // The roundings of a sum of so many terms in `f32`, were they random, with some room.
+            let [images, channels, height, width] = case.input;
+            let terms = (channels * case.window[0] * case.window[1]).max(images * height * width).max(case.outputs);
+            let tolerance = 4e-7 * (terms as f64).sqrt();
+            let found = run(&*two, &graph, &inputs);
+            for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
+                let scale = expected.numbers().iter().fold(1.0f64, |most, x| most.max(x.abs()));
+                for (x, y) in expected.numbers().iter().zip(found.numbers()) {
+                    assert!((x - y).abs() <= tolerance * scale, "{case:?} output {at}: {x} {y}");
+                }
+            }
+            assert!(run(&*one, &graph, &inputs) == found, "{case:?}: other bits with one thread");
+        }
+    }
+}
+
+#[test]
+fn weights_that_are_written_are_packed_again() {
+    let backend = cpu::open(Some(2)).unwrap();
+    let meter = Meter::unlimited();
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[3, 40])).unwrap();
+    let w = g.variable("w", float(&[40, 20])).unwrap();
+    let y = g.matmul(x, w).unwrap();
+    g.output("y", y).unwrap();
+    let graph = verify(g.finish()).unwrap();
+    let executable = backend.load(Arc::new(compile(&graph, &backend.target()).unwrap()), &meter).unwrap();
+    let allocate = |value: &Value| backend.allocate(value.descriptor(), &meter).unwrap();
+    let (x, w) = (value(&[3, 40], 1), value(&[40, 20], 2));
+    let (input, weights) = (allocate(&x), allocate(&w));
+    backend.write(&input, &x.to_bytes()).unwrap();
+    for seed in [2, 3] {
+        let w = value(&[40, 20], seed);
+        backend.write(&weights, &w.to_bytes()).unwrap();
+        let expected = evaluate(&graph, std::slice::from_ref(&x), &mut [w]).unwrap()[0].numbers();
+        for _ in 0..2 {
+            let output =
+                executable.dispatch(std::slice::from_ref(&input), std::slice::from_ref(&weights)).unwrap().remove(0);
+            let found = Value::from_bytes(output.descriptor().clone(), &backend.read(&output).unwrap()).unwrap();
+            assert!(expected.iter().zip(found.numbers()).all(|(x, y)| (x - y).abs() < 1e-4), "weights {seed}");
+        }
+    }
+    let held = meter.bytes();
+    drop((executable, weights));
+    assert!(meter.bytes() < held - 2 * 40 * 20 * 4, "the packed weights go with the buffer");
+}
