@@ -1,0 +1,149 @@
+//! The table: figures of both sides, their ratio, and whether the goal is met.
+
+use std::fmt::{Display, Formatter, Result as Formatted};
+use std::path::Path;
+
+use crate::turns::Timing;
+
+/// What seconds are told as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Figure {
+    Milliseconds,
+    PerSecond {
+        /// What one run does.
+        amount: f64,
+        unit: &'static str,
+    },
+}
+
+impl Figure {
+    fn tell(self, seconds: f64) -> String {
+        let (number, unit) = match self {
+            Figure::Milliseconds => (seconds * 1e3, "ms"),
+            Figure::PerSecond { amount, unit } => (amount / seconds, unit),
+        };
+        format!("{number:.*} {unit}", if number < 10.0 { 3 } else { 1 })
+    }
+
+    fn both(self, timing: Timing) -> String {
+        format!("{} ({})", self.tell(timing.median), self.tell(timing.best))
+    }
+}
+
+/// What the ratio is of, and what it should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    /// Our time over theirs.
+    TimeAtMost(f64),
+    /// Our speed over theirs.
+    SpeedAtLeast(f64),
+}
+
+impl Goal {
+    fn ratio(self, ours: f64, theirs: f64) -> f64 {
+        match self {
+            Goal::TimeAtMost(_) => ours / theirs,
+            Goal::SpeedAtLeast(_) => theirs / ours,
+        }
+    }
+
+    fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Goal::TimeAtMost(most) => ratio <= most,
+            Goal::SpeedAtLeast(least) => ratio >= least,
+        }
+    }
+}
+
+impl Display for Goal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Formatted {
+        match self {
+            Goal::TimeAtMost(most) => write!(f, "time <= {most:.2}"),
+            Goal::SpeedAtLeast(least) => write!(f, "speed >= {least:.2}"),
+        }
+    }
+}
+
+/// A comparison with one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) ours: String,
+    pub(crate) peer: String,
+    pub(crate) theirs: String,
+    pub(crate) ratio: String,
+    pub(crate) goal: String,
+    pub(crate) met: String,
+}
+
+impl Row {
+    /// The comparison that the goal is about.
+    pub(crate) fn new(figure: Figure, ours: Timing, peer: &str, theirs: Timing, goal: Goal) -> Row {
+        let ratio = goal.ratio(ours.median, theirs.median);
+        Row {
+            ours: figure.both(ours),
+            peer: peer.to_owned(),
+            theirs: figure.both(theirs),
+            ratio: format!("{ratio:.2} ({:.2})", goal.ratio(ours.best, theirs.best)),
+            goal: goal.to_string(),
+            met: if goal.is_met(ratio) { "yes" } else { "no" }.to_owned(),
+        }
+    }
+
+    /// A row a peer; the goal is about the fastest of them.
+    pub(crate) fn beside(figure: Figure, ours: Timing, peers: &[(&str, Timing)], goal: Goal) -> Vec<Row> {
+        let fastest = peers.iter().map(|(_, theirs)| theirs.median).fold(f64::INFINITY, f64::min);
+        let row = |&(peer, theirs): &(&str, Timing)| {
+            let row = Row::new(figure, ours, peer, theirs, goal);
+            if theirs.median <= fastest { row } else { row.without_goal() }
+        };
+        peers.iter().map(row).collect()
+    }
+
+    /// A comparison that no goal is about.
+    pub(crate) fn without_goal(self) -> Row {
+        Row { goal: "-".to_owned(), met: "-".to_owned(), ..self }
+    }
+
+    pub(crate) fn without_figures(reason: String) -> Row {
+        Row { peer: reason.replace('|', "/"), met: "no figure".to_owned(), ..Row::default() }
+    }
+}
+
+/// Rows so far, under what they were measured on.
+#[derive(Debug)]
+pub(crate) struct Table {
+    head: String,
+    rows: Vec<(String, Row)>,
+}
+
+impl Table {
+    pub(crate) fn new(head: String) -> Table {
+        Table { head, rows: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, work: &str, rows: Vec<Row>) {
+        self.rows.extend(rows.into_iter().map(|row| (work.to_owned(), row)));
+    }
+
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn save(&self, file: &Path) -> Result<(), String> {
+        std::fs::write(file, self.to_string()).map_err(|error| format!("{}: {error}", file.display()))
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Formatted {
+        writeln!(
+            f,
+            "{}\n\nFigures are medians, and in brackets the best. Ratios are saggar's over the peer's.\n",
+            self.head
+        )?;
+        writeln!(f, "| work | saggar | peer | its figure | ratio | goal | met |")?;
+        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        for (work, Row { ours, peer, theirs, ratio, goal, met }) in &self.rows {
+            writeln!(f, "| {work} | {ours} | {peer} | {theirs} | {ratio} | {goal} | {met} |")?;
+        }
+        Ok(())
+    }
+}
