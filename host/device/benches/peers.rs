@@ -1,11 +1,14 @@
 //! `make bench-peers`: the CPU device beside others that compute the same, on this machine, in this run; one table.
 //!
 //! `cargo bench -p saggar-device --bench peers [-- OPTION.. NAME..]` measures the works whose names have a NAME in
-//! them, or all. Options: `--list` (names), `--threads N` (else one for each core), `--seconds S` (of a turn), `--rounds N`,
-//! `--save FILE` (where else the table goes), `--python FILE` (has the peers, instead of an environment made for them).
-//! Contenders take turns, and what they compute is compared first: figures of sides that disagree are not told.
+//! them, or all. Options: `--list` (names), `--threads N` (else one for each core), `--seconds S` (of a turn),
+//! `--rounds N`, `--patience S` (that a work waits for others to leave the machine alone), `--save FILE` (where else the
+//! table goes), `--python FILE` (has the peers, instead of an environment made for them). Contenders take turns, and what
+//! they compute is compared first: figures of sides that disagree are not told.
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 
+#[path = "peers/alone.rs"]
+mod alone;
 #[path = "peers/arguments.rs"]
 mod arguments;
 #[path = "peers/bert.rs"]
@@ -26,16 +29,24 @@ mod lenet;
 mod loaded;
 #[path = "peers/machine.rs"]
 mod machine;
+#[path = "peers/others.rs"]
+mod others;
 #[path = "peers/products.rs"]
 mod products;
 #[path = "peers/resnet.rs"]
 mod resnet;
+#[path = "peers/seq2seq.rs"]
+mod seq2seq;
 #[path = "peers/stage.rs"]
 mod stage;
 #[path = "peers/table.rs"]
 mod table;
+#[path = "peers/task.rs"]
+mod task;
 #[path = "peers/tensors.rs"]
 mod tensors;
+#[path = "peers/training.rs"]
+mod training;
 #[path = "peers/turns.rs"]
 mod turns;
 
@@ -54,7 +65,7 @@ struct Work {
 }
 
 /// In running order.
-const WORKS: [Work; 9] = [
+const WORKS: [Work; 16] = [
     Work { name: "matmul-512", measure: |stage| products::measure(stage, 512) },
     Work { name: "matmul-1024", measure: |stage| products::measure(stage, 1024) },
     Work { name: "matmul-2048", measure: |stage| products::measure(stage, 2048) },
@@ -64,6 +75,13 @@ const WORKS: [Work; 9] = [
     Work { name: "infer-resnet18-b32", measure: |stage| inference::measure(stage, &inference::RESNET18, 32) },
     Work { name: "infer-bert-b1", measure: |stage| inference::measure(stage, &inference::BERT, 1) },
     Work { name: "infer-bert-b32", measure: |stage| inference::measure(stage, &inference::BERT, 32) },
+    Work { name: "train-lenet-b64", measure: |stage| training::lenet(stage, 64) },
+    Work { name: "train-lenet-b128", measure: |stage| training::lenet(stage, 128) },
+    Work { name: "train-seq2seq", measure: training::seq2seq },
+    Work { name: "first-step-lenet", measure: |stage| alone::first_step(stage, &task::LENET, 64) },
+    Work { name: "first-step-seq2seq", measure: |stage| alone::first_step(stage, &task::SEQ2SEQ, 64) },
+    Work { name: "memory-lenet", measure: |stage| alone::memory(stage, &task::LENET, 128) },
+    Work { name: "memory-seq2seq", measure: |stage| alone::memory(stage, &task::SEQ2SEQ, 64) },
 ];
 
 fn main() -> ExitCode {
@@ -80,6 +98,10 @@ fn main() -> ExitCode {
 /// Whether every work has its figures.
 fn run() -> Result<bool, String> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
+    if let Some(alone) = &arguments.alone {
+        println!("{}", alone.run()?);
+        return Ok(true);
+    }
     let chosen: Vec<&Work> = WORKS.iter().filter(|work| arguments.chooses(work.name)).collect();
     if arguments.list || chosen.is_empty() {
         WORKS.iter().for_each(|work| println!("{}", work.name));
@@ -93,7 +115,6 @@ fn run() -> Result<bool, String> {
             Ok(rows) => table.add(work.name, rows),
             Err(reason) => {
                 complete = false;
-                println!("{}: {reason}", work.name);
                 table.add(work.name, vec![Row::without_figures(reason)]);
             }
         }

@@ -54,10 +54,11 @@ pub(crate) fn measure(stage: &Stage, network: &Network, batch: usize) -> Result<
     for (name, peer) in &mut peers {
         contenders.push(Contender { name: name.clone(), turn: Box::new(|seconds| peer.run(seconds)) });
     }
-    let timings = take(&mut contenders, stage.rounds, stage.seconds)?;
+    let result = take(&mut contenders, stage)?;
     drop(contenders);
-    let theirs: Vec<_> = peers.iter().map(|(name, _)| name.as_str()).zip(timings[1..].iter().copied()).collect();
-    Ok(Row::beside(Figure::Milliseconds, timings[0], &theirs, network.goal))
+    let theirs: Vec<_> = peers.into_iter().map(|(name, _)| name).zip(result.timings[1..].iter().copied()).collect();
+    let rows = Row::beside(Figure::Milliseconds, result.timings[0], &theirs, network.goal);
+    Ok(rows.into_iter().map(|row| row.among(result.others)).collect())
 }
 
 fn load(stage: &Stage, network: &Network, start: &Start) -> Result<Loaded, String> {

@@ -34,6 +34,12 @@ impl<'a> Layers<'a> {
         Ok(node)
     }
 
+    /// A variable as large as a parameter, of which it is an optimiser's state; zeros at first.
+    pub(crate) fn state(&mut self, name: &str, parameter: NodeId, kind: &str) -> Built {
+        let descriptor = self.g.descriptor(parameter).clone();
+        self.g.variable(&format!("{name}.{kind}"), descriptor)
+    }
+
     pub(crate) fn relu(&mut self, x: NodeId) -> Built {
         nn::relu(&mut self.g, x)
     }

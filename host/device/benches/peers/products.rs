@@ -29,9 +29,17 @@ pub(crate) fn measure(stage: &Stage, n: usize) -> Result<Vec<Row>, String> {
     };
     let name = "gemm".to_owned();
     let mut contenders = [ours.contender(), Contender { name, turn: Box::new(turn) }];
-    let timings = take(&mut contenders, stage.rounds, stage.seconds)?;
+    let result = take(&mut contenders, stage)?;
     let figure = Figure::PerSecond { amount: 2.0 * (n as f64).powi(3) / 1e9, unit: "GFLOP/s" };
-    Ok(vec![Row::new(figure, timings[0], "gemm (the crate)", timings[1], GOAL)])
+    let [ours, theirs] = [result.timings[0], result.timings[1]];
+    Ok(vec![Row::new(figure, ours, &format!("gemm {}", version()), theirs, GOAL).among(result.others)])
+}
+
+/// The crate's version: the one that the workspace's lock has, which is the one that the device is built with.
+fn version() -> &'static str {
+    let lock = include_str!("../../../../Cargo.lock");
+    let after = lock.split_once("name = \"gemm\"\nversion = \"").map(|(_, after)| after);
+    after.and_then(|after| after.split('"').next()).unwrap_or("?")
 }
 
 fn graph(n: usize) -> Result<VerifiedGraph, GraphError> {

@@ -15,6 +15,8 @@ pub(crate) struct Stage {
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
+    /// Seconds of each work's that may pass until the machine is quiet.
+    pub(crate) patience: u64,
     /// Where the table and the environment are.
     pub(crate) folder: PathBuf,
     python: Option<PathBuf>,
@@ -35,6 +37,7 @@ impl Stage {
             threads: arguments.threads,
             seconds: arguments.seconds,
             rounds: arguments.rounds,
+            patience: arguments.patience,
             folder,
             python: arguments.python.clone(),
             environment: OnceCell::new(),
