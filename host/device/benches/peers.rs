@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every work has its figures.
+/// Whether every comparison was made.
 fn run() -> Result<bool, String> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
     if let Some(alone) = &arguments.alone {
@@ -108,20 +108,14 @@ fn run() -> Result<bool, String> {
         return Ok(arguments.list);
     }
     let stage = Stage::new(&arguments)?;
-    let (mut table, mut complete) = (Table::new(machine::describe(&stage)), true);
+    let mut table = Table::new(machine::describe(&stage));
     for work in chosen {
         println!("{} ...", work.name);
-        match (work.measure)(&stage) {
-            Ok(rows) => table.add(work.name, rows),
-            Err(reason) => {
-                complete = false;
-                table.add(work.name, vec![Row::without_figures(reason)]);
-            }
-        }
+        table.add(work.name, (work.measure)(&stage).unwrap_or_else(|reason| vec![Row::without_figures(&reason)]));
         // After every work, so that a run that is cut off leaves what it has.
         table.save(&stage.folder.join("table.md"))?;
         arguments.save.iter().try_for_each(|file| table.save(file))?;
     }
     println!("\n{table}");
-    Ok(complete)
+    Ok(table.is_complete())
 }

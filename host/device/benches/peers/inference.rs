@@ -44,11 +44,13 @@ pub(crate) fn measure(stage: &Stage, network: &Network, batch: usize) -> Result<
     let start = stage.start(network.name, batch, true)?;
     let ours = load(stage, network, &start)?;
     let result = ours.result()?;
-    let mut peers = Vec::new();
+    let (mut peers, mut rows) = (Vec::new(), Vec::new());
     for (file, remark) in network.files {
         let name = format!("ONNX Runtime {version}{remark}");
-        let peer = open(stage, &start, file, &result).map_err(|reason| format!("{name}: {reason}"))?;
-        peers.push((name, peer));
+        match open(stage, &start, file, &result) {
+            Ok(peer) => peers.push((name, peer)),
+            Err(reason) => rows.push(Row::without_figures(&format!("{name}: {reason}"))),
+        }
     }
     let mut contenders = vec![ours.contender()];
     for (name, peer) in &mut peers {
@@ -57,8 +59,9 @@ pub(crate) fn measure(stage: &Stage, network: &Network, batch: usize) -> Result<
     let result = take(&mut contenders, stage)?;
     drop(contenders);
     let theirs: Vec<_> = peers.into_iter().map(|(name, _)| name).zip(result.timings[1..].iter().copied()).collect();
-    let rows = Row::beside(Figure::Milliseconds, result.timings[0], &theirs, network.goal);
-    Ok(rows.into_iter().map(|row| row.among(result.others)).collect())
+    let measured = Row::beside(Figure::Milliseconds, result.timings[0], &theirs, network.goal);
+    rows.extend(measured.into_iter().map(|row| row.among(result.others)));
+    Ok(rows)
 }
 
 fn load(stage: &Stage, network: &Network, start: &Start) -> Result<Loaded, String> {

@@ -10,6 +10,9 @@ const EXPLANATION: &str = "Figures are medians, and in brackets the best. Ratios
 about medians, and about the fastest of a work's peers that count. The last column is what others took of the \
 cores; where that is much, what is said of a goal has a question mark.";
 
+/// Said where a goal would be met or not.
+const NO_FIGURE: &str = "no figure";
+
 /// What seconds are told as.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
@@ -133,8 +136,9 @@ impl Row {
         format!("| {work} | {ours} | {peer} | {theirs} | {ratio} | {goal} | {met} | {others} |")
     }
 
-    pub(crate) fn without_figures(reason: String) -> Row {
-        Row { peer: reason.replace('|', "/"), met: "no figure".to_owned(), ..Row::default() }
+    /// A comparison that could not be made.
+    pub(crate) fn without_figures(reason: &str) -> Row {
+        Row { peer: reason.replace('|', "/"), met: NO_FIGURE.to_owned(), ..Row::default() }
     }
 }
 
@@ -154,6 +158,11 @@ impl Table {
     pub(crate) fn add(&mut self, work: &str, rows: Vec<Row>) {
         rows.iter().for_each(|row| println!("{}", row.line(work)));
         self.rows.extend(rows.into_iter().map(|row| (work.to_owned(), row)));
+    }
+
+    /// Whether every comparison was made.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.rows.iter().all(|(_, row)| row.met != NO_FIGURE)
     }
 
     /// # Errors

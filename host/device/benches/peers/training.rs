@@ -13,6 +13,9 @@ use crate::turns::{Contender, Timing, take};
 /// The first losses may differ by so much of the largest.
 const TOLERANCE: f32 = 1e-4;
 
+/// How many losses are compared; as many as `torch_peer.py` says.
+const LOSSES: usize = 4;
+
 /// How PyTorch trains: whether compiled, and whether with channels last.
 #[derive(Clone, Copy)]
 struct Way {
@@ -69,27 +72,30 @@ fn measure(
     let start = stage.start(task.name, batch, false)?;
     let tensors = Tensors::open(&start.file("start.safetensors"))?;
     let graph = task.graph(&tensors).map_err(|error| error.to_string())?;
-    let mut peers = Vec::new();
-    for way in Way::all(task) {
-        let peer = open(stage, task, batch, way, &start.file("errors.txt"));
-        peers.push((way, peer.map_err(|reason| format!("{}: {reason}", way.name(&version)))?));
-    }
     let ours = Loaded::new(&stage.backend, &graph, &|name| tensors.bytes(name))?;
-    compare(&ours, peers.iter().map(|(_, peer)| peer))?;
+    let losses = (0..LOSSES).map(|_| Ok(ours.result()?[0])).collect::<Result<Vec<f32>, String>>()?;
+    let (mut peers, mut rows) = (Vec::new(), Vec::new());
+    for way in Way::all(task) {
+        let name = way.name(&version);
+        match open(stage, task, batch, way, &start.file("errors.txt")).and_then(|peer| compare(&losses, peer)) {
+            Ok(peer) => peers.push((way, name, peer)),
+            Err(reason) => rows.push(Row::without_figures(&format!("{name}: {reason}"))),
+        }
+    }
     let mut contenders = vec![ours.contender()];
-    for (way, peer) in &mut peers {
-        contenders.push(Contender { name: way.name(&version), turn: Box::new(|seconds| peer.run(seconds)) });
+    for (_, name, peer) in &mut peers {
+        contenders.push(Contender { name: name.clone(), turn: Box::new(|seconds| peer.run(seconds)) });
     }
     let result = take(&mut contenders, stage)?;
     drop(contenders);
-    let (counted, others): (Vec<_>, Vec<_>) =
-        peers.iter().map(|(way, _)| *way).zip(result.timings[1..].iter().copied()).partition(|(way, _)| counts(*way));
-    let named = |ways: Vec<(Way, Timing)>| -> Vec<(String, Timing)> {
-        ways.into_iter().map(|(way, timing)| (way.name(&version), timing)).collect()
-    };
-    let mut rows = Row::beside(figure, result.timings[0], &named(counted), goal);
-    rows.extend(Row::beside(figure, result.timings[0], &named(others), goal).into_iter().map(Row::without_goal));
-    Ok(rows.into_iter().map(|row| row.among(result.others)).collect())
+    let (mut counted, mut others) = (Vec::new(), Vec::new());
+    for ((way, name, _), &timing) in peers.into_iter().zip(&result.timings[1..]) {
+        if counts(way) { &mut counted } else { &mut others }.push((name, timing));
+    }
+    let beside = |peers: &[(String, Timing)]| Row::beside(figure, result.timings[0], peers, goal);
+    let all = beside(&counted).into_iter().chain(beside(&others).into_iter().map(Row::without_goal));
+    rows.extend(all.map(|row| row.among(result.others)));
+    Ok(rows)
 }
 
 fn open(stage: &Stage, task: &Task, batch: usize, way: Way, errors: &Path) -> Result<Peer, String> {
@@ -99,16 +105,10 @@ fn open(stage: &Stage, task: &Task, batch: usize, way: Way, errors: &Path) -> Re
     Peer::start(&mut command, errors)
 }
 
-/// Refuses peers whose first losses are others than ours.
-fn compare<'a>(ours: &Loaded, peers: impl Iterator<Item = &'a Peer>) -> Result<(), String> {
-    let mut losses = Vec::new();
-    for peer in peers {
-        let said = peer.ready["losses"].as_array().ok_or("no losses")?;
-        let theirs: Vec<f32> = said.iter().filter_map(|loss| Some(loss.as_f64()? as f32)).collect();
-        while losses.len() < theirs.len() {
-            losses.push(ours.result()?[0]);
-        }
-        agree(&losses, &theirs, TOLERANCE)?;
-    }
-    Ok(())
+/// The peer, if its first losses are ours.
+fn compare(ours: &[f32], peer: Peer) -> Result<Peer, String> {
+    let said = peer.ready["losses"].as_array().ok_or("no losses")?;
+    let theirs: Vec<f32> = said.iter().filter_map(|loss| Some(loss.as_f64()? as f32)).collect();
+    agree(ours, &theirs, TOLERANCE)?;
+    Ok(peer)
 }
