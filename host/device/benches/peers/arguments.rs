@@ -1,0 +1,75 @@
+//! What the command was told.
+
+use std::path::PathBuf;
+
+use crate::alone::Alone;
+
+/// Rounds of turns, by default.
+const ROUNDS: usize = 3;
+
+/// Seconds of a turn, by default.
+const SECONDS: f64 = 1.5;
+
+/// Seconds that a work waits for a quiet machine, by default and all turns together.
+const PATIENCE: u64 = 60;
+
+/// Options and the names of works.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    pub(crate) list: bool,
+    pub(crate) threads: usize,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) patience: u64,
+    pub(crate) save: Option<PathBuf>,
+    pub(crate) python: Option<PathBuf>,
+    /// This process is one that the harness has started to measure in.
+    pub(crate) alone: Option<Alone>,
+    names: Vec<String>,
+}
+
+impl Arguments {
+    /// # Errors
+    /// An option that there is not, or that lacks its value.
+    pub(crate) fn read(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut arguments = Arguments {
+            list: false,
+            threads,
+            seconds: SECONDS,
+            rounds: ROUNDS,
+            patience: PATIENCE,
+            save: None,
+            python: None,
+            alone: None,
+            names: Vec::new(),
+        };
+        while let Some(word) = given.next() {
+            let mut value = || given.next().ok_or_else(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--list" => arguments.list = true,
+                "--threads" => arguments.threads = number(&word, &value()?)?,
+                "--rounds" => arguments.rounds = number::<usize>(&word, &value()?)?.max(1),
+                "--patience" => arguments.patience = number(&word, &value()?)?,
+                "--seconds" => arguments.seconds = number(&word, &value()?)?,
+                "--save" => arguments.save = Some(value()?.into()),
+                "--python" => arguments.python = Some(value()?.into()),
+                "--alone" => arguments.alone = Alone::read(given.by_ref()),
+                // Cargo says so to every benchmark.
+                "--bench" => {}
+                _ if word.starts_with('-') => return Err(format!("there is no option {word}")),
+                _ => arguments.names.push(word),
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// Whether the work of this name is to be measured.
+    pub(crate) fn chooses(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
+    }
+}
+
+fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{option} takes a number, not {text}"))
+}

@@ -1,0 +1,93 @@
+//! A virtual environment of pinned versions with what saggar is measured against.
+//!
+//! It is made once, and again where `requirements.txt` changes. Where a package cannot be had, its peers are
+//! left out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the peers' programs are.
+pub(crate) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers")
+}
+
+/// A Python that has what peers need, as far as it could be had.
+#[derive(Debug)]
+pub(crate) struct Environment(PathBuf);
+
+impl Environment {
+    /// The Python that was given.
+    pub(crate) fn of(python: &Path) -> Environment {
+        Environment(python.to_owned())
+    }
+
+    /// The environment in `folder`, made where it is not there.
+    ///
+    /// # Errors
+    /// There is no Python that makes one.
+    pub(crate) fn open(folder: &Path) -> Result<Environment, String> {
+        let (dir, wanted) = (folder.join("environment"), sources().join("requirements.txt"));
+        let (python, made_of) = (dir.join("bin/python"), dir.join("requirements.txt"));
+        if std::fs::read(&made_of).ok() == std::fs::read(&wanted).ok() {
+            return Ok(Environment(python));
+        }
+        println!("making {} from {}", dir.display(), wanted.display());
+        let _ = std::fs::remove_dir_all(&dir);
+        succeed(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+        match succeed(pip(&python).arg("--requirement").arg(&wanted)) {
+            // Only now: what is not complete is tried again the next time.
+            Ok(()) => drop(std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?),
+            Err(_) => install_each(&python, &wanted)?,
+        }
+        Ok(Environment(python))
+    }
+
+    /// A program of ours in the environment, with as many threads as its libraries may take.
+    pub(crate) fn program(&self, name: &str, threads: usize) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg(sources().join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("OMP_NUM_THREADS", threads.to_string()).env("MKL_NUM_THREADS", threads.to_string());
+        command
+    }
+
+    /// The version of an installed package.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn version(&self, package: &str) -> Result<String, String> {
+        let program = format!("from importlib.metadata import version; print(version('{package}'))");
+        let output = Command::new(&self.0).args(["-c", &program]).output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() { Ok(text) } else { Err(format!("{package} is not installed")) }
+    }
+}
+
+/// Installs one package after the other and says which cannot be had.
+fn install_each(python: &Path, requirements: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(requirements).map_err(|error| error.to_string())?;
+    for package in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Err(reason) = succeed(pip(python).arg(package)) {
+            println!("{package} cannot be installed: {reason}");
+        }
+    }
+    Ok(())
+}
+
+fn pip(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    command
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// The last line of what it says, where it fails.
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}", errors.trim_end().lines().last().unwrap_or("no word")))
+}

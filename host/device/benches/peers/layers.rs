@@ -1,0 +1,123 @@
+//! Layers of networks over the graph builder, with parameters of the names and shapes that a file has.
+
+use saggar_tensor::op::{Conv2d, Scalar};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, nn};
+
+use crate::tensors::Tensors;
+
+type Built = Result<NodeId, GraphError>;
+
+/// A network that is being built.
+pub(crate) struct Layers<'a> {
+    pub(crate) g: GraphBuilder,
+    start: &'a Tensors,
+    /// Parameters so far, with their names.
+    pub(crate) parameters: Vec<(String, NodeId)>,
+}
+
+impl<'a> Layers<'a> {
+    pub(crate) fn new(start: &'a Tensors) -> Layers<'a> {
+        Layers { g: GraphBuilder::new(), start, parameters: Vec::new() }
+    }
+
+    fn descriptor(&self, name: &str) -> Descriptor {
+        self.start.descriptor(name).unwrap_or_else(|| panic!("export.py writes {name}")).clone()
+    }
+
+    pub(crate) fn input(&mut self, name: &str) -> Built {
+        self.g.input(name, self.descriptor(name))
+    }
+
+    pub(crate) fn parameter(&mut self, name: &str) -> Built {
+        let node = self.g.variable(name, self.descriptor(name))?;
+        self.parameters.push((name.to_owned(), node));
+        Ok(node)
+    }
+
+    /// A variable as large as a parameter, of which it is an optimiser's state; zeros at first.
+    pub(crate) fn state(&mut self, name: &str, parameter: NodeId, kind: &str) -> Built {
+        let descriptor = self.g.descriptor(parameter).clone();
+        self.g.variable(&format!("{name}.{kind}"), descriptor)
+    }
+
+    pub(crate) fn relu(&mut self, x: NodeId) -> Built {
+        nn::relu(&mut self.g, x)
+    }
+
+    /// `x w + b`.
+    pub(crate) fn linear(&mut self, name: &str, x: NodeId) -> Built {
+        let weight = self.parameter(&format!("{name}.weight"))?;
+        let bias = self.parameter(&format!("{name}.bias"))?;
+        nn::linear(&mut self.g, x, weight, Some(bias))
+    }
+
+    /// A convolution with a bias.
+    pub(crate) fn conv(&mut self, name: &str, x: NodeId, padding: usize, stride: usize) -> Built {
+        let filter = self.parameter(&format!("{name}.weight"))?;
+        let bias = self.parameter(&format!("{name}.bias"))?;
+        let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
+        nn::conv2d(&mut self.g, x, filter, Some(bias), nn::Conv2dOptions { conv, ..Default::default() })
+    }
+
+    /// The largest of each square window.
+    pub(crate) fn max_pool(&mut self, x: NodeId, window: usize, padding: usize) -> Built {
+        let (window, padding) = (Some([window; 2]), [padding; 4]);
+        nn::max_pool2d(&mut self.g, x, nn::Pool2dOptions { window, padding, strides: [2; 2], ..Default::default() })
+    }
+
+    /// Normalisation over the last axis.
+    pub(crate) fn norm(&mut self, name: &str, x: NodeId, epsilon: f64) -> Built {
+        let scale = self.parameter(&format!("{name}.weight"))?;
+        let bias = self.parameter(&format!("{name}.bias"))?;
+        let last = self.g.descriptor(x).shape.rank() - 1;
+        nn::layer_normalization(&mut self.g, x, Some(scale), Some(bias), &[last], epsilon)
+    }
+
+    /// What each place of `x` finds in `memory`, by so many heads; with `causal`, in its own place and those before.
+    ///
+    /// Shape: `x [b, n, d]`, `memory [b, m, d]` -> `[b, n, d]`. Source: Vaswani et al., arXiv:1706.03762.
+    pub(crate) fn attention(
+        &mut self,
+        names: [&str; 4],
+        x: NodeId,
+        memory: NodeId,
+        heads: usize,
+        causal: bool,
+    ) -> Built {
+        let q = self.linear(names[0], x)?;
+        let k = self.linear(names[1], memory)?;
+        let v = self.linear(names[2], memory)?;
+        let (q, k, v) = (self.split(q, heads)?, self.split(k, heads)?, self.split(v, heads)?);
+        let g = &mut self.g;
+        let k = g.transpose(k, &[0, 1, 3, 2])?;
+        let scores = g.matmul(q, k)?;
+        let width = g.descriptor(q).shape[3];
+        let scale = g.scalar(DType::F32, Scalar::Float(1.0 / (width as f64).sqrt()))?;
+        let mut scores = g.mul(scores, scale)?;
+        if causal {
+            scores = hide_later(g, scores)?;
+        }
+        let weights = nn::softmax(g, scores, 3)?;
+        let found = g.matmul(weights, v)?;
+        let found = g.transpose(found, &[0, 2, 1, 3])?;
+        let shape = g.descriptor(x).shape.clone();
+        let found = g.reshape(found, &shape)?;
+        self.linear(names[3], found)
+    }
+
+    /// Shape: `[b, n, d]` -> `[b, heads, n, d / heads]`.
+    fn split(&mut self, x: NodeId, heads: usize) -> Built {
+        let shape = self.g.descriptor(x).shape.clone();
+        let x = self.g.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
+        self.g.transpose(x, &[0, 2, 1, 3])
+    }
+}
+
+/// Scores `[b, h, n, m]` that do not count where the key comes after the query.
+fn hide_later(g: &mut GraphBuilder, scores: NodeId) -> Built {
+    let places = Descriptor::new(DType::I32, g.descriptor(scores).shape.clone());
+    let (query, key) = (g.iota(places.clone(), 2)?, g.iota(places, 3)?);
+    let later = g.greater(key, query)?;
+    let hidden = g.scalar(DType::F32, Scalar::Float(-1e9))?;
+    g.select(later, hidden, scores)
+}

@@ -1,0 +1,63 @@
+//! A graph as a program on the device, with its tensors.
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
+use saggar_tensor::{Port, VerifiedGraph};
+
+use crate::turns::{Contender, measure};
+
+/// The bytes that a tensor of this name begins with, if any.
+pub(crate) type Start<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
+
+/// A program with its tensors.
+pub(crate) struct Loaded {
+    backend: Arc<dyn Backend>,
+    executable: Arc<dyn Executable>,
+    inputs: Vec<Buffer>,
+    variables: Vec<Buffer>,
+}
+
+impl Loaded {
+    /// Inputs and variables have the bytes that `start` gives for their names; where it gives none, zeros.
+    ///
+    /// # Errors
+    /// It does not compile or does not load; or `start`'s.
+    pub(crate) fn new(backend: &Arc<dyn Backend>, graph: &VerifiedGraph, start: Start<'_>) -> Result<Loaded, String> {
+        let meter = Meter::unlimited();
+        let program = compile(graph, &backend.target()).map_err(|error| error.to_string())?;
+        let buffer = |port: &Port| -> Result<Buffer, String> {
+            let buffer = backend.allocate(&port.descriptor, &meter).map_err(|error| error.to_string())?;
+            if let Some(bytes) = start(&port.name)? {
+                backend.write(&buffer, &bytes).map_err(|error| error.to_string())?;
+            }
+            Ok(buffer)
+        };
+        let inputs = program.inputs.iter().map(buffer).collect::<Result<_, _>>()?;
+        let variables = program.variables.iter().map(buffer).collect::<Result<_, _>>()?;
+        let executable = backend.load(Arc::new(program), &meter).map_err(|error| error.to_string())?;
+        Ok(Loaded { backend: Arc::clone(backend), executable, inputs, variables })
+    }
+
+    /// Runs it once, for its outputs.
+    pub(crate) fn run(&self) -> Result<Vec<Buffer>, DeviceError> {
+        self.executable.dispatch(&self.inputs, &self.variables)
+    }
+
+    /// Runs it once, for the numbers of its first output.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn result(&self) -> Result<Vec<f32>, String> {
+        let outputs = self.run().map_err(|error| error.to_string())?;
+        let bytes = self.backend.read(&outputs[0]).map_err(|error| error.to_string())?;
+        Ok(crate::tensors::floats(&bytes))
+    }
+
+    /// As one of those who take turns.
+    pub(crate) fn contender(&self) -> Contender<'_> {
+        let run = || self.run().map(drop).map_err(|error| error.to_string());
+        Contender { name: "saggar".to_owned(), turn: Box::new(move |seconds| measure(seconds, run)) }
+    }
+}

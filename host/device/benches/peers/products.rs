@@ -1,0 +1,61 @@
+//! Square matrix products, beside those of the `gemm` crate.
+
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
+
+use crate::gemm::Product;
+use crate::loaded::Loaded;
+use crate::stage::Stage;
+use crate::table::{Figure, Goal, Row};
+use crate::tensors::agree;
+use crate::turns::{Contender, measure as time, take};
+
+const GOAL: Goal = Goal::SpeedAtLeast(0.95);
+const TOLERANCE: f32 = 1e-4;
+
+/// # Errors
+/// Why there is no figure.
+pub(crate) fn measure(stage: &Stage, n: usize) -> Result<Vec<Row>, String> {
+    let (a, b) = (numbers(n * n, 1), numbers(n * n, 2));
+    let graph = graph(n).map_err(|error| error.to_string())?;
+    let ours = Loaded::new(&stage.backend, &graph, &|name| Ok(Some(bytes(if name == "a" { &a } else { &b }))))?;
+    let mut theirs = Product::new(stage.threads, n, a, b)?;
+    theirs.run();
+    agree(&ours.result()?, &theirs.c, TOLERANCE)?;
+    let turn = |seconds| {
+        time(seconds, || {
+            theirs.run();
+            Ok(())
+        })
+    };
+    let name = "gemm".to_owned();
+    let mut contenders = [ours.contender(), Contender { name, turn: Box::new(turn) }];
+    let result = take(&mut contenders, stage)?;
+    let figure = Figure::PerSecond { amount: 2.0 * (n as f64).powi(3) / 1e9, unit: "GFLOP/s" };
+    let [ours, theirs] = [result.timings[0], result.timings[1]];
+    Ok(vec![Row::new(figure, ours, &format!("gemm {}", version()), theirs, GOAL).among(result.others)])
+}
+
+/// The crate's version: the one that the workspace's lock has, which is the one that the device is built with.
+fn version() -> &'static str {
+    let lock = include_str!("../../../../Cargo.lock");
+    let after = lock.split_once("name = \"gemm\"\nversion = \"").map(|(_, after)| after);
+    after.and_then(|after| after.split('"').next()).unwrap_or("?")
+}
+
+fn graph(n: usize) -> Result<VerifiedGraph, GraphError> {
+    let mut g = GraphBuilder::new();
+    let matrix = Descriptor::new(DType::F32, Shape::new([n, n])?);
+    let a = g.input("a", matrix.clone())?;
+    let b = g.input("b", matrix)?;
+    let product = g.matmul(a, b)?;
+    g.output("product", product)?;
+    verify(g.finish())
+}
+
+fn bytes(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+}

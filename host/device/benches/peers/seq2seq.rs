@@ -1,0 +1,62 @@
+//! A small transformer from sentences to sentences, of two layers on either side.
+//!
+//! Source: Vaswani et al., arXiv:1706.03762; positions are learned.
+
+use saggar_tensor::{GraphError, NodeId};
+
+use crate::layers::Layers;
+
+const LAYERS: usize = 2;
+const HEADS: usize = 4;
+const EPSILON: f64 = 1e-5;
+
+/// Shape of the result: `[b * n, words]`.
+pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
+    let places = l.parameter("places")?;
+    let mut memory = embedded(l, "source", places)?;
+    for index in 0..LAYERS {
+        memory = layer(l, &format!("encoder.{index}"), memory, None)?;
+    }
+    let mut x = embedded(l, "target", places)?;
+    for index in 0..LAYERS {
+        x = layer(l, &format!("decoder.{index}"), x, Some(memory))?;
+    }
+    let shape = l.g.descriptor(x).shape.clone();
+    let x = l.g.reshape(x, &[shape[0] * shape[1], shape[2]])?;
+    l.linear("words", x)
+}
+
+/// Shape: words `[b, n]` -> `[b, n, d]`.
+fn embedded(l: &mut Layers<'_>, name: &str, places: NodeId) -> Result<NodeId, GraphError> {
+    let words = l.input(name)?;
+    let table = l.parameter(&format!("{name}.weight"))?;
+    let x = l.g.gather(table, words, 0)?;
+    l.g.add(x, places)
+}
+
+/// With a `memory` it is the decoder's: a place sees those before it, and the memory.
+fn layer(l: &mut Layers<'_>, name: &str, x: NodeId, memory: Option<NodeId>) -> Result<NodeId, GraphError> {
+    let mut x = attended(l, [&format!("{name}.own"), &format!("{name}.norm1")], x, x, memory.is_some())?;
+    if let Some(memory) = memory {
+        x = attended(l, [&format!("{name}.other"), &format!("{name}.norm2")], x, memory, false)?;
+    }
+    let y = l.linear(&format!("{name}.wide"), x)?;
+    let y = l.relu(y)?;
+    let y = l.linear(&format!("{name}.narrow"), y)?;
+    let sum = l.g.add(x, y)?;
+    l.norm(&format!("{name}.norm3"), sum, EPSILON)
+}
+
+/// What is found, added to `x`, and normalised.
+fn attended(
+    l: &mut Layers<'_>,
+    [name, norm]: [&str; 2],
+    x: NodeId,
+    memory: NodeId,
+    causal: bool,
+) -> Result<NodeId, GraphError> {
+    let names = ["query", "key", "value", "output"].map(|part| format!("{name}.{part}"));
+    let found = l.attention(names.each_ref().map(String::as_str), x, memory, HEADS, causal)?;
+    let sum = l.g.add(x, found)?;
+    l.norm(norm, sum, EPSILON)
+}

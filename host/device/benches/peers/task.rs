@@ -1,0 +1,88 @@
+//! What is trained, as a graph of one step: forward, backward and update. `torch_peer.py` trains the same.
+
+use saggar_tensor::grad::gradients;
+use saggar_tensor::op::Scalar;
+use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
+
+use crate::layers::Layers;
+use crate::tensors::Tensors;
+
+/// A network and how it is trained.
+pub(crate) struct Task {
+    /// Its name here and in `models.py`.
+    pub(crate) name: &'static str,
+    build: fn(&mut Layers<'_>) -> Result<NodeId, GraphError>,
+    rule: Rule,
+    /// Whether PyTorch is faster with channels last, as it is where there are convolutions.
+    pub(crate) channels_last: bool,
+}
+
+enum Rule {
+    /// Descent with a momentum of 0.9.
+    Momentum {
+        rate: f64,
+    },
+    Adam {
+        rate: f64,
+    },
+}
+
+pub(crate) const LENET: Task =
+    Task { name: "lenet", build: crate::lenet::logits, rule: Rule::Momentum { rate: 0.01 }, channels_last: true };
+
+pub(crate) const SEQ2SEQ: Task =
+    Task { name: "seq2seq", build: crate::seq2seq::logits, rule: Rule::Adam { rate: 1e-3 }, channels_last: false };
+
+impl Task {
+    /// The task of this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Task> {
+        [&LENET, &SEQ2SEQ].into_iter().find(|task| task.name == name)
+    }
+
+    /// A step that returns the loss, of a batch as large as the one that `start` has.
+    ///
+    /// # Errors
+    /// The graph's.
+    pub(crate) fn graph(&self, start: &Tensors) -> Result<VerifiedGraph, GraphError> {
+        let mut l = Layers::new(start);
+        let logits = (self.build)(&mut l)?;
+        let labels = l.input("labels")?;
+        let loss = nn::cross_entropy(&mut l.g, logits, labels)?;
+        let parameters: Vec<NodeId> = l.parameters.iter().map(|(_, node)| *node).collect();
+        let derivatives = gradients(&mut l.g, loss, &parameters)?;
+        match self.rule {
+            Rule::Momentum { rate } => descend(&mut l, &derivatives, rate)?,
+            Rule::Adam { rate } => adapt(&mut l, &derivatives, rate)?,
+        }
+        l.g.output("loss", loss)?;
+        verify(l.g.finish())
+    }
+}
+
+fn descend(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
+    let rate = l.g.scalar(DType::F32, Scalar::Float(rate))?;
+    let options = nn::Sgd { momentum: 0.9, ..nn::Sgd::default() };
+    for ((name, parameter), &gradient) in l.parameters.clone().into_iter().zip(derivatives) {
+        let velocity = l.state(&name, parameter, "velocity")?;
+        let next = nn::sgd(&mut l.g, &options, parameter, gradient, velocity, rate)?;
+        l.g.assign_to(parameter, next.parameter)?;
+        l.g.assign_to(velocity, next.velocity)?;
+    }
+    Ok(())
+}
+
+fn adapt(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
+    let rate = l.g.scalar(DType::F32, Scalar::Float(rate))?;
+    let steps = l.g.variable("steps", Descriptor::new(DType::F32, Shape::scalar()))?;
+    let one = l.g.scalar(DType::F32, Scalar::Float(1.0))?;
+    let step = l.g.add(steps, one)?;
+    l.g.assign_to(steps, step)?;
+    for ((name, parameter), &gradient) in l.parameters.clone().into_iter().zip(derivatives) {
+        let state = [l.state(&name, parameter, "first")?, l.state(&name, parameter, "second")?];
+        let next = nn::adam(&mut l.g, &nn::Adam::default(), parameter, gradient, state, step, rate)?;
+        l.g.assign_to(parameter, next.parameter)?;
+        l.g.assign_to(state[0], next.first)?;
+        l.g.assign_to(state[1], next.second)?;
+    }
+    Ok(())
+}
