@@ -4,6 +4,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod cost;
 mod destinations;
 pub mod error;
 pub mod expr;

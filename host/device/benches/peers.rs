@@ -1,7 +1,7 @@
 //! `make bench-peers`: the CPU device beside others that compute the same, on this machine, in this run; one table.
 //!
 //! `cargo bench -p saggar-device --bench peers [-- OPTION.. NAME..]` measures the works whose names have a NAME in
-//! them, or all. Options: `--list` (names), `--threads N` (else one for each core), `--seconds S` (of a turn),
+//! them, or all. Options: `--list` (names), `--kernels` (what each takes), `--threads N` (else one for each core), `--seconds S` (of a turn),
 //! `--rounds N`, `--patience S` (that a work waits for others to leave the machine alone), `--save FILE` (where else the
 //! table goes), `--python FILE` (has the peers, instead of an environment made for them). Contenders take turns, and what
 //! they compute is compared first: figures of sides that disagree are not told.

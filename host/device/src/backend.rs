@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
@@ -110,4 +111,16 @@ pub trait Executable: Debug + Send + Sync {
     /// # Errors
     /// `Mismatch`, `OutOfMemory`, `Lost`.
     fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError>;
+
+    /// As [`Executable::dispatch`], and what each of the program's kernels took, where the device can tell: it waits for the
+    /// kernels then, and may run them slower than in a dispatch.
+    ///
+    /// # Errors
+    /// Those of a dispatch.
+    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
+        Ok((self.dispatch(inputs, variables)?, None))
+    }
 }
+
+/// Outputs, and what each kernel took.
+pub type Profiled = (Vec<Buffer>, Option<Vec<Duration>>);

@@ -14,6 +14,6 @@ mod half;
 pub mod meter;
 mod owner;
 
-pub use backend::{Backend, Buffer, DeviceInfo, Executable};
+pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
 pub use error::DeviceError;
 pub use meter::Meter;

@@ -17,6 +17,8 @@ const PATIENCE: u64 = 60;
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) list: bool,
+    /// What kernels take is said too.
+    pub(crate) kernels: bool,
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
@@ -35,6 +37,7 @@ impl Arguments {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut arguments = Arguments {
             list: false,
+            kernels: false,
             threads,
             seconds: SECONDS,
             rounds: ROUNDS,
@@ -48,6 +51,7 @@ impl Arguments {
             let mut value = || given.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--list" => arguments.list = true,
+                "--kernels" => arguments.kernels = true,
                 "--threads" => arguments.threads = number(&word, &value()?)?,
                 "--rounds" => arguments.rounds = number::<usize>(&word, &value()?)?.max(1),
                 "--patience" => arguments.patience = number(&word, &value()?)?,

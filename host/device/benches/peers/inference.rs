@@ -73,7 +73,11 @@ fn load(stage: &Stage, network: &Network, start: &Start) -> Result<Loaded, Strin
         verify(layers.g.finish())
     };
     let graph = build().map_err(|error| error.to_string())?;
-    Loaded::new(&stage.backend, &graph, &|name| tensors.bytes(name))
+    let loaded = Loaded::new(&stage.backend, &graph, &|name| tensors.bytes(name))?;
+    if stage.kernels {
+        loaded.tell_kernels()?;
+    }
+    Ok(loaded)
 }
 
 /// A peer that computes what we do.

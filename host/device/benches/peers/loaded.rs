@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use saggar_compile::compile;
+use saggar_compile::cost::cost;
 use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
 use saggar_tensor::{Port, VerifiedGraph};
 
@@ -10,6 +11,9 @@ use crate::turns::{Contender, measure};
 
 /// The bytes that a tensor of this name begins with, if any.
 pub(crate) type Start<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
+
+/// Runs whose kernels are timed.
+const PROFILED: usize = 15;
 
 /// A program with its tensors.
 pub(crate) struct Loaded {
@@ -53,6 +57,28 @@ impl Loaded {
         let outputs = self.run().map_err(|error| error.to_string())?;
         let bytes = self.backend.read(&outputs[0]).map_err(|error| error.to_string())?;
         Ok(crate::tensors::floats(&bytes))
+    }
+
+    /// Says what each kernel takes, in the median of several runs.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn tell_kernels(&self) -> Result<(), String> {
+        let program = self.executable.program();
+        let mut times = vec![Vec::new(); program.kernels.len()];
+        for _ in 0..PROFILED {
+            let (_, took) =
+                self.executable.profile(&self.inputs, &self.variables).map_err(|error| error.to_string())?;
+            let took = took.ok_or("the device does not tell what kernels take")?;
+            times.iter_mut().zip(took).for_each(|(times, took)| times.push(took.as_secs_f64()));
+        }
+        times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+        for (kernel, times) in program.kernels.iter().zip(&times) {
+            let (seconds, cost) = (times[times.len() / 2], cost(program, kernel));
+            let speeds = [cost.operations, cost.bytes].map(|amount| amount as f64 / seconds / 1e9);
+            println!("{:>9.1} us {:>7.1} GFLOP/s {:>6.1} GB/s {}", seconds * 1e6, speeds[0], speeds[1], kernel.label);
+        }
+        Ok(())
     }
 
     /// As one of those who take turns.

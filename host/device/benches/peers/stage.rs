@@ -13,6 +13,8 @@ use crate::environment::{Environment, succeed};
 pub(crate) struct Stage {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) threads: usize,
+    /// What kernels take is said too.
+    pub(crate) kernels: bool,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
     /// Seconds of each work's that may pass until the machine is quiet.
@@ -35,6 +37,7 @@ impl Stage {
         Ok(Stage {
             backend: cpu::open(Some(arguments.threads)).map_err(|error| error.to_string())?,
             threads: arguments.threads,
+            kernels: arguments.kernels,
             seconds: arguments.seconds,
             rounds: arguments.rounds,
             patience: arguments.patience,

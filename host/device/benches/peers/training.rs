@@ -74,6 +74,9 @@ fn measure(
     let graph = task.graph(&tensors).map_err(|error| error.to_string())?;
     let ours = Loaded::new(&stage.backend, &graph, &|name| tensors.bytes(name))?;
     let losses = (0..LOSSES).map(|_| Ok(ours.result()?[0])).collect::<Result<Vec<f32>, String>>()?;
+    if stage.kernels {
+        ours.tell_kernels()?;
+    }
     let (mut peers, mut rows) = (Vec::new(), Vec::new());
     for way in Way::all(task) {
         let name = way.name(&version);

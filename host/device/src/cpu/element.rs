@@ -67,8 +67,9 @@ operators! {
     Mul: T = |a, b| a.mul(b);
     Div: T = |a, b| a.div(b);
     Pow: T = |a, b| a.pow(b);
-    Max: T = |a, b| if a.is_nan() || a > b { a } else { b };
-    Min: T = |a, b| if a.is_nan() || a < b { a } else { b };
+    // Without a branch between the two, so that loops become vector code.
+    Max: T = |a, b| if a.is_nan() | (a > b) { a } else { b };
+    Min: T = |a, b| if a.is_nan() | (a < b) { a } else { b };
     Equal: u8 = |a, b| u8::from(a == b);
     Less: u8 = |a, b| u8::from(a < b);
     LessOrEqual: u8 = |a, b| u8::from(a <= b);

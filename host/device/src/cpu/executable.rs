@@ -1,7 +1,7 @@
 //! A loaded program: prepared kernels, run in scratch memory of its owner.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use saggar_compile::program::Program;
 use saggar_tensor::Port;
@@ -12,7 +12,7 @@ use super::region::Block;
 use super::scratch::Scratch;
 use super::storage::{Given, Guard, HostMemory, lock, memory, zeroed};
 use super::threads::Threads;
-use crate::backend::{Buffer, Executable};
+use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 
@@ -95,11 +95,21 @@ impl CpuExecutable {
     }
 
     /// Runs all kernels, on as many threads as their work is worth. Which threads those are changes no bit.
-    fn run(&self, blocks: &mut [Block<'_>], workspace: &mut [u64], kept: &[Option<Arc<Formed>>]) {
+    fn run(
+        &self,
+        blocks: &mut [Block<'_>],
+        workspace: &mut [u64],
+        kept: &[Option<Arc<Formed>>],
+        mut took: Option<&mut Vec<Duration>>,
+    ) {
         let mut on = |threads: &Threads, blocks: &mut [Block<'_>]| {
             for (kernel, kept) in self.kernels.iter().zip(kept) {
+                let started = took.is_some().then(Instant::now);
                 let pieces = kernel.regions.cut(blocks);
                 kernel.run(threads, pieces, workspace, kept.as_ref().map(|kept| &kept.data[..]));
+                if let (Some(took), Some(started)) = (&mut took, started) {
+                    took.push(started.elapsed());
+                }
             }
         };
         let running = self.threads.running();
@@ -121,6 +131,24 @@ impl Executable for CpuExecutable {
     }
 
     fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        self.execute(inputs, variables, None)
+    }
+
+    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
+        let mut took = Vec::with_capacity(self.kernels.len());
+        let outputs = self.execute(inputs, variables, Some(&mut took))?;
+        Ok((outputs, Some(took)))
+    }
+}
+
+impl CpuExecutable {
+    /// One dispatch; `took` is given what each kernel took.
+    fn execute(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        took: Option<&mut Vec<Duration>>,
+    ) -> Result<Vec<Buffer>, DeviceError> {
         let program = &*self.program;
         let mut given = check("inputs", &program.inputs, inputs)?;
         given.extend(check("variables", &program.variables, variables)?);
@@ -143,7 +171,7 @@ impl Executable for CpuExecutable {
         blocks.extend(outputs.iter_mut().map(|words| writable(words)));
         let (slabs, workspace) = arena.split(program);
         blocks.extend(slabs.map(writable));
-        self.run(&mut blocks, workspace, &kept);
+        self.run(&mut blocks, workspace, &kept, took);
         drop(blocks);
         drop(guards);
 

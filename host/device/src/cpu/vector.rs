@@ -21,6 +21,10 @@ pub(super) trait Vectors: Copy {
     fn load(self, from: &[f32]) -> Self::V;
     /// Writes the first elements of a slice that has as many.
     fn store(self, to: &mut [f32], v: Self::V);
+    /// The elements of a slice that has fewer, and zeros.
+    fn load_part(self, from: &[f32]) -> Self::V;
+    /// Writes the first elements to a slice that has room for fewer.
+    fn store_part(self, to: &mut [f32], v: Self::V);
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a b + c`.
@@ -66,6 +70,16 @@ impl Vectors for Plain {
     #[inline(always)]
     fn store(self, to: &mut [f32], v: [f32; 8]) {
         *to.first_chunk_mut().expect("a vector's elements") = v;
+    }
+
+    #[inline(always)]
+    fn load_part(self, from: &[f32]) -> [f32; 8] {
+        std::array::from_fn(|i| from.get(i).copied().unwrap_or(0.0))
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32], v: [f32; 8]) {
+        to.iter_mut().zip(v).for_each(|(to, v)| *to = v);
     }
 
     #[inline(always)]

@@ -8,6 +8,8 @@ use crate::cpu::vector::{self, VectorWork, Vectors};
 
 /// Elements of the second operand that stay in the second-level cache while all rows pass over them.
 const CACHED_ELEMENTS: usize = 1 << 17;
+/// Runs that are shorter, in the mean, are taken element by element: to begin one costs more.
+const SHORT_RUN: usize = 16;
 /// What keeps the rows of a turned first operand from sharing a few lines of the first-level cache.
 const TURNED_PAD: usize = 16;
 
@@ -139,6 +141,7 @@ enum Block<'a> {
     Rows { data: &'a [f32], stride: usize, runs: [Run; 1] },
     Columns { data: &'a [f32], stride: usize },
     Gathered { data: &'a [f32], bases: &'a [u32], runs: Vec<Run> },
+    Scattered { data: &'a [f32], bases: &'a [u32], offsets: Vec<u32>, span: usize },
     Turned { data: &'a [f32], bases: &'a [u32] },
 }
 
@@ -147,7 +150,13 @@ impl<'a> Block<'a> {
         let a = match a {
             Rows::Matrix(a) => a.right_of(first),
             Rows::Gathered { data, bases, runs } => {
-                return Block::Gathered { data, bases, runs: part(runs, first, depth) };
+                let runs = part(runs, first, depth);
+                if depth >= SHORT_RUN * runs.len() {
+                    return Block::Gathered { data, bases, runs };
+                }
+                let span = runs.iter().map(|run| run.offset + run.len).max().unwrap_or(0);
+                let offsets = runs.iter().flat_map(|run| run.offset..run.offset + run.len);
+                return Block::Scattered { data, bases, offsets: offsets.map(|at| at as u32).collect(), span };
             }
             Rows::Turned { data, bases } => return Block::Turned { data, bases: &bases[first..][..depth] },
         };
@@ -189,6 +198,11 @@ impl<'a> Block<'a> {
                 let bases: &[u32; H] = bases[row..].first_chunk().expect("a base for every row");
                 let rows = std::array::from_fn(|at| if at < H { bases[at] as usize } else { 0 });
                 along(s, sums, data, &rows, runs, b)
+            }
+            Block::Scattered { data, bases, offsets, span } => {
+                let bases: &[u32; H] = bases[row..].first_chunk().expect("a base for every row");
+                let rows = std::array::from_fn(|at| if at < H { bases[at] as usize } else { 0 });
+                accumulate(s, sums, &Left::Scattered { data, rows, offsets, span: *span }, b, depth)
             }
             Block::Columns { data, stride } => {
                 accumulate(s, sums, &Left::Columns { data: &data[row..], stride: *stride }, b, depth)

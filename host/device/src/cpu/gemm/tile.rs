@@ -8,9 +8,6 @@ use crate::cpu::vector::Vectors;
 /// Rows of a tile, at most.
 pub(in super::super) const HEIGHT_MAX: usize = 12;
 
-/// Elements of the longest vector.
-const LANES_MAX: usize = 16;
-
 /// Where a tile's rows of the first operand are.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Left<'a> {
@@ -20,6 +17,17 @@ pub(in super::super) enum Left<'a> {
         data: &'a [f32],
         /// First element of each row.
         rows: [usize; HEIGHT_MAX],
+    },
+    /// The element of row `i` at depth `d` is `data[rows[i] + offsets[d]]`.
+    Scattered {
+        /// The operand.
+        data: &'a [f32],
+        /// First element of each row.
+        rows: [usize; HEIGHT_MAX],
+        /// One a depth.
+        offsets: &'a [u32],
+        /// More than any offset.
+        span: usize,
     },
     /// The tile's elements of one depth lie side by side, those of the next `stride` further.
     Columns {
@@ -56,6 +64,17 @@ pub(super) fn accumulate<S: Vectors, const H: usize, const W: usize>(
                 *slice = &data[row..][..depth];
             }
             multiply(s, sums, |depth| std::array::from_fn(|row| slices[row][depth]), b, depth)
+        }
+        Left::Scattered { data, rows, offsets, span } => {
+            let mut slices = [&data[..0]; H];
+            for (slice, row) in slices.iter_mut().zip(rows) {
+                *slice = &data[row..][..span];
+            }
+            let element = |depth: usize| {
+                let offset = offsets[depth] as usize;
+                std::array::from_fn(|row| slices[row][offset])
+            };
+            multiply(s, sums, element, b, depth)
         }
         Left::Columns { data, stride } => multiply(
             s,
@@ -151,10 +170,12 @@ fn value<S: Vectors>(s: S, sums: S::V, out: &[f32], add: bool, ends: Option<Ends
 /// Writes the elements of a vector that there are columns for.
 #[inline(always)]
 fn write_part<S: Vectors>(s: S, sums: S::V, out: &mut [f32], add: bool, ends: Option<Ends<'_>>, column: usize) {
-    let mut values = [0.0; LANES_MAX];
-    s.store(&mut values, sums);
-    for (at, (out, value)) in out.iter_mut().zip(values).enumerate() {
-        let value = if add { *out + value } else { value };
-        *out = ends.map_or(value, |ends| ends.of(column + at).apply(value));
+    let mut value = if add { s.add(s.load_part(out), sums) } else { sums };
+    if let Some(ends) = ends {
+        if let Some(bias) = ends.bias {
+            value = s.add(value, s.load_part(&bias[column..][..out.len()]));
+        }
+        value = s.at_least(value, s.splat(ends.least));
     }
+    s.store_part(out, value);
 }

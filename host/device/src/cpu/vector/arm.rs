@@ -45,6 +45,19 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
+    fn load_part(self, from: &[f32]) -> float32x4_t {
+        let values: [f32; 4] = std::array::from_fn(|i| from.get(i).copied().unwrap_or(0.0));
+        self.load(&values)
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32], v: float32x4_t) {
+        let mut values = [0.0; 4];
+        self.store(&mut values, v);
+        to.iter_mut().zip(values).for_each(|(to, v)| *to = v);
+    }
+
+    #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: the target has NEON.
         unsafe { vaddq_f32(a, b) }

@@ -49,6 +49,20 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
+    fn load_part(self, from: &[f32]) -> __m512 {
+        let count = from.len().min(16);
+        // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `from` has.
+        unsafe { _mm512_maskz_loadu_ps(first(count), from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32], v: __m512) {
+        let count = to.len().min(16);
+        // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `to` has.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(count), v) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` is proof of AVX-512F.
         unsafe { _mm512_add_ps(a, b) }
@@ -101,6 +115,20 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn load_part(self, from: &[f32]) -> __m256 {
+        let count = from.len().min(8);
+        // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `from` has.
+        unsafe { _mm256_maskload_ps(from.as_ptr(), self.first(count)) }
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32], v: __m256) {
+        let count = to.len().min(8);
+        // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `to` has.
+        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.first(count), v) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
         // SAFETY: `self` is proof of AVX2.
         unsafe { _mm256_add_ps(a, b) }
@@ -116,6 +144,24 @@ impl Vectors for Avx2 {
     fn at_least(self, x: __m256, least: __m256) -> __m256 {
         // SAFETY: `self` is proof of AVX2.
         unsafe { _mm256_blendv_ps(x, least, _mm256_cmp_ps::<_CMP_LE_OQ>(x, least)) }
+    }
+}
+
+/// The mask of the first `count` of 16 elements.
+#[inline(always)]
+fn first(count: usize) -> u16 {
+    ((1u32 << count) - 1) as u16
+}
+
+impl Avx2 {
+    /// The mask of the first `count` of eight elements.
+    #[inline(always)]
+    fn first(self, count: usize) -> __m256i {
+        /// A window into this begins with as many ones as are wanted.
+        const ONES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let from: &[i32; 8] = ONES[8 - count..].first_chunk().expect("eight of them");
+        // SAFETY: `self` is proof of AVX2, and `from` has eight elements; the load needs no alignment.
+        unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 }
 

@@ -1,0 +1,117 @@
+//! What a kernel has to do at least: floating-point operations and bytes, for profiles and estimates.
+//!
+//! A multiply-add counts two operations, any other scalar instruction one, a load none. Every value that a kernel touches
+//! is counted once, however often it is read. So the figures are those of the computation, not of what a device does.
+
+use saggar_tensor::op::Pool2d;
+
+use crate::expr::{Expr, Instruction};
+use crate::program::{Body, Epilogue, Kernel, Layout, Program, ValueId};
+
+/// Least work of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Operations on elements.
+    pub operations: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// The least work of one of `program`'s kernels.
+pub fn cost(program: &Program, kernel: &Kernel) -> Cost {
+    let body = &kernel.body;
+    let reads = body.reads();
+    let updated = |value: &ValueId| !reads.contains(value);
+    let touched = reads.iter().copied().chain(body.writes().into_iter().filter(updated));
+    let bytes = touched.map(|value| program.values[value.index()].descriptor.bytes() as u64).sum();
+    Cost { operations: operations(program, body), bytes }
+}
+
+fn operations(program: &Program, body: &Body) -> u64 {
+    let elements = |value: &ValueId| program.values[value.index()].descriptor.shape.elements() as u64;
+    let dims = |value: &ValueId| program.values[value.index()].descriptor.shape.to_vec();
+    let size = |dims: &[usize]| dims.iter().map(|&dim| dim as u64).product::<u64>();
+    let ended = |results: u64, sums: u64, epilogue: &Epilogue| results * (sums + instructions(&epilogue.expr));
+    let taps = |pool: &Pool2d| (pool.window[0] * pool.window[1]) as u64;
+    // Products of each element of a gradient, or of a result, with its filter.
+    let filtered = |filter: &ValueId| {
+        let filter = dims(filter);
+        2 * (filter[1] * filter[2] * filter[3]) as u64
+    };
+    match body {
+        Body::Map { dims, expr, .. } => size(dims) * instructions(expr),
+        Body::Fold { outer, inner, prologue, epilogue, .. } => {
+            size(outer) * (size(inner) * (1 + instructions(prologue)) + instructions(&epilogue.expr))
+        }
+        Body::ArgFold { input, .. } => elements(input),
+        Body::MatMul { sizes, epilogue, .. } => {
+            let [batch, m, n, k] = sizes.map(|size| size as u64);
+            ended(batch * m * n, 2 * k, epilogue)
+        }
+        Body::Conv2d { filter, result, epilogue, .. } => ended(size(result), filtered(filter), epilogue),
+        Body::Conv2dInputGrad { gradient, filter, .. } => elements(gradient) * filtered(filter),
+        Body::Conv2dFilterGrad { layout, gradient, output, .. } => {
+            let gradient = dims(gradient);
+            let channels = match layout {
+                Layout::ChannelsFirst => gradient[1],
+                Layout::ChannelsLast => gradient[3],
+            };
+            2 * size(&gradient) / (channels as u64).max(1) * elements(output)
+        }
+        Body::Pool2d { pool, output, .. } => elements(output) * taps(pool),
+        Body::MaxPool2dGrad { pool, gradient, .. } | Body::SumPool2dGrad { pool, gradient, .. } => {
+            elements(gradient) * taps(pool)
+        }
+        Body::Gather { .. } => 0,
+        Body::Scatter { updates, .. } => elements(updates),
+    }
+}
+
+/// Instructions that compute, one an element.
+fn instructions(expr: &Expr) -> u64 {
+    let computes = |instruction: &Instruction| match instruction {
+        Instruction::Load { .. } | Instruction::Immediate(_) | Instruction::Index(_) | Instruction::Accumulated => 0,
+        Instruction::Random { .. } | Instruction::Unary(..) | Instruction::Binary(..) | Instruction::Select(..) => 1,
+    };
+    expr.instructions.iter().map(|(instruction, _)| computes(instruction)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, nn, verify};
+
+    use super::*;
+    use crate::{Target, compile};
+
+    #[test]
+    fn a_linear_layer_costs_its_products_and_its_bias() {
+        let mut g = GraphBuilder::new();
+        let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+        let x = g.input("x", float(&[3, 5])).unwrap();
+        let (w, b) = (g.variable("w", float(&[5, 7])).unwrap(), g.variable("b", float(&[7])).unwrap());
+        let y = nn::linear(&mut g, x, w, Some(b)).unwrap();
+        g.output("y", y).unwrap();
+        let program = compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap();
+        let bytes = 4 * (3 * 5 + 5 * 7 + 7 + 3 * 7);
+        assert_eq!(cost(&program, &program.kernels[0]), Cost { operations: 3 * 7 * (2 * 5 + 1), bytes });
+    }
+
+    #[test]
+    fn a_convolution_and_its_adjoints_cost_the_same() {
+        let mut g = GraphBuilder::new();
+        let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+        let (x, f) = (g.input("x", float(&[2, 8, 6, 6])).unwrap(), g.input("f", float(&[16, 8, 3, 3])).unwrap());
+        let y = nn::conv2d(&mut g, x, f, None, nn::Conv2dOptions::default()).unwrap();
+        let squares = g.mul(y, y).unwrap();
+        let sum = g.reduce_sum(squares, &[0, 1, 2, 3], false).unwrap();
+        for (at, gradient) in saggar_tensor::grad::gradients(&mut g, sum, &[x, f]).unwrap().into_iter().enumerate() {
+            g.output(&format!("d{at}"), gradient).unwrap();
+        }
+        let program = compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap();
+        let products = 2 * 16 * 4 * 4 * 8 * 9 * 2;
+        let windowed = |kernel: &&Kernel| kernel.body.layout() == Layout::ChannelsLast;
+        for kernel in program.kernels.iter().filter(windowed) {
+            assert_eq!(cost(&program, kernel).operations, products, "{}", kernel.label);
+        }
+    }
+}
