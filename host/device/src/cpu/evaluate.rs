@@ -286,6 +286,9 @@ fn load(
 
 fn gather<T: Copy>(memory: &[T], dims: &[usize], view: &View, fill: T, start: usize, out: &mut [T]) {
     let last = dims.len() - 1;
+    if last > 0 && dims[last] <= SHORT_RUN && view.bounds.is_empty() && view.strides.iter().all(|&stride| stride >= 0) {
+        return gather_short(memory, dims, view, start, out);
+    }
     walk(dims, start, out.len(), |run| {
         let out = &mut out[run.at..][..run.len];
         let first = run.coordinates[last] as i64;
@@ -311,6 +314,39 @@ fn gather<T: Copy>(memory: &[T], dims: &[usize], view: &View, fill: T, start: us
         out[..low].fill(fill);
         out[high..].fill(fill);
         strided(memory, index, view.strides[last], &mut out[low..high]);
+    });
+}
+
+/// Runs of up to so many elements are too short to be worth a call each.
+const SHORT_RUN: usize = 64;
+
+/// As [`gather`], with the two innermost dimensions in one loop: most transpositions are of this kind.
+fn gather_short<T: Copy>(memory: &[T], dims: &[usize], view: &View, start: usize, out: &mut [T]) {
+    let last = dims.len() - 1;
+    let (inner, step) = (dims[last], view.strides[last] as usize);
+    let row_step = view.strides[last - 1] as usize;
+    let mut rows = dims.to_vec();
+    rows.truncate(last);
+    let (first, skipped) = (start / inner, start % inner);
+    let count = (skipped + out.len()).div_ceil(inner);
+    // Elements of the first row that lie before the block.
+    let (mut skip, mut rest) = (skipped, out);
+    walk(&rows, first, count, |run| {
+        let base = view.offset + view.strides.iter().zip(run.coordinates).map(|(&s, &c)| s * c as i64).sum::<i64>();
+        let mut from = usize::try_from(base).expect("a view stays within its value");
+        for _ in 0..run.len {
+            let len = (inner - skip).min(rest.len());
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = later;
+            if len > 0 {
+                let row = &memory[from + skip * step..][..(len - 1) * step + 1];
+                for (at, out) in now.iter_mut().enumerate() {
+                    *out = row[at * step];
+                }
+            }
+            skip = 0;
+            from += row_step;
+        }
     });
 }
 

@@ -6,6 +6,7 @@
 mod filter_grad;
 mod forward;
 mod input_grad;
+mod scatter;
 mod taps;
 
 pub(super) use filter_grad::FilterGrad;

@@ -4,7 +4,6 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::op;
 
 use super::element::{Max, Operator};
-use super::halve::beats;
 use super::lanes::{elements, elements_mut};
 use super::patch::Windows;
 use super::plan::{Planner, Refusal};
@@ -14,6 +13,14 @@ use super::threads::Threads;
 
 /// Elements that one task reads or writes, about.
 const TASK_ELEMENTS: usize = 1 << 15;
+
+/// `out[i] = f(out[i], x[i])`.
+#[inline(always)]
+fn each(out: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f(*out, x);
+    }
+}
 
 /// What all of them share.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +48,11 @@ impl Images {
         [self.windows.input_plane() * self.channels, self.windows.output_plane() * self.channels]
     }
 
-    /// Calls `visit` with every tap of the window at result `place` that lies inside: its place in the image.
-    #[inline(always)]
-    fn each_tap(&self, place: usize, mut visit: impl FnMut(usize)) {
+    /// The taps of the window at result `place` that lie inside, as places in the image.
+    fn taps(&self, place: usize, taps: &mut Vec<usize>) {
         let windows = &self.windows;
         let [y, x] = [place / windows.output[1], place % windows.output[1]];
+        taps.clear();
         for tap_y in 0..windows.window[0] {
             let row = y * windows.strides[0] + tap_y * windows.dilations[0];
             if row < windows.padding[0] || row - windows.padding[0] >= windows.input[0] {
@@ -54,7 +61,7 @@ impl Images {
             for tap_x in 0..windows.window[1] {
                 let column = x * windows.strides[1] + tap_x * windows.dilations[1];
                 if column >= windows.padding[1] && column - windows.padding[1] < windows.input[1] {
-                    visit((row - windows.padding[0]) * windows.input[1] + column - windows.padding[1]);
+                    taps.push((row - windows.padding[0]) * windows.input[1] + column - windows.padding[1]);
                 }
             }
         }
@@ -119,28 +126,31 @@ impl Work for Places<'_> {
         let Places { pool, x, out, first, places } = self;
         let channels = pool.images.channels;
         let image = pool.images.sizes()[0];
+        let mut taps = Vec::new();
         for (at, out) in out.chunks_exact_mut(channels).enumerate() {
             let (number, place) = ((first + at) / places, (first + at) % places);
             let x = &x[number * image..][..image];
+            pool.images.taps(place, &mut taps);
             match pool.kind {
-                op::Pool::Max => {
-                    out.fill(f32::NEG_INFINITY);
-                    pool.images.each_tap(place, |tap| {
-                        for (out, &x) in out.iter_mut().zip(&x[tap * channels..][..channels]) {
-                            *out = <Max as Operator<f32, f32>>::apply(*out, x);
-                        }
-                    });
-                }
+                op::Pool::Max => largest(x, &taps, out),
                 op::Pool::Sum => {
                     out.fill(0.0);
-                    pool.images.each_tap(place, |tap| {
-                        for (out, &x) in out.iter_mut().zip(&x[tap * channels..][..channels]) {
-                            *out += x;
-                        }
-                    });
+                    for tap in &taps {
+                        each(out, &x[tap * channels..][..channels], |sum, x| sum + x);
+                    }
                 }
             }
         }
+    }
+}
+
+/// The largest under the taps, NaN being largest.
+#[inline(always)]
+fn largest(x: &[f32], taps: &[usize], out: &mut [f32]) {
+    let channels = out.len();
+    out.fill(f32::NEG_INFINITY);
+    for tap in taps {
+        each(out, &x[tap * channels..][..channels], <Max as Operator<f32, f32>>::apply);
     }
 }
 
@@ -204,34 +214,43 @@ impl Work for Image<'_> {
         let Image { images, x, dy, dx } = self;
         let channels = images.channels;
         dx.fill(0.0);
-        // The largest element of a window so far, and its place.
+        // The largest elements under a window, and where each of them is first.
         let mut best = vec![0.0f32; channels];
-        let mut places = vec![0u32; channels];
+        let mut firsts = vec![0u32; channels];
+        let mut taps = Vec::new();
         for (place, dy) in dy.chunks_exact(channels).enumerate() {
+            images.taps(place, &mut taps);
             let Some(x) = x else {
-                images.each_tap(place, |tap| {
-                    for (dx, &dy) in dx[tap * channels..][..channels].iter_mut().zip(dy) {
-                        *dx += dy;
-                    }
-                });
+                for tap in &taps {
+                    each(&mut dx[tap * channels..][..channels], dy, |sum, dy| sum + dy);
+                }
                 continue;
             };
-            let mut seen = false;
-            images.each_tap(place, |tap| {
-                let x = &x[tap * channels..][..channels];
-                for ((best, at), &x) in best.iter_mut().zip(&mut places).zip(x) {
-                    let better = !seen || beats(x, *best);
-                    *best = if better { x } else { *best };
-                    *at = if better { tap as u32 } else { *at };
-                }
-                seen = true;
-            });
-            images.each_tap(place, |tap| {
-                for ((dx, &at), &dy) in dx[tap * channels..][..channels].iter_mut().zip(&places).zip(dy) {
-                    // Adding nothing would turn -0 into 0, which a place that no window chose may not be.
-                    *dx = if at == tap as u32 { *dx + dy } else { *dx };
-                }
-            });
+            largest(x, &taps, &mut best);
+            for tap in taps.iter().rev() {
+                find(&mut firsts, &best, &x[tap * channels..][..channels], *tap as u32);
+            }
+            for tap in &taps {
+                give(&mut dx[tap * channels..][..channels], &firsts, dy, *tap as u32);
+            }
         }
+    }
+}
+
+/// `firsts[i] = tap` where `x[i]` is the largest.
+#[inline(always)]
+fn find(firsts: &mut [u32], best: &[f32], x: &[f32], tap: u32) {
+    for ((first, &best), &x) in firsts.iter_mut().zip(best).zip(x) {
+        let is = (x == best) | (x.is_nan() & best.is_nan());
+        *first = if is { tap } else { *first };
+    }
+}
+
+/// Adds gradients where their place is this tap. Adding nothing would turn -0 into 0, which a place that no window chose
+/// may not be.
+#[inline(always)]
+fn give(dx: &mut [f32], firsts: &[u32], dy: &[f32], tap: u32) {
+    for ((dx, &first), &dy) in dx.iter_mut().zip(firsts).zip(dy) {
+        *dx = if first == tap { *dx + dy } else { *dx };
     }
 }

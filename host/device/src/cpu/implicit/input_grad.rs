@@ -1,9 +1,11 @@
 //! Adjoint of a convolution in its input: for each residue of places by the step, a convolution of the gradient with the
-//! taps that reach those places.
+//! taps that reach those places; or, where most of these would miss the gradient, what each of its places gives to those under
+//! its window.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::Conv2d;
 
+use super::scatter::Scatter;
 use super::taps::{FilterForm, Order, Taps};
 use super::{View, packed};
 use crate::cpu::bands::Bands;
@@ -17,6 +19,8 @@ use crate::cpu::threads::Threads;
 /// Adjoint in the input, of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct InputGrad {
+    /// None where places of the result gather what they are given.
+    scatter: Option<Scatter>,
     phases: Vec<Phase>,
     /// Images, height and width of the result.
     size: [usize; 3],
@@ -66,7 +70,12 @@ impl InputGrad {
                 phases.push(Phase { view, form, first, bands });
             }
         }
+        let scatter = Scatter::new(conv, from, filter_dims, to).filter(|scatter| {
+            let gathered: usize = phases.iter().map(Phase::multiply_adds).sum();
+            scatter.multiply_adds() * 4 < gathered * 3
+        });
         Ok(InputGrad {
+            scatter,
             phases,
             size: [to[0], to[1], to[2]],
             steps: conv.strides,
@@ -79,7 +88,8 @@ impl InputGrad {
 
     /// A packed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
-        4 * self.phases.iter().map(|phase| phase.form.layout.len()).max().unwrap_or(0)
+        let alone = self.scatter.as_ref().map(|scatter| scatter.form.layout.len());
+        4 * alone.unwrap_or_else(|| self.phases.iter().map(|phase| phase.form.layout.len()).max().unwrap_or(0))
     }
 
     /// Runs it.
@@ -91,6 +101,9 @@ impl InputGrad {
             return;
         }
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        if let Some(scatter) = &self.scatter {
+            return scatter.run(threads, [gradient, filter], workspace, output);
+        }
         for phase in &self.phases {
             phase.run(self, threads, [gradient, filter], workspace, output);
         }
@@ -98,6 +111,11 @@ impl InputGrad {
 }
 
 impl Phase {
+    /// With those of columns that there are not.
+    fn multiply_adds(&self) -> usize {
+        self.view.rows() * self.view.places[1] * self.form.layout.len()
+    }
+
     fn run(
         &self,
         grad: &InputGrad,

@@ -43,6 +43,9 @@ pub(in super::super) enum Order {
     Inputs,
     /// Those of the result: its adjoint.
     Outputs,
+    /// Those of the result, each tap of an input channel being a column: what a place of the result gives to all places
+    /// under its window.
+    OutputsAlone,
 }
 
 /// A filter `[o, c, kh, kw]` as the second operand of products: taps and the channels that are summed over, by the others.
@@ -64,21 +67,32 @@ impl FilterForm {
     /// For these taps of a filter of `[o, c, kh, kw]`.
     pub(super) fn new(filter: [usize; 4], taps: &Taps, order: Order) -> FilterForm {
         let [outputs, inputs, height, width] = filter;
-        let (summed, others) = match order {
-            Order::Inputs => (inputs, outputs),
-            Order::Outputs => (outputs, inputs),
+        let count = taps.list.len();
+        let layout = match order {
+            Order::Inputs => Layout::new(count * inputs, outputs),
+            Order::Outputs => Layout::new(count * outputs, inputs),
+            Order::OutputsAlone => Layout::new(outputs, count * inputs),
         };
-        let layout = Layout::new(taps.list.len() * summed, others);
         FilterForm { layout, taps: taps.order(), window: height * width, inputs, order }
     }
 
     /// The element of a filter that stands at a depth and column.
     pub(in super::super) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
-        let summed = self.layout.depth / self.taps.len();
-        let (tap, channel) = (self.taps[depth / summed] as usize, depth % summed);
-        let (output, input) = match self.order {
-            Order::Inputs => (column, channel),
-            Order::Outputs => (channel, column),
+        let count = self.taps.len();
+        let split = |at: usize, channels: usize| (self.taps[at / channels] as usize, at % channels);
+        let (tap, output, input) = match self.order {
+            Order::Inputs => {
+                let (tap, input) = split(depth, self.layout.depth / count);
+                (tap, column, input)
+            }
+            Order::Outputs => {
+                let (tap, output) = split(depth, self.layout.depth / count);
+                (tap, output, column)
+            }
+            Order::OutputsAlone => {
+                let (tap, input) = split(column, self.inputs);
+                (tap, depth, input)
+            }
         };
         filter[(output * self.inputs + input) * self.window + tap]
     }
