@@ -36,6 +36,7 @@ mod simd;
 mod storage;
 mod threads;
 mod vector;
+mod winograd;
 
 use std::sync::Arc;
 

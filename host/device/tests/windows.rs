@@ -37,7 +37,7 @@ struct Case {
     pool: [usize; 2],
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 12] = [
     case([2, 1, 12, 11], 20, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([3, 20, 7, 9], 50, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
     case([1, 3, 15, 14], 33, [7, 7], [3; 4], [2, 2], [1, 1], [3, 2]),
@@ -46,6 +46,11 @@ const CASES: [Case; 8] = [
     case([2, 64, 6, 6], 70, [1, 1], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([2, 16, 9, 9], 24, [1, 1], [0; 4], [2, 2], [1, 1], [2, 2]),
     case([1, 130, 5, 5], 130, [3, 3], [1; 4], [1, 1], [1, 1], [2, 1]),
+    // Large enough for tiles: of four results a side and of two, with remainders of tiles, channels and padding.
+    case([3, 48, 14, 17], 35, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
+    case([2, 33, 16, 12], 64, [3, 3], [0; 4], [1, 1], [1, 1], [2, 2]),
+    case([5, 90, 7, 6], 70, [3, 3], [2, 1, 0, 2], [1, 1], [1, 1], [2, 1]),
+    case([2, 40, 21, 9], 40, [3, 3], [0, 3, 4, 0], [1, 1], [1, 1], [3, 2]),
 ];
 
 const fn case(
@@ -60,12 +65,14 @@ const fn case(
     Case { input, outputs, window, conv: Conv2d { padding, strides, dilations, groups: 1 }, pool }
 }
 
-fn graph(case: &Case, ends: bool) -> (VerifiedGraph, Vec<Value>) {
+/// Its inputs' values, and then its variable's.
+fn graph(case: &Case, ends: bool) -> (VerifiedGraph, [Value; 3]) {
     let mut g = GraphBuilder::new();
     let filter = [case.outputs, case.input[1], case.window[0], case.window[1]];
-    let inputs = vec![value(&case.input, 1), value(&filter, 2), value(&[case.outputs], 3)];
+    let values = [value(&case.input, 1), value(&[case.outputs], 3), value(&filter, 2)];
     let x = g.input("x", float(&case.input)).unwrap();
-    let (f, b) = (g.input("f", float(&filter)).unwrap(), g.input("b", float(&[case.outputs])).unwrap());
+    // A variable that is not written: it is kept in the form that the kernel chooses.
+    let (f, b) = (g.variable("f", float(&filter)).unwrap(), g.input("b", float(&[case.outputs])).unwrap());
     let options = Conv2dOptions { conv: case.conv, ..Conv2dOptions::default() };
     let y = nn::conv2d(&mut g, x, f, Some(b), options).unwrap();
     let y = if ends { nn::relu(&mut g, y).unwrap() } else { g.tanh(y).unwrap() };
@@ -80,10 +87,10 @@ fn graph(case: &Case, ends: bool) -> (VerifiedGraph, Vec<Value>) {
     for (at, gradient) in gradients(&mut g, sum, &[x, f, b]).unwrap().into_iter().enumerate() {
         g.output(&format!("d{at}"), gradient).unwrap();
     }
-    (verify(g.finish()).unwrap(), inputs)
+    (verify(g.finish()).unwrap(), values)
 }
 
-fn run(backend: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Value> {
+fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[Value; 3]) -> Vec<Value> {
     let meter = Meter::unlimited();
     let program = compile(graph, &backend.target()).unwrap();
     let last = program.kernels.iter().filter(|kernel| kernel.body.layout() == Layout::ChannelsLast).count();
@@ -94,8 +101,8 @@ fn run(backend: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Va
         backend.write(&buffer, &value.to_bytes()).unwrap();
         buffer
     };
-    let inputs: Vec<_> = inputs.iter().map(buffer).collect();
-    let outputs = executable.dispatch(&inputs, &[]).unwrap();
+    let [inputs @ .., variable] = &values.each_ref().map(buffer);
+    let outputs = executable.dispatch(inputs, std::slice::from_ref(variable)).unwrap();
     let outputs = outputs.iter().map(|output| (output.descriptor().clone(), backend.read(output).unwrap()));
     outputs.map(|(descriptor, bytes)| Value::from_bytes(descriptor, &bytes).unwrap()).collect()
 }
@@ -105,20 +112,20 @@ fn windows_over_many_channels_are_what_they_mean() {
     let [one, two] = [1, 2].map(|threads| cpu::open(Some(threads)).unwrap());
     for case in &CASES {
         for ends in [true, false] {
-            let (graph, inputs) = graph(case, ends);
-            let expected = evaluate(&graph, &inputs, &mut []).unwrap();
+            let (graph, values) = graph(case, ends);
+            let expected = evaluate(&graph, &values[..2], &mut values[2..].to_vec()).unwrap();
             // The roundings of a sum of so many terms in `f32`, were they random, with some room.
             let [images, channels, height, width] = case.input;
             let terms = (channels * case.window[0] * case.window[1]).max(images * height * width).max(case.outputs);
             let tolerance = 4e-7 * (terms as f64).sqrt();
-            let found = run(&*two, &graph, &inputs);
+            let found = run(&*two, &graph, &values);
             for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 let scale = expected.numbers().iter().fold(1.0f64, |most, x| most.max(x.abs()));
                 for (x, y) in expected.numbers().iter().zip(found.numbers()) {
                     assert!((x - y).abs() <= tolerance * scale, "{case:?} output {at}: {x} {y}");
                 }
             }
-            assert!(run(&*one, &graph, &inputs) == found, "{case:?}: other bits with one thread");
+            assert!(run(&*one, &graph, &values) == found, "{case:?}: other bits with one thread");
         }
     }
 }

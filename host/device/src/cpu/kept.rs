@@ -9,6 +9,7 @@ use super::floats::floats;
 use super::gemm::Matrix;
 use super::gemm::pack::{Layout, pack, parts};
 use super::implicit::FilterForm;
+use super::winograd::PointsForm;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 
@@ -24,6 +25,8 @@ pub(super) enum Form {
     },
     /// A filter for a convolution with channels last.
     Filter(FilterForm),
+    /// A filter for a convolution by tiles.
+    Points(PointsForm),
 }
 
 /// What a kernel needs in another form.
@@ -55,6 +58,7 @@ impl Form {
         match self {
             Form::Matrix { layout, .. } => layout.len(),
             Form::Filter(form) => form.layout.len(),
+            Form::Points(form) => form.len(),
         }
     }
 
@@ -63,6 +67,7 @@ impl Form {
             Form::Matrix { layout, transposed } => {
                 pack(*layout, Matrix::new(from, layout.columns, layout.depth, *transposed), out);
             }
+            Form::Points(form) => form.write(from, out),
             Form::Filter(form) => {
                 for part in parts(form.layout, out) {
                     part.fill_with(|depth, column| form.element(from, depth, column));

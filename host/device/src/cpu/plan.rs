@@ -15,6 +15,7 @@ use super::pool_last::{PoolGradLast, PoolLast};
 use super::reduce::{ArgFold, Fold};
 use super::region::{Overlap, Piece, Regions, block_of};
 use super::threads::Threads;
+use super::winograd::Winograd;
 
 /// Why a kernel cannot be run: the compiler broke a promise that [`saggar_compile::program`] makes.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +117,7 @@ enum Work {
     InputGrad(InputGrad),
     FilterGrad(FilterGrad),
     Forward(implicit::Forward),
+    Winograd(Winograd),
     InputGradLast(implicit::InputGrad),
     FilterGradLast(implicit::FilterGrad),
     PoolLast(PoolLast),
@@ -148,6 +150,7 @@ impl Prepared {
             Work::Conv2d(conv) => conv.workspace_bytes(),
             Work::FilterGrad(grad) => grad.workspace_bytes(),
             Work::Forward(conv) => conv.workspace_bytes(),
+            Work::Winograd(conv) => conv.workspace_bytes(),
             Work::InputGradLast(grad) => grad.workspace_bytes(),
             Work::FilterGradLast(grad) => grad.workspace_bytes(),
             Work::Map(_)
@@ -168,6 +171,7 @@ impl Prepared {
         match &self.work {
             Work::MatMul(product) => product.kept(),
             Work::Forward(conv) => conv.kept(),
+            Work::Winograd(conv) => conv.kept(),
             Work::Conv2d(_)
             | Work::InputGradLast(_)
             | Work::FilterGradLast(_)
@@ -197,6 +201,7 @@ impl Prepared {
             Work::InputGrad(grad) => grad.run(threads, pieces),
             Work::FilterGrad(grad) => grad.run(threads, pieces, workspace),
             Work::Forward(conv) => conv.run(threads, pieces, workspace, kept),
+            Work::Winograd(conv) => conv.run(threads, pieces, workspace, kept),
             Work::InputGradLast(grad) => grad.run(threads, pieces, workspace),
             Work::FilterGradLast(grad) => grad.run(threads, pieces, workspace),
             Work::PoolLast(pool) => pool.run(threads, pieces),
@@ -214,7 +219,10 @@ impl Prepared {
 fn prepare_last(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
     Ok(match body {
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
-            Work::Forward(implicit::Forward::new(planner, conv, [*input, *filter], result, epilogue)?)
+            match Winograd::new(planner, conv, [*input, *filter], result, epilogue)? {
+                Some(conv) => Work::Winograd(conv),
+                None => Work::Forward(implicit::Forward::new(planner, conv, [*input, *filter], result, epilogue)?),
+            }
         }
         Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
             Work::InputGradLast(implicit::InputGrad::new(planner, conv, [*gradient, *filter, *output])?)

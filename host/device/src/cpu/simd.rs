@@ -13,12 +13,15 @@ pub(super) trait Work {
     fn run(self) -> Self::Output;
 }
 
-/// Runs `work` with 256-bit vectors where the processor has them.
+/// Runs `work` with the widest vectors that the processor has.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
 #[inline]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if has_masks() {
+        // SAFETY: the line above proves that this processor has all that `masked` adds.
+        unsafe { masked(work) }
+    } else if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the line above proves that this processor has AVX2, the only feature that `wide` adds.
         unsafe { wide(work) }
     } else {
@@ -36,6 +39,21 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn wide<W: Work>(work: W) -> W::Output {
+    work.run()
+}
+
+/// Whether there are 512-bit vectors, with masks for comparisons of every type.
+#[cfg(target_arch = "x86_64")]
+fn has_masks() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512dq")
+        && std::arch::is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn masked<W: Work>(work: W) -> W::Output {
     work.run()
 }
 
