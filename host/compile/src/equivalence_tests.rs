@@ -13,6 +13,7 @@ pub(crate) const WORDS: Target = Target {
     words: true,
     wide_integers: true,
     channels_last: false,
+    in_place: false,
     alignment_bytes: 256,
     slab_bytes_max: 128 << 20,
     binding_bytes_max: 128 << 20,
@@ -132,6 +133,34 @@ fn assignments_see_old_values() {
         let program = check("crossing assignments", &graph, &[], &variables, &target);
         assert_eq!(program.written_variables, [0, 1, 2]);
     }
+}
+
+/// Where a target allows it: and not over what is read again, in another order, or by a kernel after it.
+#[test]
+fn a_map_is_written_over_what_it_reads_last() {
+    let slabs = |target: &Target, read_again: bool, turned: bool| {
+        let mut builder = GraphBuilder::new();
+        let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([64, 64]).unwrap())).unwrap();
+        let product = builder.matmul(x, x).unwrap();
+        let largest = builder.reduce_max(product, &[1], true).unwrap();
+        let other = if turned { builder.transpose(product, &[1, 0]).unwrap() } else { product };
+        let centred = builder.sub(other, largest).unwrap();
+        let mut result = builder.matmul(centred, x).unwrap();
+        if read_again {
+            let again = builder.matmul(x, product).unwrap();
+            result = builder.add(result, again).unwrap();
+        }
+        builder.output("y", result).unwrap();
+        let numbers: Vec<f64> = (0..64 * 64).map(|at| f64::from(at % 31) / 31.0 - 0.5).collect();
+        let x = Value::from_numbers(DType::F32, Shape::new([64, 64]).unwrap(), &numbers).unwrap();
+        let program = check("centred", &verify(builder.finish()).unwrap(), &[x], &[], target);
+        program.slabs.iter().map(|slab| slab.bytes).sum::<usize>()
+    };
+    let [over, apart] = [true, false].map(|in_place| Target { in_place, ..Target::cpu() });
+    let matrix = 64 * 64 * 4;
+    assert_eq!([slabs(&over, false, false), slabs(&apart, false, false)], [matrix + 256, 2 * matrix + 256]);
+    assert_eq!(slabs(&over, true, false), slabs(&apart, true, false), "read again");
+    assert_eq!(slabs(&over, false, true), slabs(&apart, false, true), "read in another order");
 }
 
 #[test]

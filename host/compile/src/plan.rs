@@ -6,15 +6,17 @@ use saggar_tensor::op::{Op, Source};
 use saggar_tensor::{Descriptor, Graph, NodeId};
 
 use crate::error::CompileError;
-use crate::fuse::base;
+use crate::expr::Instruction;
+use crate::fuse::{Draft, base};
 use crate::label::{label, op_name};
 use crate::program::{Body, Kernel, Place, Program, Slab, Value, ValueId};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, is_identity};
 use crate::target::{Class, Target};
 
-/// A scratch value and when it is needed.
+/// Scratch values in one place, and when it is needed.
 struct Lifetime {
-    node: NodeId,
+    /// The first of them. A later one is written over the one before it.
+    nodes: Vec<NodeId>,
     class: Class,
     bytes: usize,
     /// The kernel that writes it and the last one that reads it.
@@ -115,7 +117,7 @@ fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<
         for &node in &draft.roots {
             let (class, bytes) = (class(graph, node, target)?, bytes(graph, node, target)?);
             if !schedule.homes.contains_key(&node) {
-                lifetimes.insert(node, Lifetime { node, class, bytes, from: at, to: at });
+                lifetimes.insert(node, Lifetime { nodes: vec![node], class, bytes, from: at, to: at });
             }
         }
         for load in &draft.loads {
@@ -124,14 +126,60 @@ fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<
             }
         }
     }
+    if target.in_place {
+        // Backwards, so that what is written over a value has already taken over what is written over itself.
+        for (at, draft) in schedule.drafts.iter().enumerate().rev() {
+            for root in &draft.roots {
+                let Some(read) = given_up(graph, draft, at, *root, &lifetimes) else { continue };
+                let later = lifetimes.remove(root).expect("it is there");
+                let lifetime = lifetimes.get_mut(&read).expect("it is there");
+                lifetime.nodes.extend(later.nodes);
+                // Past this kernel, so that no other of its results takes the same place.
+                lifetime.to = later.to.max(at + 1);
+            }
+        }
+    }
     Ok(lifetimes.into_values().collect())
+}
+
+/// The value in whose place kernel `at` can write `root`: as large, read by this kernel last, and element by element.
+fn given_up(
+    graph: &Graph,
+    draft: &Draft,
+    at: usize,
+    root: NodeId,
+    lifetimes: &BTreeMap<NodeId, Lifetime>,
+) -> Option<NodeId> {
+    let Body::Map { dims, expr, .. } = &draft.body else { return None };
+    let written = lifetimes.get(&root)?;
+    let size = |node: NodeId| graph.descriptor(node).bytes();
+    let in_order = |node: NodeId| {
+        expr.instructions.iter().all(|(instruction, _)| match instruction {
+            Instruction::Load { value, view, .. } => base(graph, NodeId(value.0)) != node || is_identity(view, dims),
+            Instruction::Random { key, .. } => base(graph, NodeId(key.0)) != node,
+            Instruction::Immediate(_)
+            | Instruction::Index(_)
+            | Instruction::Accumulated
+            | Instruction::Unary(..)
+            | Instruction::Binary(..)
+            | Instruction::Select(..) => true,
+        })
+    };
+    draft.loads.iter().copied().find(|&load| {
+        let Some(read) = lifetimes.get(&load) else { return false };
+        read.to == at
+            && read.class == written.class
+            && graph.descriptor(load).dtype == graph.descriptor(root).dtype
+            && size(load) == size(root)
+            && in_order(load)
+    })
 }
 
 /// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed.
 fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId, Place>) -> Vec<Slab> {
     let mut slabs: Vec<(Slab, Vec<Placed>)> = Vec::new();
     let mut order: Vec<&Lifetime> = lifetimes.iter().collect();
-    order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.node));
+    order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.nodes[0]));
     for lifetime in order {
         let fits = |(slab, placed): &(Slab, Vec<Placed>)| {
             let offset = (slab.class == lifetime.class).then(|| gap(placed, lifetime))?;
@@ -148,7 +196,8 @@ fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId
         let entry = Placed { offset, bytes: lifetime.bytes, from: lifetime.from, to: lifetime.to };
         let position = placed.partition_point(|other| other.offset <= offset);
         placed.insert(position, entry);
-        places.insert(lifetime.node, Place::Slab { slab: at as u32, offset_bytes: offset });
+        let place = Place::Slab { slab: at as u32, offset_bytes: offset };
+        places.extend(lifetime.nodes.iter().map(|&node| (node, place)));
     }
     slabs.into_iter().map(|(slab, _)| slab).collect()
 }

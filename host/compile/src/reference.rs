@@ -100,18 +100,21 @@ fn check_overlaps(program: &Program, body: &Body) {
     let writes = body.writes();
     for (at, &written) in writes.iter().enumerate() {
         for &other in reads.iter().chain(&writes[at + 1..]) {
-            let updated = written == other && reads.contains(&other) && is_update(program, body, written);
+            let updated = reads.contains(&other) && is_update(program, body, [written, other]);
             assert!(updated || !overlap(program, written, other), "{written:?} lies on {other:?} in {body:?}");
         }
     }
 }
 
-fn is_update(program: &Program, body: &Body, value: ValueId) -> bool {
-    let variable = match program.values[value.index()].place {
-        Place::Variable(_) => true,
-        Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Slab { .. } => false,
+/// Whether a value is written over one that is read, element by element: a variable, or scratch memory.
+fn is_update(program: &Program, body: &Body, [written, read]: [ValueId; 2]) -> bool {
+    let [to, from] = [written, read].map(|value| &program.values[value.index()]);
+    let is_same = match to.place {
+        Place::Variable(_) => written == read,
+        Place::Slab { .. } => to.place == from.place && to.descriptor.bytes() == from.descriptor.bytes(),
+        Place::Input(_) | Place::Constant(_) | Place::Output(_) => false,
     };
-    variable && body::reads_in_place(body, value)
+    is_same && body::reads_in_place(body, read)
 }
 
 fn overlap(program: &Program, a: ValueId, b: ValueId) -> bool {

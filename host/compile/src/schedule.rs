@@ -81,7 +81,7 @@ fn updates_in_place(graph: &Graph, draft: &Draft, assigned: u32) -> bool {
 }
 
 /// Whether the view's element is always the one at the iteration's own position.
-fn is_identity(view: &View, dims: &[usize]) -> bool {
+pub(crate) fn is_identity(view: &View, dims: &[usize]) -> bool {
     let mut stride = 1;
     let mut in_order = view.offset == 0 && view.bounds.is_empty();
     for (&size, &step) in dims.iter().zip(&view.strides).rev() {

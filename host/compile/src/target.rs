@@ -51,6 +51,9 @@ pub struct Target {
     pub wide_integers: bool,
     /// Whether windowed operators are fastest with channels side by side.
     pub channels_last: bool,
+    /// Whether a map may write a value over one that it reads element by element and that nothing reads after it. A
+    /// shader cannot: one storage binding would be read and another one written, both of the same memory.
+    pub in_place: bool,
     /// Alignment of a value in a slab.
     pub alignment_bytes: usize,
     /// Largest slab, and largest single value.
@@ -68,6 +71,7 @@ impl Target {
             words: false,
             wide_integers: true,
             channels_last: true,
+            in_place: true,
             alignment_bytes: 64,
             slab_bytes_max: 1 << 40,
             binding_bytes_max: 1 << 40,

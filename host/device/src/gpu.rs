@@ -161,6 +161,7 @@ impl Backend for Gpu {
             words: true,
             wide_integers: self.context.tuning.wide_integers,
             channels_last: false,
+            in_place: false,
             alignment_bytes: ALIGNMENT_BYTES,
             binding_bytes_max: self.context.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),

@@ -111,16 +111,21 @@ fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[Value; 3]) -> Vec
 fn windows_over_many_channels_are_what_they_mean() {
     let [one, two] = [1, 2].map(|threads| cpu::open(Some(threads)).unwrap());
     for case in &CASES {
+        // The largest of the sums: their roundings are of its size, whatever is made of them.
+        let mut largest = 1.0f64;
         for ends in [true, false] {
             let (graph, values) = graph(case, ends);
             let expected = evaluate(&graph, &values[..2], &mut values[2..].to_vec()).unwrap();
-            // The roundings of a sum of so many terms in `f32`, were they random, with some room.
+            // The roundings of a sum of so many terms in `f32`, were they random: half a place each, with some room.
             let [images, channels, height, width] = case.input;
             let terms = (channels * case.window[0] * case.window[1]).max(images * height * width).max(case.outputs);
-            let tolerance = 4e-7 * (terms as f64).sqrt();
+            let tolerance = 1e-7 * (terms as f64).sqrt();
             let found = run(&*two, &graph, &values);
             for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
-                let scale = expected.numbers().iter().fold(1.0f64, |most, x| most.max(x.abs()));
+                let scale = expected.numbers().iter().fold(largest, |most, x| most.max(x.abs()));
+                if ends && at == 0 {
+                    largest = scale;
+                }
                 for (x, y) in expected.numbers().iter().zip(found.numbers()) {
                     assert!((x - y).abs() <= tolerance * scale, "{case:?} output {at}: {x} {y}");
                 }

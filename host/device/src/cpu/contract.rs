@@ -8,8 +8,8 @@ use super::ending::{Ending, Ends};
 use super::evaluate::{Input, with_scratch};
 use super::floats::floats;
 use super::gemm::pack::{Layout, parts};
-use super::gemm::product::{Packed, Product, Rows};
-use super::gemm::{Matrix, multiply, multiply_packed};
+use super::gemm::product::{Packed, Product, Right, Rows};
+use super::gemm::{Matrix, multiply_by};
 use super::kept::{Form, Kept};
 use super::lanes::{elements, elements_mut};
 use super::map::{Accumulation, Chunk, Finish};
@@ -89,11 +89,15 @@ impl MatMul {
 
     /// What is accumulated outside the stores, and a packed operand.
     pub(super) fn workspace_bytes(&self) -> usize {
-        let packed = match self.cut {
-            Cut::Tiles { .. } if self.kept.is_none() => self.layout.len(),
-            Cut::Tiles { .. } | Cut::Batches(_) => 0,
-        };
-        4 * (self.accumulated() + packed)
+        4 * (self.accumulated() + if self.is_packed_before() { self.layout.len() } else { 0 })
+    }
+
+    /// Whether the second operand is packed before the tasks begin: where several of them need the same panels.
+    fn is_packed_before(&self) -> bool {
+        match self.cut {
+            Cut::Tiles(bands) => self.kept.is_none() && bands.ranges().count() > 1,
+            Cut::Batches(_) => false,
+        }
     }
 
     /// Elements that are accumulated outside the stores.
@@ -165,7 +169,7 @@ impl<'r> Run<'r> {
 
     /// Several whole batches a task.
     fn batches(&self, stores: Vec<&mut [u8]>, sums: &mut [f32], together: usize) {
-        let [batch, m, n, k] = self.product.sizes;
+        let [batch, m, n, _] = self.product.sizes;
         let counts = (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n);
         let chunks = self.product.finish.chunks(stores, counts);
         let tasks = with_windows(chunks, sums, self.product.finish.accumulation);
@@ -176,15 +180,12 @@ impl<'r> Run<'r> {
                         let batch = first / (m * n) + at;
                         match self.kept {
                             Some(data) => {
-                                let b = Packed { layout: self.product.layout, data };
-                                multiply_packed(out, self.left(batch), b, false, self.ends, &mut scratch.product[1]);
+                                let b = Right::Packed(Packed { layout: self.product.layout, data });
+                                multiply_by(out, self.left(batch), b, false, self.ends, &mut scratch.product);
                             }
                             None => {
-                                let sizes = [m, n, k];
-                                multiply(out, sizes, self.left(batch), self.right(batch), false, &mut scratch.product);
-                                if let Some(ends) = self.ends {
-                                    ends.finish(out, n);
-                                }
+                                let b = Right::Plain(self.product.layout, self.right(batch));
+                                multiply_by(out, self.left(batch), b, false, self.ends, &mut scratch.product);
                             }
                         }
                     }
@@ -193,19 +194,22 @@ impl<'r> Run<'r> {
         });
     }
 
-    /// The second operand of a batch, packed.
-    fn packed<'p>(&self, batch: usize, out: &'p mut [f32]) -> Packed<'p>
+    /// The second operand of a batch, packed where that is done before.
+    fn packed<'p>(&self, batch: usize, out: &'p mut [f32]) -> Right<'p>
     where
         'r: 'p,
     {
         let layout = self.product.layout;
         if let Some(data) = self.kept {
-            return Packed { layout, data };
+            return Right::Packed(Packed { layout, data });
+        }
+        if !self.product.is_packed_before() {
+            return Right::Plain(layout, self.right(batch));
         }
         let out = &mut out[..layout.len()];
         let b = self.right(batch);
         self.threads.each(layout.len(), parts(layout, out), |part| part.fill(b));
-        Packed { layout, data: out }
+        Right::Packed(Packed { layout, data: out })
     }
 
     /// A band of rows a task, finished while it is in the cache.
@@ -231,7 +235,7 @@ impl<'r> Run<'r> {
             self.threads.each(self.product.operations(), tasks, |(chunk, window)| {
                 self.finish_chunk(chunk, window, |out, first| {
                     let a = self.left(batch).below(first / n - batch * m);
-                    with_scratch(|scratch| multiply_packed(out, a, b, false, self.ends, &mut scratch.product[1]));
+                    with_scratch(|scratch| multiply_by(out, a, b, false, self.ends, &mut scratch.product));
                 });
             });
         }
@@ -261,7 +265,7 @@ impl<'r> Run<'r> {
                 let a = Rows::Matrix(self.left(batch).below(rows.start));
                 let ends = self.ends.map(|ends| ends.from(panels.first * layout.panel_columns()));
                 with_scratch(|scratch| {
-                    let words = &mut scratch.product[1];
+                    let words = &mut scratch.product;
                     Product { c: &mut c, a, b, panels, add: false, ends, words }.run();
                 });
             });

@@ -46,6 +46,14 @@ pub(super) trait Element: Pod + Send + Sync + PartialOrd {
     fn sign(self) -> Self;
     /// Whether it is not 0.
     fn truth(self) -> bool;
+    /// The same numbers, where this is `f32`.
+    fn floats(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    /// The same numbers to write, where this is `f32`.
+    fn floats_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
 }
 
 /// Defines operators as types: name, and what they make of two operands.
@@ -111,6 +119,12 @@ functions! {
 }
 
 impl Element for f32 {
+    fn floats(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn floats_mut(values: &mut [f32]) -> Option<&mut [f32]> {
+        Some(values)
+    }
     fn from_scalar(scalar: Scalar) -> f32 {
         scalar.as_f64() as f32
     }

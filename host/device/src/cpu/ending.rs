@@ -69,15 +69,6 @@ impl<'a> Ends<'a> {
         Ends { bias: self.bias.map(|bias| &bias[first..]), ..self }
     }
 
-    /// Ends rows of `channels` elements each.
-    pub(super) fn finish(&self, out: &mut [f32], channels: usize) {
-        for row in out.chunks_mut(channels) {
-            for (channel, out) in row.iter_mut().enumerate() {
-                *out = self.of(channel).apply(*out);
-            }
-        }
-    }
-
     /// What becomes of a channel of the group.
     #[inline(always)]
     pub(super) fn of(&self, channel: usize) -> End {

@@ -13,6 +13,7 @@ use super::lanes::{self, Source, elements, elements_mut};
 use super::operate;
 use super::random::{self, Bits};
 use super::routine::{DIMS_MAX, Place, Routine, Step, Task};
+use super::simd::{self, Work};
 use crate::half;
 
 /// Elements a step works on at a time: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
@@ -226,6 +227,7 @@ struct Run<'a> {
 }
 
 /// Cuts `start..start + len` of a row-major space into runs.
+#[inline(always)]
 fn walk(dims: &[usize], start: usize, len: usize, mut visit: impl FnMut(Run<'_>)) {
     let mut coordinates = [0; DIMS_MAX];
     let coordinates = &mut coordinates[..dims.len()];
@@ -286,8 +288,8 @@ fn load(
 
 fn gather<T: Copy>(memory: &[T], dims: &[usize], view: &View, fill: T, start: usize, out: &mut [T]) {
     let last = dims.len() - 1;
-    if last > 0 && dims[last] <= SHORT_RUN && view.bounds.is_empty() && view.strides.iter().all(|&stride| stride >= 0) {
-        return gather_short(memory, dims, view, start, out);
+    if view.bounds.is_empty() && view.strides.iter().all(|&stride| stride >= 0) {
+        return simd::dispatch(Gather { memory, dims, view, start, out });
     }
     walk(dims, start, out.len(), |run| {
         let out = &mut out[run.at..][..run.len];
@@ -317,37 +319,74 @@ fn gather<T: Copy>(memory: &[T], dims: &[usize], view: &View, fill: T, start: us
     });
 }
 
-/// Runs of up to so many elements are too short to be worth a call each.
-const SHORT_RUN: usize = 64;
+/// A view without bounds that only goes forward. Its two innermost dimensions are one loop: runs of transposed and of
+/// broadcast operands are too short to be worth a call each.
+struct Gather<'a, T> {
+    memory: &'a [T],
+    dims: &'a [usize],
+    view: &'a View,
+    start: usize,
+    out: &'a mut [T],
+}
 
-/// As [`gather`], with the two innermost dimensions in one loop: most transpositions are of this kind.
-fn gather_short<T: Copy>(memory: &[T], dims: &[usize], view: &View, start: usize, out: &mut [T]) {
-    let last = dims.len() - 1;
-    let (inner, step) = (dims[last], view.strides[last] as usize);
-    let row_step = view.strides[last - 1] as usize;
-    let mut rows = dims.to_vec();
-    rows.truncate(last);
-    let (first, skipped) = (start / inner, start % inner);
-    let count = (skipped + out.len()).div_ceil(inner);
-    // Elements of the first row that lie before the block.
-    let (mut skip, mut rest) = (skipped, out);
-    walk(&rows, first, count, |run| {
-        let base = view.offset + view.strides.iter().zip(run.coordinates).map(|(&s, &c)| s * c as i64).sum::<i64>();
-        let mut from = usize::try_from(base).expect("a view stays within its value");
-        for _ in 0..run.len {
-            let len = (inner - skip).min(rest.len());
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
-            rest = later;
-            if len > 0 {
-                let row = &memory[from + skip * step..][..(len - 1) * step + 1];
-                for (at, out) in now.iter_mut().enumerate() {
-                    *out = row[at * step];
-                }
-            }
-            skip = 0;
-            from += row_step;
+impl<T: Copy> Work for Gather<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Gather { memory, dims, view, start, out } = self;
+        let last = dims.len() - 1;
+        let (inner, step) = (dims[last], view.strides[last] as usize);
+        let (rows, row_steps) = (&dims[..last], &view.strides[..last]);
+        let mut coordinates = [0; DIMS_MAX];
+        let mut row = start / inner;
+        for (coordinate, &size) in coordinates.iter_mut().zip(rows).rev() {
+            *coordinate = row % size;
+            row /= size;
         }
-    });
+        // Elements of the first row that lie before the block.
+        let (mut skip, mut rest) = (start % inner, out);
+        let mut from = element_index(view, &coordinates[..last]);
+        loop {
+            let row = usize::try_from(from).expect("a view stays within its value");
+            let len = (inner - skip).min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            forward(&memory[row + skip * step..], step, now);
+            rest = later;
+            skip = 0;
+            if rest.is_empty() {
+                return;
+            }
+            for dim in (0..last).rev() {
+                coordinates[dim] += 1;
+                from += row_steps[dim];
+                if coordinates[dim] < rows[dim] {
+                    break;
+                }
+                coordinates[dim] = 0;
+                from -= row_steps[dim] * rows[dim] as i64;
+            }
+        }
+    }
+}
+
+/// `out[i] = from[i * step]`.
+#[inline(always)]
+fn forward<T: Copy>(from: &[T], step: usize, out: &mut [T]) {
+    match step {
+        _ if out.is_empty() => {}
+        0 => out.fill(from[0]),
+        1 => {
+            for (out, &value) in out.iter_mut().zip(from) {
+                *out = value;
+            }
+        }
+        2.. => {
+            for (out, &value) in out.iter_mut().zip(from.iter().step_by(step)) {
+                *out = value;
+            }
+        }
+    }
 }
 
 /// `out[i] = memory[index + i * stride]`.
@@ -371,13 +410,31 @@ fn strided<T: Copy>(memory: &[T], index: i64, stride: i64, out: &mut [T]) {
 }
 
 fn index<T: Element>(dims: &[usize], view: &View, start: usize, out: &mut [T]) {
-    let stride = view.strides[dims.len() - 1];
+    let step = view.strides[dims.len() - 1];
     walk(dims, start, out.len(), |run| {
         let first = element_index(view, run.coordinates);
-        for (i, out) in out[run.at..][..run.len].iter_mut().enumerate() {
-            *out = T::from_index(first + stride * i as i64);
-        }
+        simd::dispatch(Count { first, step, out: &mut out[run.at..][..run.len] });
     });
+}
+
+/// Coordinates along a run.
+struct Count<'a, T> {
+    first: i64,
+    step: i64,
+    out: &'a mut [T],
+}
+
+impl<T: Element> Work for Count<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut at = self.first;
+        for out in self.out {
+            *out = T::from_index(at);
+            at += self.step;
+        }
+    }
 }
 
 fn draw(mut bits: Bits, distribution: Distribution, dims: &[usize], view: &View, start: usize, out: &mut [u32]) {

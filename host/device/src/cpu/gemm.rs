@@ -11,11 +11,10 @@ pub(super) mod tile;
 #[cfg(test)]
 mod tests;
 
-use pack::{Layout, pack};
-use product::{Columns, Packed, Product, Rows};
+use pack::Layout;
+use product::{Columns, Product, Right, Rows};
 
 use super::ending::Ends;
-use super::evaluate::buffer;
 
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Buffers that a product on one thread needs.
+/// Buffers that a product on one thread needs: for panels, and for rows of the first operand that are not contiguous.
 pub(super) type Buffers = [Vec<u64>; 2];
 
 /// `c = a b`, or `c += a b` where `add`, on this thread: `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
@@ -57,27 +56,24 @@ pub(super) fn multiply(
     add: bool,
     buffers: &mut Buffers,
 ) {
-    let [packed, words] = buffers;
-    let layout = Layout::new(k, n);
-    let data = buffer::<f32>(packed, layout.len());
-    pack(layout, b, data);
-    multiply_packed(&mut c[..m * n], a, Packed { layout, data }, add, None, words);
+    multiply_by(&mut c[..m * n], a, Right::Plain(Layout::new(k, n), b), add, None, buffers);
 }
 
-/// `c = a b` on this thread, where `b` is packed.
-pub(super) fn multiply_packed(
+/// As [`multiply`], with what is to become of each element.
+pub(super) fn multiply_by(
     c: &mut [f32],
     a: Matrix<'_>,
-    b: Packed<'_>,
+    b: Right<'_>,
     add: bool,
     ends: Option<Ends<'_>>,
-    words: &mut Vec<u64>,
+    words: &mut Buffers,
 ) {
     if c.is_empty() {
         return;
     }
-    let mut rows: Vec<&mut [f32]> = c.chunks_exact_mut(b.layout.columns).collect();
-    let panels = Columns { first: 0, end: b.layout.panels() };
+    let layout = b.layout();
+    let mut rows: Vec<&mut [f32]> = c.chunks_exact_mut(layout.columns).collect();
+    let panels = Columns { first: 0, end: layout.panels() };
     Product { c: &mut rows, a: Rows::Matrix(a), b, panels, add, ends, words }.run();
 }
 

@@ -5,6 +5,7 @@ use saggar_tensor::op::ReduceKind;
 
 use super::element::{Add, Element, Function, Max, Min, Mul, Operator};
 use super::simd::{self, Work};
+use super::vector::{self, VectorWork, Vectors};
 
 /// An operand: a register's block, or one value for all of it.
 #[derive(Clone, Copy, Debug)]
@@ -136,53 +137,131 @@ pub(super) fn copy<T: Copy>(x: Source<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Accumulators of one fold: enough for two 256-bit vectors, and fixed, so that every machine adds in one order.
+/// Accumulators of one fold: one 512-bit vector, or two of 256 bits, and fixed, so that every machine adds in one order.
 const LANES: usize = 16;
+/// Numbers of the narrowest vectors.
+const LANES_MIN: usize = 4;
 
-struct FoldAll<'a, T, O> {
+struct FoldRows<'a, T, O> {
     identity: T,
     values: &'a [T],
+    width: usize,
+    out: &'a mut [T],
     operator: std::marker::PhantomData<O>,
 }
 
-impl<T: Element, O: Operator<T, T>> Work for FoldAll<'_, T, O> {
-    type Output = T;
+impl<T: Element, O: Operator<T, T>> Work for FoldRows<'_, T, O> {
+    type Output = ();
 
     #[inline(always)]
-    fn run(self) -> T {
-        let mut lanes = [self.identity; LANES];
-        let (blocks, rest) = self.values.as_chunks::<LANES>();
-        for block in blocks {
-            for (lane, &value) in lanes.iter_mut().zip(block) {
+    fn run(self) {
+        for (out, values) in self.out.iter_mut().zip(self.values.chunks(self.width)) {
+            let mut lanes = [self.identity; LANES];
+            for block in values.chunks(LANES) {
+                for (lane, &value) in lanes.iter_mut().zip(block) {
+                    *lane = O::apply(*lane, value);
+                }
+            }
+            *out = fold_lanes::<T, O>(lanes);
+        }
+    }
+}
+
+/// Neighbours at half of the distance, again and again.
+#[inline(always)]
+fn fold_lanes<T: Element, O: Operator<T, T>>(mut lanes: [T; LANES]) -> T {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = O::apply(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Rows of `float32`, whose lanes are explicit vectors: compilers do not keep an array of lanes in registers.
+struct FoldFloats<'a> {
+    kind: ReduceKind,
+    values: &'a [f32],
+    width: usize,
+    out: &'a mut [f32],
+}
+
+impl VectorWork for FoldFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        match self.kind {
+            ReduceKind::Sum => self.rows::<S, Add>(s),
+            ReduceKind::Product => self.rows::<S, Mul>(s),
+            ReduceKind::Max => self.rows::<S, Max>(s),
+            ReduceKind::Min => self.rows::<S, Min>(s),
+        }
+    }
+}
+
+impl FoldFloats<'_> {
+    #[inline(always)]
+    fn rows<S: Vectors, O: Operator<f32, f32>>(self, s: S) {
+        let identity = f32::identity(self.kind);
+        for (out, values) in self.out.iter_mut().zip(self.values.chunks(self.width)) {
+            let mut sums = [s.splat(identity); LANES / LANES_MIN];
+            let (blocks, rest) = values.as_chunks::<LANES>();
+            for block in blocks {
+                for at in 0..LANES / S::LANES {
+                    sums[at] = combine(s, self.kind, sums[at], s.load(&block[at * S::LANES..]));
+                }
+            }
+            let mut lanes = [identity; LANES];
+            for at in 0..LANES / S::LANES {
+                s.store(&mut lanes[at * S::LANES..], sums[at]);
+            }
+            for (lane, &value) in lanes.iter_mut().zip(rest) {
                 *lane = O::apply(*lane, value);
             }
+            *out = fold_lanes::<f32, O>(lanes);
         }
-        for (lane, &value) in lanes.iter_mut().zip(rest) {
-            *lane = O::apply(*lane, value);
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                lanes[lane] = O::apply(lanes[lane], lanes[lane + width]);
-            }
-            width /= 2;
-        }
-        lanes[0]
+    }
+}
+
+#[inline(always)]
+fn combine<S: Vectors>(s: S, kind: ReduceKind, a: S::V, b: S::V) -> S::V {
+    match kind {
+        ReduceKind::Sum => s.add(a, b),
+        // Negative zero is what adding changes nothing.
+        ReduceKind::Product => s.mul_add(a, b, s.splat(-0.0)),
+        ReduceKind::Max => s.larger(a, b),
+        ReduceKind::Min => s.smaller(a, b),
+    }
+}
+
+/// Rows of `width` values, each folded in one fixed order that depends on the width alone.
+pub(super) fn fold_rows<T: Element>(kind: ReduceKind, values: &[T], width: usize, out: &mut [T]) {
+    fn run<T: Element, O: Operator<T, T>>(identity: T, values: &[T], width: usize, out: &mut [T]) {
+        simd::dispatch(FoldRows { identity, values, width, out, operator: std::marker::PhantomData::<O> });
+    }
+    if let Some(values) = T::floats(values) {
+        let out = T::floats_mut(out).expect("values and results are of one type");
+        return vector::run(FoldFloats { kind, values, width, out });
+    }
+    let identity = T::identity(kind);
+    match kind {
+        ReduceKind::Sum => run::<T, Add>(identity, values, width, out),
+        ReduceKind::Product => run::<T, Mul>(identity, values, width, out),
+        ReduceKind::Max => run::<T, Max>(identity, values, width, out),
+        ReduceKind::Min => run::<T, Min>(identity, values, width, out),
     }
 }
 
 /// `values` folded in one fixed order that depends on their number alone.
 pub(super) fn fold<T: Element>(kind: ReduceKind, values: &[T]) -> T {
-    fn run<T: Element, O: Operator<T, T>>(identity: T, values: &[T]) -> T {
-        simd::dispatch(FoldAll { identity, values, operator: std::marker::PhantomData::<O> })
+    let mut out = [T::identity(kind)];
+    if !values.is_empty() {
+        fold_rows(kind, values, values.len(), &mut out);
     }
-    let identity = T::identity(kind);
-    match kind {
-        ReduceKind::Sum => run::<T, Add>(identity, values),
-        ReduceKind::Product => run::<T, Mul>(identity, values),
-        ReduceKind::Max => run::<T, Max>(identity, values),
-        ReduceKind::Min => run::<T, Min>(identity, values),
-    }
+    out[0]
 }
 
 struct Accumulate<'a, T, O> {
@@ -196,13 +275,15 @@ impl<T: Element, O: Operator<T, T>> Work for Accumulate<'_, T, O> {
 
     #[inline(always)]
     fn run(self) {
-        for (sum, &value) in self.sums.iter_mut().zip(self.values) {
-            *sum = O::apply(*sum, value);
+        for values in self.values.chunks(self.sums.len().max(1)) {
+            for (sum, &value) in self.sums.iter_mut().zip(values) {
+                *sum = O::apply(*sum, value);
+            }
         }
     }
 }
 
-/// `sums[i] = kind(sums[i], values[i])`.
+/// `sums[i] = kind(sums[i], values[i])` with each row of values, which are as wide as the sums.
 pub(super) fn accumulate<T: Element>(kind: ReduceKind, sums: &mut [T], values: &[T]) {
     fn run<T: Element, O: Operator<T, T>>(sums: &mut [T], values: &[T]) {
         simd::dispatch(Accumulate { sums, values, operator: std::marker::PhantomData::<O> });

@@ -3,24 +3,15 @@
 use saggar_compile::program::ValueId;
 use saggar_tensor::op;
 
-use super::element::{Max, Operator};
 use super::lanes::{elements, elements_mut};
 use super::patch::Windows;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
-use super::simd::{self, Work};
 use super::threads::Threads;
+use super::vector::{self, VectorWork, Vectors};
 
 /// Elements that one task reads or writes, about.
 const TASK_ELEMENTS: usize = 1 << 15;
-
-/// `out[i] = f(out[i], x[i])`.
-#[inline(always)]
-fn each(out: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32) {
-    for (out, &x) in out.iter_mut().zip(x) {
-        *out = f(*out, x);
-    }
-}
 
 /// What all of them share.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +94,7 @@ impl PoolLast {
         let together = (TASK_ELEMENTS / channels.max(1)).max(1);
         let tasks: Vec<_> = out.chunks_mut(channels * together).enumerate().collect();
         threads.each(operations, tasks, |(task, out)| {
-            simd::dispatch(Places { pool: self, x, out, first: task * together, places });
+            vector::run(Places { pool: self, x, out, first: task * together, places });
         });
     }
 }
@@ -118,11 +109,11 @@ struct Places<'a> {
     places: usize,
 }
 
-impl Work for Places<'_> {
+impl VectorWork for Places<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Vectors>(self, s: S) {
         let Places { pool, x, out, first, places } = self;
         let channels = pool.images.channels;
         let image = pool.images.sizes()[0];
@@ -131,27 +122,31 @@ impl Work for Places<'_> {
             let (number, place) = ((first + at) / places, (first + at) % places);
             let x = &x[number * image..][..image];
             pool.images.taps(place, &mut taps);
-            match pool.kind {
-                op::Pool::Max => largest(x, &taps, out),
-                op::Pool::Sum => {
-                    out.fill(0.0);
-                    for tap in &taps {
-                        each(out, &x[tap * channels..][..channels], |sum, x| sum + x);
+            for channel in (0..channels).step_by(S::LANES) {
+                let result = match pool.kind {
+                    op::Pool::Max => largest(s, x, &taps, channel..channels),
+                    op::Pool::Sum => {
+                        let mut sum = s.splat(0.0);
+                        for tap in &taps {
+                            sum = s.add(sum, s.load_some(&x[tap * channels..][channel..channels]));
+                        }
+                        sum
                     }
-                }
+                };
+                s.store_some(&mut out[channel..], result);
             }
         }
     }
 }
 
-/// The largest under the taps, NaN being largest.
+/// The largest under the taps, NaN being largest, of the first of these channels.
 #[inline(always)]
-fn largest(x: &[f32], taps: &[usize], out: &mut [f32]) {
-    let channels = out.len();
-    out.fill(f32::NEG_INFINITY);
+fn largest<S: Vectors>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
+    let mut largest = s.splat(f32::NEG_INFINITY);
     for tap in taps {
-        each(out, &x[tap * channels..][..channels], <Max as Operator<f32, f32>>::apply);
+        largest = s.larger(largest, s.load_some(&x[tap * channels.end..][channels.clone()]));
     }
+    largest
 }
 
 /// Gradient of pooling with channels last.
@@ -193,7 +188,7 @@ impl PoolGradLast {
         threads.each(self.images.operations(dy.len()), tasks, |(number, dx)| {
             let dy = &dy[number * result..][..result];
             let x = x.map(|x| &x[number * image..][..image]);
-            simd::dispatch(Image { images: &self.images, x, dy, dx });
+            vector::run(Image { images: &self.images, x, dy, dx });
         });
     }
 }
@@ -206,51 +201,48 @@ struct Image<'a> {
     dx: &'a mut [f32],
 }
 
-impl Work for Image<'_> {
+impl VectorWork for Image<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<S: Vectors>(self, s: S) {
         let Image { images, x, dy, dx } = self;
         let channels = images.channels;
         dx.fill(0.0);
-        // The largest elements under a window, and where each of them is first.
-        let mut best = vec![0.0f32; channels];
-        let mut firsts = vec![0u32; channels];
         let mut taps = Vec::new();
         for (place, dy) in dy.chunks_exact(channels).enumerate() {
             images.taps(place, &mut taps);
-            let Some(x) = x else {
-                for tap in &taps {
-                    each(&mut dx[tap * channels..][..channels], dy, |sum, dy| sum + dy);
+            for channel in (0..channels).step_by(S::LANES) {
+                let here = channel..channels;
+                let gradient = s.load_some(&dy[channel..]);
+                #[expect(clippy::manual_map, reason = "a closure is not sure to be compiled for the processor")]
+                let first = match x {
+                    Some(x) => Some(first_largest(s, x, &taps, here.clone())),
+                    None => None,
+                };
+                for (at, tap) in taps.iter().enumerate() {
+                    let dx = &mut dx[tap * channels..][here.clone()];
+                    let before = s.load_some(dx);
+                    let mut after = s.add(before, gradient);
+                    if let Some(first) = first {
+                        // Adding nothing would turn -0 into 0, which a place that no window chose may not be.
+                        after = s.where_same(first, s.splat(at as f32), after, before);
+                    }
+                    s.store_some(dx, after);
                 }
-                continue;
-            };
-            largest(x, &taps, &mut best);
-            for tap in taps.iter().rev() {
-                find(&mut firsts, &best, &x[tap * channels..][..channels], *tap as u32);
-            }
-            for tap in &taps {
-                give(&mut dx[tap * channels..][..channels], &firsts, dy, *tap as u32);
             }
         }
     }
 }
 
-/// `firsts[i] = tap` where `x[i]` is the largest.
+/// Which of the taps has the largest element, the first of several.
 #[inline(always)]
-fn find(firsts: &mut [u32], best: &[f32], x: &[f32], tap: u32) {
-    for ((first, &best), &x) in firsts.iter_mut().zip(best).zip(x) {
-        let is = (x == best) | (x.is_nan() & best.is_nan());
-        *first = if is { tap } else { *first };
+fn first_largest<S: Vectors>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
+    let best = largest(s, x, taps, channels.clone());
+    let mut first = s.splat(-1.0);
+    for (at, tap) in taps.iter().enumerate().rev() {
+        let x = s.load_some(&x[tap * channels.end..][channels.clone()]);
+        first = s.where_same(x, best, s.splat(at as f32), first);
     }
-}
-
-/// Adds gradients where their place is this tap. Adding nothing would turn -0 into 0, which a place that no window chose
-/// may not be.
-#[inline(always)]
-fn give(dx: &mut [f32], firsts: &[u32], dy: &[f32], tap: u32) {
-    for ((dx, &first), &dy) in dx.iter_mut().zip(firsts).zip(dy) {
-        *dx = if first == tap { *dx + dy } else { *dx };
-    }
+    first
 }

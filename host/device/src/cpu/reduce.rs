@@ -11,7 +11,7 @@ use saggar_tensor::op::ReduceKind;
 
 use super::element::{Element, register_bytes, with_element};
 use super::evaluate::{BLOCK, Frame, Input, Scratch, buffer, with_scratch};
-use super::lanes::{self, accumulate, copy, elements_mut, fold};
+use super::lanes::{self, accumulate, copy, elements_mut, fold, fold_rows};
 use super::map::Finish;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
@@ -144,13 +144,9 @@ impl Fold {
         self.partials(threads, inputs, partials);
         if self.columns {
             results.fill(T::identity(self.kind));
-            for partial in partials.chunks(self.results) {
-                accumulate(self.kind, results, partial);
-            }
+            accumulate(self.kind, results, partials);
         } else {
-            for (result, partials) in results.iter_mut().zip(partials.chunks(segments)) {
-                *result = fold(self.kind, partials);
-            }
+            fold_rows(self.kind, partials, segments, results);
         }
     }
 
@@ -187,9 +183,7 @@ impl Fold {
             for (block, out) in out.chunks_mut(rows).enumerate() {
                 let start = (first + block * rows) * self.folded;
                 self.with_block::<T>(scratch, frame, start, out.len() * self.folded, |values| {
-                    for (out, values) in out.iter_mut().zip(values.chunks(self.folded)) {
-                        *out = fold(self.kind, values);
-                    }
+                    fold_rows(self.kind, values, self.folded, out);
                 });
             }
             return;
@@ -226,9 +220,7 @@ impl Fold {
             let count = together.min(row + rows - at);
             let len = if together == 1 { out.len() } else { count * self.results };
             self.with_block::<T>(scratch, frame, at * self.results + column, len, |values| {
-                for values in values.chunks(out.len()) {
-                    accumulate(self.kind, out, values);
-                }
+                accumulate(self.kind, out, values);
             });
         }
     }
@@ -255,17 +247,20 @@ impl Fold {
     }
 }
 
-/// Whether more of the prologue's loads are adjacent along the last kept dimension than along the last folded one.
+/// Whether fewer of the prologue's loads jump along the last kept dimension than along the last folded one, or as many
+/// and more are adjacent. Those that stand still do neither.
 fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
     let last = |dims: &[usize], first: usize| dims.iter().rposition(|&size| size > 1).map(|dim| first + dim);
     let (Some(kept), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
         return false;
     };
-    let mut balance = 0;
+    let (mut jumps, mut adjacent) = (0, 0);
     for (instruction, _) in &prologue.instructions {
         match instruction {
             Instruction::Load { view, .. } => {
-                balance += i32::from(view.strides[kept].abs() == 1) - i32::from(view.strides[folded].abs() == 1);
+                let [kept, folded] = [kept, folded].map(|dim| view.strides[dim].abs());
+                jumps += i32::from(folded > 1) - i32::from(kept > 1);
+                adjacent += i32::from(kept == 1) - i32::from(folded == 1);
             }
             Instruction::Immediate(_)
             | Instruction::Index(_)
@@ -276,7 +271,7 @@ fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
             | Instruction::Select(..) => {}
         }
     }
-    balance > 0
+    (jumps, adjacent) > (0, 0)
 }
 
 /// The prologue over `inner ++ outer`.

@@ -29,9 +29,38 @@ pub(super) trait Vectors: Copy {
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a b + c`.
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger of each two, NaN being largest; `b` of two equal ones.
+    fn larger(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller of each two, NaN being smallest; `b` of two equal ones.
+    fn smaller(self, a: Self::V, b: Self::V) -> Self::V;
     /// `x`, or `least` where `x` is at most that; NaN stays.
     fn at_least(self, x: Self::V, least: Self::V) -> Self::V;
+    /// `x` where `a` and `b` are equal or both NaN, `y` elsewhere.
+    fn where_same(self, a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
+    /// The first elements of a slice, and zeros after its last.
+    #[inline(always)]
+    fn load_some(self, from: &[f32]) -> Self::V {
+        if from.len() >= Self::LANES { self.load(from) } else { self.load_part(from) }
+    }
+    /// Writes as many elements as a slice has room for.
+    #[inline(always)]
+    fn store_some(self, to: &mut [f32], v: Self::V) {
+        if to.len() >= Self::LANES { self.store(to, v) } else { self.store_part(to, v) }
+    }
+    /// Turns [`SQUARE`] rows of as many numbers round: `to[y * below + x] = from[x * row + y]`.
+    #[inline(always)]
+    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+        for x in 0..SQUARE {
+            let from: &[f32; SQUARE] = from[x * row..].first_chunk().expect("a row of the square");
+            for (y, &value) in from.iter().enumerate() {
+                to[y * below + x] = value;
+            }
+        }
+    }
 }
+
+/// Numbers along a side of what is turned round at a time.
+pub(super) const SQUARE: usize = 8;
 
 /// A computation that is compiled for every kind of processor. `run` must be `#[inline(always)]`, as must all it calls in
 /// its loops.
@@ -85,6 +114,21 @@ impl Vectors for Plain {
     #[inline(always)]
     fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn larger(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| if a[i].is_nan() | (a[i] > b[i]) { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn smaller(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| if a[i].is_nan() | (a[i] < b[i]) { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn where_same(self, a: [f32; 8], b: [f32; 8], x: [f32; 8], y: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|i| if (a[i] == b[i]) | (a[i].is_nan() & b[i].is_nan()) { x[i] } else { y[i] })
     }
 
     #[inline(always)]

@@ -16,7 +16,8 @@ use super::contract::{finish_chunk, with_windows};
 use super::ending::{Ending, Ends};
 use super::evaluate::with_scratch;
 use super::gemm::pack::Layout;
-use super::gemm::{Matrix, multiply_packed};
+use super::gemm::product::Right;
+use super::gemm::{Matrix, multiply_by};
 use super::kept::{Form, Kept};
 use super::lanes::{elements, elements_mut};
 use super::map::{Accumulation, Finish};
@@ -243,8 +244,8 @@ impl Winograd {
             out.chunks_exact_mut(tiles * outputs).zip(from.chunks_exact(tiles * inputs)).enumerate().collect();
         let operations = tasks.len() * tiles * inputs * outputs;
         threads.each(operations, tasks, |(point, (out, from))| {
-            let (a, b) = (Matrix::new(from, inputs, tiles, false), self.form.at(filter, point));
-            with_scratch(|scratch| multiply_packed(out, a, b, false, None, &mut scratch.product[1]));
+            let (a, b) = (Matrix::new(from, inputs, tiles, false), Right::Packed(self.form.at(filter, point)));
+            with_scratch(|scratch| multiply_by(out, a, b, false, None, &mut scratch.product));
         });
     }
 
@@ -255,18 +256,6 @@ impl Winograd {
             Size::Two => vector::run(Leave::<Two> { conv: self, from, first: tile, out, ends, tile: Two }),
         }
     }
-}
-
-/// The first elements of a slice, zeros after its last.
-#[inline(always)]
-fn load<S: Vectors>(s: S, from: &[f32]) -> S::V {
-    if from.len() >= S::LANES { s.load(from) } else { s.load_part(from) }
-}
-
-/// As many elements as a slice has room for.
-#[inline(always)]
-fn store<S: Vectors>(s: S, to: &mut [f32], v: S::V) {
-    if to.len() >= S::LANES { s.store(to, v) } else { s.store_part(to, v) }
 }
 
 /// The way in of a row of tiles.
@@ -296,24 +285,24 @@ impl<T: Tile> VectorWork for Enter<'_, '_, T> {
         for column in 0..columns {
             let left = (column * T::STEP) as isize - conv.before[1] as isize;
             let mut from = [&zeros[..]; SIDE_MAX * SIDE_MAX];
-            for at in 0..T::SIDE * T::SIDE {
+            for (at, from) in from.iter_mut().enumerate().take(T::SIDE * T::SIDE) {
                 let (y, x) = (top + (at / T::SIDE) as isize, left + (at % T::SIDE) as isize);
                 if (0..height as isize).contains(&y) && (0..width as isize).contains(&x) {
-                    from[at] = &image[(y as usize * width + x as usize) * channels..][..channels];
+                    *from = &image[(y as usize * width + x as usize) * channels..][..channels];
                 }
             }
             for channel in (0..channels).step_by(S::LANES) {
                 let mut square = [[s.splat(0.0); SIDE_MAX]; SIDE_MAX];
-                for y in 0..T::SIDE {
-                    for x in 0..T::SIDE {
-                        square[y][x] = load(s, &from[y * T::SIDE + x][channel..]);
+                for (y, line) in square.iter_mut().enumerate().take(T::SIDE) {
+                    for (x, element) in line.iter_mut().enumerate().take(T::SIDE) {
+                        *element = s.load_some(&from[y * T::SIDE + x][channel..]);
                     }
                 }
                 let square = enter::<S, T>(s, square);
                 let place = column * channels + channel..(column + 1) * channels;
-                for y in 0..T::SIDE {
-                    for x in 0..T::SIDE {
-                        store(s, &mut out[y * T::SIDE + x][place.clone()], square[y][x]);
+                for (y, line) in square.into_iter().enumerate().take(T::SIDE) {
+                    for (x, element) in line.into_iter().enumerate().take(T::SIDE) {
+                        s.store_some(&mut out[y * T::SIDE + x][place.clone()], element);
                     }
                 }
             }
@@ -349,22 +338,21 @@ impl<T: Tile> VectorWork for Leave<'_, T> {
             let columns = T::STEP.min(width - column * T::STEP);
             for channel in (0..channels).step_by(S::LANES) {
                 let mut square = [[s.splat(0.0); SIDE_MAX]; SIDE_MAX];
-                for y in 0..T::SIDE {
-                    for x in 0..T::SIDE {
+                for (y, line) in square.iter_mut().enumerate().take(T::SIDE) {
+                    for (x, element) in line.iter_mut().enumerate().take(T::SIDE) {
                         let sums = &from[(y * T::SIDE + x) * plane + tile..][..channels];
-                        square[y][x] = load(s, &sums[channel..]);
+                        *element = s.load_some(&sums[channel..]);
                     }
                 }
                 let square = leave::<S, T>(s, square);
-                for y in 0..T::STEP.min(rows) {
-                    for x in 0..columns {
+                for (y, line) in square.into_iter().enumerate().take(T::STEP.min(rows)) {
+                    for (x, mut value) in line.into_iter().enumerate().take(columns) {
                         let place = (y * width + column * T::STEP + x) * channels;
-                        let mut value = square[y][x];
                         if let Some(bias) = ends.bias {
-                            value = s.add(value, load(s, &bias[channel..channels]));
+                            value = s.add(value, s.load_some(&bias[channel..channels]));
                         }
                         value = s.at_least(value, s.splat(ends.least));
-                        store(s, &mut out[place + channel..place + channels], value);
+                        s.store_some(&mut out[place + channel..place + channels], value);
                     }
                 }
             }

@@ -2,13 +2,10 @@
 //! the other, in each panel the columns of one depth side by side. Columns that there are not are zeros.
 
 use super::Matrix;
-use crate::cpu::vector;
+use crate::cpu::vector::{self, SQUARE, VectorWork, Vectors};
 
 /// Depth of a block, at most: a panel of it and a tile's rows stay in the caches next to the processor.
 const BLOCK_DEPTH_MAX: usize = 384;
-
-/// Rows and columns that are turned round together.
-const TURN: usize = 16;
 
 /// Where the elements of a packed `depth x columns` matrix are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +75,13 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Panels of the block that begins at depth `first`.
+    pub(super) fn panels_range(&self, first: usize, panels: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        self.panel(first, panels.start).start..self.panel(first, panels.end - 1).end
+    }
+}
+
 /// One panel of one block, to be filled.
 pub(in super::super) struct Part<'a> {
     layout: Layout,
@@ -100,7 +104,12 @@ pub(in super::super) fn parts(layout: Layout, out: &mut [f32]) -> Vec<Part<'_>> 
     parts
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// A panel of the block that begins at depth `first`, in memory of its own.
+    pub(super) fn new(layout: Layout, first: usize, panel: usize, out: &'a mut [f32]) -> Part<'a> {
+        Part { layout, first, panel, out }
+    }
+
     /// Fills it with the elements of each depth and column.
     pub(in super::super) fn fill_with(self, element: impl Fn(usize, usize) -> f32) {
         let Part { layout, first, panel, out } = self;
@@ -135,16 +144,48 @@ impl Part<'_> {
 
 /// Fills a panel from a matrix whose columns are each contiguous, or neither columns nor rows are.
 fn turn(b: Matrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
-    for (at, out) in out.chunks_mut(TURN * width).enumerate() {
-        let depths = out.len() / width;
-        for column in 0..columns {
-            let from = &b.data[at * TURN * b.row + column * b.column..];
-            for depth in 0..depths {
-                out[depth * width + column] = from[depth * b.row];
-            }
+    if b.row == 1 {
+        return vector::run(Turn { b, columns, width, out });
+    }
+    for (depth, out) in out.chunks_exact_mut(width).enumerate() {
+        for (column, out) in out[..columns].iter_mut().enumerate() {
+            *out = b.data[depth * b.row + column * b.column];
         }
-        for out in out.chunks_exact_mut(width) {
-            out[columns..].fill(0.0);
+        out[columns..].fill(0.0);
+    }
+}
+
+/// Turns a matrix of contiguous columns round, square by square.
+struct Turn<'a> {
+    b: Matrix<'a>,
+    columns: usize,
+    width: usize,
+    out: &'a mut [f32],
+}
+
+impl VectorWork for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        let Turn { b, columns, width, out } = self;
+        for (at, out) in out.chunks_mut(SQUARE * width).enumerate() {
+            let depths = out.len() / width;
+            for first in (0..columns).step_by(SQUARE) {
+                let from = &b.data[at * SQUARE + first * b.column..];
+                if depths == SQUARE && first + SQUARE <= columns {
+                    s.turn(from, b.column, &mut out[first..], width);
+                    continue;
+                }
+                for column in 0..SQUARE.min(columns - first) {
+                    for depth in 0..depths {
+                        out[depth * width + first + column] = from[column * b.column + depth];
+                    }
+                }
+            }
+            for out in out.chunks_exact_mut(width) {
+                out[columns..].fill(0.0);
+            }
         }
     }
 }

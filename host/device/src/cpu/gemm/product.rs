@@ -1,8 +1,8 @@
 //! A product of whole matrices on one thread: blocks of depth, panels of columns, tiles of rows.
 
-use super::Matrix;
-use super::pack::Layout;
+use super::pack::{Layout, Part};
 use super::tile::{HEIGHT_MAX, Left, Place, Sums, accumulate};
+use super::{Buffers, Matrix};
 use crate::cpu::ending::Ends;
 use crate::cpu::vector::{self, VectorWork, Vectors};
 
@@ -22,6 +22,26 @@ pub(in super::super) struct Packed<'a> {
     pub(in super::super) data: &'a [f32],
 }
 
+/// A second operand that is packed on the way, panels that stay in the cache after panels: for products whose rows one
+/// call computes all, so that nothing is packed twice.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Right<'a> {
+    /// Packed before.
+    Packed(Packed<'a>),
+    /// As it is in memory.
+    Plain(Layout, Matrix<'a>),
+}
+
+impl Right<'_> {
+    /// How its panels are laid out.
+    pub(super) fn layout(&self) -> Layout {
+        match self {
+            Right::Packed(packed) => packed.layout,
+            Right::Plain(layout, _) => *layout,
+        }
+    }
+}
+
 /// The columns of a product that one call computes.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Columns {
@@ -38,15 +58,15 @@ pub(in super::super) struct Product<'p, 'c> {
     /// As many rows, and as many columns as `b` is deep.
     pub(in super::super) a: Rows<'p>,
     /// The second operand.
-    pub(in super::super) b: Packed<'p>,
+    pub(in super::super) b: Right<'p>,
     /// Which of its panels.
     pub(in super::super) panels: Columns,
     /// Whether it is added to what `c` holds.
     pub(in super::super) add: bool,
     /// What becomes of each element, if anything; for the first of these columns on.
     pub(in super::super) ends: Option<Ends<'p>>,
-    /// For rows of `a` that are not contiguous.
-    pub(in super::super) words: &'p mut Vec<u64>,
+    /// For panels of `b` that are not packed, and for rows of `a` that are not contiguous.
+    pub(in super::super) words: &'p mut Buffers,
 }
 
 impl Product<'_, '_> {
@@ -62,16 +82,16 @@ impl VectorWork for Product<'_, '_> {
     #[inline(always)]
     fn run<S: Vectors>(self, s: S) {
         let Product { c, a, b, panels, add, ends, words } = self;
-        let layout = b.layout;
+        let layout = b.layout();
         if layout.depth == 0 {
             return finish_nothing(c, add, ends);
         }
+        let [packed, turned] = words;
         for first in layout.blocks() {
             let depth = layout.block_depth(first);
             let last = first + depth == layout.depth;
-            let left = &Block::new(a, c.len(), [first, depth], words);
+            let left = &Block::new(a, c.len(), [first, depth], turned);
             let ends = ends.filter(|_| last);
-            let mut step = Step { c: &mut *c, left, b, first, depth, add: add || first > 0, ends, base: panels.first };
             let together = (CACHED_ELEMENTS / (depth * layout.panel_columns())).max(1);
             let mut panel = panels.first;
             while panel < panels.end {
@@ -80,6 +100,12 @@ impl VectorWork for Product<'_, '_> {
                 if layout.vectors(end - 1) != vectors {
                     end -= 1;
                 }
+                let b = match b {
+                    Right::Packed(b) => &b.data[layout.panels_range(first, panel..end)],
+                    Right::Plain(_, b) => pack_panels(layout, first, panel..end, b, packed),
+                };
+                let add = add || first > 0;
+                let mut step = Step { c: &mut *c, left, b, layout, depth, add, ends, base: panels.first };
                 match vectors {
                     1 => step.panels::<S, 1>(s, panel..end),
                     2 => step.panels::<S, 2>(s, panel..end),
@@ -91,6 +117,24 @@ impl VectorWork for Product<'_, '_> {
             }
         }
     }
+}
+
+/// Packs some panels of a block of depth.
+fn pack_panels<'a>(
+    layout: Layout,
+    first: usize,
+    panels: std::ops::Range<usize>,
+    b: Matrix<'_>,
+    words: &'a mut Vec<u64>,
+) -> &'a [f32] {
+    let out = crate::cpu::evaluate::buffer::<f32>(words, layout.panels_range(first, panels.clone()).len());
+    let mut rest = &mut *out;
+    for panel in panels {
+        let (part, later) = std::mem::take(&mut rest).split_at_mut(layout.panel(first, panel).len());
+        rest = later;
+        Part::new(layout, first, panel, part).fill(b);
+    }
+    out
 }
 
 /// Sums of nothing.
@@ -245,12 +289,13 @@ fn part(runs: &[Run], first: usize, depth: usize) -> Vec<Run> {
     part
 }
 
-/// One block of depth.
+/// Some panels of one block of depth.
 struct Step<'s, 'p, 'c> {
     c: &'s mut [&'c mut [f32]],
     left: &'s Block<'s>,
-    b: Packed<'p>,
-    first: usize,
+    /// Those panels.
+    b: &'s [f32],
+    layout: Layout,
     depth: usize,
     add: bool,
     ends: Option<Ends<'p>>,
@@ -289,9 +334,9 @@ impl Step<'_, '_, '_> {
 
     #[inline(always)]
     fn band<S: Vectors, const H: usize, const W: usize>(&mut self, s: S, row: usize, panels: std::ops::Range<usize>) {
-        let layout = self.b.layout;
-        for panel in panels {
-            let b = &self.b.data[layout.panel(self.first, panel)];
+        let layout = self.layout;
+        let blocks = self.b.chunks_exact(self.depth * W * S::LANES);
+        for (panel, b) in panels.zip(blocks) {
             let sums: Sums<S, H, W> = self.left.tile(s, row, b, self.depth);
             let column = (panel - self.base) * layout.panel_columns();
             let columns = (W * S::LANES).min(layout.columns - panel * layout.panel_columns());

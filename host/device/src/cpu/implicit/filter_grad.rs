@@ -5,10 +5,10 @@ use saggar_tensor::op::{Conv2d, ReduceKind};
 
 use super::View;
 use super::taps::Taps;
-use crate::cpu::evaluate::{buffer, with_scratch};
+use crate::cpu::evaluate::{Scratch, buffer, with_scratch};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::gemm::pack::{Layout, pack};
-use crate::cpu::gemm::product::{Columns, Packed, Product, Rows};
+use crate::cpu::gemm::product::{Columns, Packed, Product, Right, Rows};
 use crate::cpu::lanes::{accumulate, elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
@@ -111,16 +111,16 @@ impl FilterGrad {
             let dy = &gradient[first * row * self.outputs..][..places * self.outputs];
             with_scratch(|scratch| {
                 let layout = Layout::new(places, self.outputs);
-                let [packed, words] = &mut scratch.product;
+                let Scratch { buffers: [framed, packed], product: words, .. } = scratch;
                 let data = buffer::<f32>(packed, layout.len());
                 pack(layout, Matrix::new(dy, self.outputs, 0, false), data);
-                let band = self.view.band(images, here, &mut scratch.buffers[0]);
+                let band = self.view.band(images, here, framed);
                 let mut at = 0;
                 for run in &band.runs {
                     let a = Rows::Turned { data: &band.data[run.offset..], bases: &band.bases };
                     let c = &mut out[at..at + run.len];
                     let panels = Columns { first: 0, end: layout.panels() };
-                    let b = Packed { layout, data };
+                    let b = Right::Packed(Packed { layout, data });
                     Product { c, a, b, panels, add: first > rows.start, ends: None, words }.run();
                     at += run.len;
                 }

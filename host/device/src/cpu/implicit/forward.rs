@@ -9,7 +9,7 @@ use crate::cpu::bands::Bands;
 use crate::cpu::contract::{finish_chunk, with_windows};
 use crate::cpu::ending::{Ending, Ends};
 use crate::cpu::evaluate::{Input, with_scratch};
-use crate::cpu::gemm::product::{Columns, Packed, Product, Rows};
+use crate::cpu::gemm::product::{Columns, Packed, Product, Right, Rows};
 use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::map::{Accumulation, Finish};
@@ -157,7 +157,7 @@ impl Forward {
         with_scratch(|scratch| {
             let band = self.view.band(images, rows, &mut scratch.buffers[0]);
             let a = Rows::Gathered { data: band.data, bases: &band.bases, runs: &band.runs };
-            Product { c, a, b, panels, add: false, ends, words: &mut scratch.product[1] }.run();
+            Product { c, a, b: Right::Packed(b), panels, add: false, ends, words: &mut scratch.product }.run();
         });
     }
 

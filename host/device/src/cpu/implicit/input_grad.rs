@@ -10,7 +10,7 @@ use super::taps::{FilterForm, Order, Taps};
 use super::{View, packed};
 use crate::cpu::bands::Bands;
 use crate::cpu::evaluate::with_scratch;
-use crate::cpu::gemm::product::{Columns, Product, Rows};
+use crate::cpu::gemm::product::{Columns, Product, Right, Rows};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
@@ -146,7 +146,8 @@ impl Phase {
             with_scratch(|scratch| {
                 let band = self.view.band(gradient, rows, &mut scratch.buffers[0]);
                 let a = Rows::Gathered { data: band.data, bases: &band.bases, runs: &band.runs };
-                Product { c, a, b, panels, add: false, ends: None, words: &mut scratch.product[1] }.run();
+                Product { c, a, b: Right::Packed(b), panels, add: false, ends: None, words: &mut scratch.product }
+                    .run();
             });
         });
     }

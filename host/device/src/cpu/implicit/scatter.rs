@@ -6,8 +6,8 @@ use saggar_tensor::op::Conv2d;
 use super::packed;
 use super::taps::{FilterForm, Order, Taps};
 use crate::cpu::evaluate::{Scratch, buffer, with_scratch};
-use crate::cpu::gemm::product::Packed;
-use crate::cpu::gemm::{Matrix, multiply_packed};
+use crate::cpu::gemm::product::{Packed, Right};
+use crate::cpu::gemm::{Matrix, multiply_by};
 use crate::cpu::simd::{self, Work};
 use crate::cpu::threads::Threads;
 
@@ -69,7 +69,7 @@ impl Scatter {
             for (at, dy) in dy.chunks(together * outputs).enumerate() {
                 let places = dy.len() / outputs;
                 let products = buffer::<f32>(words, places * columns);
-                multiply_packed(products, Matrix::new(dy, outputs, 0, false), b, false, None, &mut product[1]);
+                multiply_by(products, Matrix::new(dy, outputs, 0, false), Right::Packed(b), false, None, product);
                 simd::dispatch(Add { scatter: self, products, first: at * together, dx });
             }
         });

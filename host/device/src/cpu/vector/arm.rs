@@ -64,6 +64,33 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
+    fn larger(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe {
+            let is_number = vceqq_f32(a, a);
+            vbslq_f32(vorrq_u32(vcgtq_f32(a, b), vmvnq_u32(is_number)), a, b)
+        }
+    }
+
+    #[inline(always)]
+    fn smaller(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe {
+            let is_number = vceqq_f32(a, a);
+            vbslq_f32(vorrq_u32(vcltq_f32(a, b), vmvnq_u32(is_number)), a, b)
+        }
+    }
+
+    #[inline(always)]
+    fn where_same(self, a: float32x4_t, b: float32x4_t, x: float32x4_t, y: float32x4_t) -> float32x4_t {
+        // SAFETY: the target has NEON.
+        unsafe {
+            let number = vorrq_u32(vceqq_f32(a, a), vceqq_f32(b, b));
+            vbslq_f32(vorrq_u32(vceqq_f32(a, b), vmvnq_u32(number)), x, y)
+        }
+    }
+
+    #[inline(always)]
     fn mul_add(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
         // SAFETY: the target has NEON.
         unsafe { vfmaq_f32(c, a, b) }

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Plain, VectorWork, Vectors};
+use super::{Plain, SQUARE, VectorWork, Vectors};
 
 /// Proof that this processor has AVX-512F: only [`run`] makes one.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,33 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
+    fn larger(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe {
+            let of_a = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+            _mm512_mask_blend_ps(of_a, b, a)
+        }
+    }
+
+    #[inline(always)]
+    fn smaller(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe {
+            let of_a = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+            _mm512_mask_blend_ps(of_a, b, a)
+        }
+    }
+
+    #[inline(always)]
+    fn where_same(self, a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
+        // SAFETY: `self` is proof of AVX-512F.
+        unsafe {
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a) & _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(b, b);
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b) | nan, y, x)
+        }
+    }
+
+    #[inline(always)]
     fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: `self` is proof of AVX-512F.
         unsafe { _mm512_fmadd_ps(a, b, c) }
@@ -78,6 +105,12 @@ impl Vectors for Avx512 {
     fn at_least(self, x: __m512, least: __m512) -> __m512 {
         // SAFETY: `self` is proof of AVX-512F.
         unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(x, least), x, least) }
+    }
+
+    #[inline(always)]
+    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+        // SAFETY: `self` is proof of AVX-512F, and so of AVX.
+        unsafe { turn(from, row, to, below) }
     }
 }
 
@@ -135,6 +168,33 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn larger(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe {
+            let of_a = _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
+            _mm256_blendv_ps(b, a, of_a)
+        }
+    }
+
+    #[inline(always)]
+    fn smaller(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe {
+            let of_a = _mm256_or_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
+            _mm256_blendv_ps(b, a, of_a)
+        }
+    }
+
+    #[inline(always)]
+    fn where_same(self, a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 {
+        // SAFETY: `self` is proof of AVX2.
+        unsafe {
+            let nan = _mm256_and_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(a, a), _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b));
+            _mm256_blendv_ps(y, x, _mm256_or_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b), nan))
+        }
+    }
+
+    #[inline(always)]
     fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
         // SAFETY: `self` is proof of AVX2 and FMA.
         unsafe { _mm256_fmadd_ps(a, b, c) }
@@ -144,6 +204,12 @@ impl Vectors for Avx2 {
     fn at_least(self, x: __m256, least: __m256) -> __m256 {
         // SAFETY: `self` is proof of AVX2.
         unsafe { _mm256_blendv_ps(x, least, _mm256_cmp_ps::<_CMP_LE_OQ>(x, least)) }
+    }
+
+    #[inline(always)]
+    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+        // SAFETY: `self` is proof of AVX2, and so of AVX.
+        unsafe { turn(from, row, to, below) }
     }
 }
 
@@ -162,6 +228,39 @@ impl Avx2 {
         let from: &[i32; 8] = ONES[8 - count..].first_chunk().expect("eight of them");
         // SAFETY: `self` is proof of AVX2, and `from` has eight elements; the load needs no alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+    }
+}
+
+/// Turns a square of eight by eight numbers round, by pairs of rows, of pairs, and of halves.
+#[inline]
+#[target_feature(enable = "avx")]
+fn turn(from: &[f32], row: usize, to: &mut [f32], below: usize) {
+    let load = |x: usize| {
+        let from: &[f32; SQUARE] = from[x * row..].first_chunk().expect("a row of the square");
+        // SAFETY: `from` has the elements; the load needs no alignment.
+        unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    };
+    let rows: [__m256; SQUARE] = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+    let mut pairs = rows;
+    for at in 0..4 {
+        pairs[2 * at] = _mm256_unpacklo_ps(rows[2 * at], rows[2 * at + 1]);
+        pairs[2 * at + 1] = _mm256_unpackhi_ps(rows[2 * at], rows[2 * at + 1]);
+    }
+    let mut fours = rows;
+    for half in [0, 4] {
+        fours[half] = _mm256_shuffle_ps::<0x44>(pairs[half], pairs[half + 2]);
+        fours[half + 1] = _mm256_shuffle_ps::<0xee>(pairs[half], pairs[half + 2]);
+        fours[half + 2] = _mm256_shuffle_ps::<0x44>(pairs[half + 1], pairs[half + 3]);
+        fours[half + 3] = _mm256_shuffle_ps::<0xee>(pairs[half + 1], pairs[half + 3]);
+    }
+    for y in 0..4 {
+        let low = _mm256_permute2f128_ps::<0x20>(fours[y], fours[y + 4]);
+        let high = _mm256_permute2f128_ps::<0x31>(fours[y], fours[y + 4]);
+        for (y, v) in [(y, low), (y + 4, high)] {
+            let to: &mut [f32; SQUARE] = to[y * below..].first_chunk_mut().expect("a row of the square");
+            // SAFETY: `to` has the elements; the store needs no alignment.
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) }
+        }
     }
 }
 

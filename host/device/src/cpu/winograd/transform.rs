@@ -115,12 +115,12 @@ pub(super) type Square<V> = [Line<V>; SIDE_MAX];
 #[inline(always)]
 pub(super) fn enter<S: Vectors, T: Tile>(s: S, square: Square<S::V>) -> Square<S::V> {
     let mut columns = [[s.splat(0.0); SIDE_MAX]; SIDE_MAX];
-    for x in 0..T::SIDE {
-        columns[x] = T::enter(s, column(square, x));
+    for (x, line) in columns.iter_mut().enumerate().take(T::SIDE) {
+        *line = T::enter(s, column(square, x));
     }
     let mut rows = columns;
-    for y in 0..T::SIDE {
-        rows[y] = T::enter(s, column(columns, y));
+    for (y, line) in rows.iter_mut().enumerate().take(T::SIDE) {
+        *line = T::enter(s, column(columns, y));
     }
     rows
 }
@@ -129,12 +129,12 @@ pub(super) fn enter<S: Vectors, T: Tile>(s: S, square: Square<S::V>) -> Square<S
 #[inline(always)]
 pub(super) fn leave<S: Vectors, T: Tile>(s: S, square: Square<S::V>) -> Square<S::V> {
     let mut columns = [[s.splat(0.0); SIDE_MAX]; SIDE_MAX];
-    for x in 0..T::SIDE {
-        columns[x] = T::leave(s, column(square, x));
+    for (x, line) in columns.iter_mut().enumerate().take(T::SIDE) {
+        *line = T::leave(s, column(square, x));
     }
     let mut rows = columns;
-    for y in 0..T::STEP {
-        rows[y] = T::leave(s, column(columns, y));
+    for (y, line) in rows.iter_mut().enumerate().take(T::STEP) {
+        *line = T::leave(s, column(columns, y));
     }
     rows
 }
