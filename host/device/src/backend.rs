@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_tensor::Descriptor;
+use saggar_tensor::{Descriptor, VerifiedGraph};
 
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -68,6 +69,14 @@ pub trait Backend: Debug + Send + Sync {
 
     /// What programs for it must be compiled for.
     fn target(&self) -> Target;
+
+    /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long.
+    ///
+    /// # Errors
+    /// Those of [`saggar_compile::compile`].
+    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
+        saggar_compile::compile(graph, &self.target())
+    }
 
     /// A tensor of zeros, charged to `meter`.
     ///

@@ -40,7 +40,7 @@ mod winograd;
 
 use std::sync::Arc;
 
-use saggar_compile::program::Program;
+use saggar_compile::program::{Kernel, Program};
 use saggar_compile::target::Target;
 use saggar_tensor::Descriptor;
 
@@ -49,6 +49,7 @@ use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::owner::PerOwner;
 use executable::CpuExecutable;
+use plan::Prepared;
 use scratch::Scratch;
 use storage::{HostMemory, memory};
 use threads::Threads;
@@ -66,6 +67,22 @@ pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
 /// What [`open`] would give with one thread for each core, without starting any.
 pub fn describe() -> DeviceInfo {
     info(threads())
+}
+
+/// Which routine each of a program's kernels takes here, in words. Nothing is allocated and nothing run.
+///
+/// # Errors
+/// `Unsupported` for a kernel that was not compiled for a host.
+pub fn routines(program: &Program) -> Result<Vec<String>, DeviceError> {
+    let routine = |kernel: &Kernel| match Prepared::new(program, kernel) {
+        Ok(prepared) => Ok(prepared.described()),
+        Err(refusal) => Err(DeviceError::Unsupported {
+            device: "cpu".to_owned(),
+            kernel: kernel.label.clone(),
+            reason: refusal.to_string(),
+        }),
+    };
+    program.kernels.iter().map(routine).collect()
 }
 
 /// One for each core.

@@ -13,7 +13,9 @@ pub mod gpu;
 mod half;
 pub mod meter;
 mod owner;
+pub mod recorder;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
 pub use error::DeviceError;
 pub use meter::Meter;
+pub use recorder::Recorder;
