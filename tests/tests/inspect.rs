@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Server, Steady, binary, guest, lenet, plugin, shared};
+use saggar_tests::{Server, binary, guest, lenet, plugin, shared};
 use serde_json::Value;
 
 /// What `saggar inspect` printed on its two streams, and its exit code.
@@ -129,10 +129,14 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 #[test]
 fn a_served_model_and_an_onnx_file_show_what_they_predict_with() {
     let (home, server) = Server::fresh();
-    let job = Steady::steps(1).parameter("model", "counts").submit(&server);
-    server.wait_for_job(&job);
-    let table = inspected(&["counts@1", "--home", home.path().to_str().unwrap()]);
-    assert!(table.contains("prediction"), "{table}");
+    let hostile = guest("hostile");
+    server.saggar_ok(&["run", hostile.to_str().unwrap(), "--device", "cpu", "--wait", "--", "steps=1", "model=well"]);
+    for name in ["well", "well@1"] {
+        let table = inspected(&[name, "--home", home.path().to_str().unwrap()]);
+        assert!(table.contains("prediction"), "{table}");
+    }
+    let (_, errors, code) = inspect(&["well@7", "--home", home.path().to_str().unwrap()]);
+    assert!(code == 3 && errors.contains("well@7"), "{errors}");
     let Some(file) = shared("models/ort-examples-mnist/model.onnx") else {
         println!("SKIP: no ONNX models beside the project");
         return;

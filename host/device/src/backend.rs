@@ -1,7 +1,7 @@
 //! The interface every device implements.
 
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +76,16 @@ pub trait Backend: Debug + Send + Sync {
     /// Those of [`saggar_compile::compile`].
     fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
         saggar_compile::compile(graph, &self.target())
+    }
+
+    /// Whether `bytes` more of `what` would fit on the device now: asked before many tensors are made, of which the first
+    /// would fit.
+    ///
+    /// # Errors
+    /// `OutOfMemory` past the limit of `meter`; `NoRoom`.
+    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        let _ = what;
+        meter.charge(bytes).map(drop)
     }
 
     /// A tensor of zeros, charged to `meter`.
