@@ -48,6 +48,14 @@ fn fh_29_attempts_add_up_to_what_prometheus_counts() {
         let wall = attempt["wall_seconds"].as_f64().unwrap();
         assert!(wall <= between + 0.002 && between - wall < 0.5, "{wall} s of {between} s: {attempt}");
     }
+    // The processor has no clock of its own for what it computes, and that is said wherever its seconds stand.
+    assert!(ended["gpu_seconds_estimated"] == true && ended["attempts"][0]["gpu_seconds_estimated"] == true, "{ended}");
+    for shown in [vec!["status", &job], vec!["ps", "-a"], vec!["compare", &job, &job]] {
+        let text = server.saggar_ok(&shown);
+        assert!(text.contains(" estimated"), "{shown:?}: {text}");
+    }
+    let doctor = String::from_utf8(server.saggar(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("its seconds are estimated"), "{doctor}");
     let cost: Value = serde_json::from_str(&server.saggar_ok(&["--json", "cost", &job, "--rate", "3600/h"])).unwrap();
     assert!((cost["cost"].as_f64().unwrap() - ended["wall_seconds"].as_f64().unwrap()).abs() < 1e-6, "{cost}");
     let quota = server.get("/api/v1/quota");

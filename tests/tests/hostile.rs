@@ -138,10 +138,16 @@ fn trainings() {
         ("recurse", "TRAP"),
         ("memory", "MEMORY_LIMIT"),
         ("handles", "HANDLE_LIMIT"),
+        ("enormous", "OUT_OF_MEMORY"),
     ] {
         let job = run(train, &[]);
         assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some(reason)), "{train}: {job}");
         assert_eq!(job["attempt"], 1, "{train}: a plugin's own fault is not tried again");
+    }
+    // What is wanted, what there is, and how to mend it.
+    let message = run("enormous", &[])["message"].as_str().unwrap().to_owned();
+    for part in ["4398046509056 bytes", " available ", "smaller batches"] {
+        assert!(message.contains(part), "{part}: {message}");
     }
     for train in ["graph", "shapes", "rank", "strings", "error"] {
         let job = run(train, &[]);
@@ -172,7 +178,7 @@ fn models() {
     };
     assert_eq!(ask().0, 200, "{:?}", ask());
     let mut version = 1;
-    for load in ["loop", "trap", "memory"] {
+    for load in ["loop", "trap", "memory", "enormous"] {
         version += 1;
         publish(&server, load, "well", version);
         let model = server.get("/api/v1/models/hostile");

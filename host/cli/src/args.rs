@@ -1,6 +1,7 @@
 //! The command line.
 
 mod data;
+mod inspect;
 mod job;
 mod key;
 mod plugins;
@@ -18,6 +19,7 @@ use crate::commands::init::templates;
 use crate::commands::listen::Address;
 
 pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
+pub(crate) use inspect::{Inspect, Stage, TargetName};
 pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
 pub(crate) use key::{Key, KeyCreate, KeyHome, KeyRevoke};
 pub(crate) use plugins::{Plugins, TestResume};
@@ -123,6 +125,8 @@ pub(crate) enum Command {
     Env(Env),
     /// Build a plugin into a component.
     Build(Build),
+    /// Show what the compiler makes of a plugin's or model's graphs.
+    Inspect(Box<Inspect>),
     /// Start a plugin of your own.
     Init(Init),
     /// Build and serve the plugin of this directory's project, and again whenever a source is saved.

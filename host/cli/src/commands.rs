@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod env;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod inspect;
 pub(crate) mod jobs;
 pub(crate) mod key;
 pub(crate) mod listen;

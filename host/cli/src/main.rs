@@ -61,6 +61,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
             | Command::Env(_)
             | Command::Build(_)
             | Command::Init(_)
+            | Command::Inspect(_)
             | Command::Check(_)
             | Command::Completion(_)
             | Command::Devices
@@ -106,6 +107,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Doctor(args) => commands::doctor::doctor(&args, output),
         Command::Env(args) => commands::env::env(&args, output).map(|()| 0),
         Command::Build(args) => commands::build::build(&args, output).map(|()| 0),
+        Command::Inspect(args) => commands::inspect::inspect(&args, output).map(|()| 0),
         Command::Init(args) => commands::init::init(&args, output).map(|()| 0),
         Command::Dev(args) => commands::dev::dev(&args, server, output),
         Command::Check(args) => commands::check::check(&args, output),

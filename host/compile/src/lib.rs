@@ -12,11 +12,13 @@ mod fuse;
 mod label;
 mod layout;
 pub mod limits;
+pub mod memory;
 mod plan;
 pub mod program;
 pub mod reference;
 mod schedule;
 mod simplify;
+pub mod stages;
 pub mod target;
 mod text;
 mod values;
@@ -28,6 +30,7 @@ use saggar_tensor::{Graph, NodeId, Port, VerifiedGraph};
 
 pub use error::CompileError;
 pub use program::Program;
+pub use stages::{Stages, stages};
 pub use target::Target;
 
 /// The program that computes `graph` on `target`. Equal graphs and targets give equal programs.
@@ -39,6 +42,15 @@ pub use target::Target;
 /// # Panics
 /// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
 pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, CompileError> {
+    passes(graph, target, &mut |_, _| {})
+}
+
+/// The passes in their order. `look` sees what is scheduled, and the graph that it is about, before memory is planned.
+fn passes(
+    graph: &VerifiedGraph,
+    target: &Target,
+    look: &mut dyn FnMut(&Graph, &[fuse::Draft]),
+) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
     let simple = simplify::simplify(graph);
     check_types(&simple, target)?;
@@ -51,6 +63,7 @@ pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, Compil
         let mut simple = laid.graph.clone();
         let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned);
         let refused = scheduled.refused.clone();
+        look(&simple, &scheduled.drafts);
         let program = plan::plan(&simple, scheduled, target)?;
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
         if program.kernels.iter().all(|kernel| kernel.body.values() <= target.kernel_values_max) {

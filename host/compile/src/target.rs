@@ -79,6 +79,21 @@ impl Target {
         }
     }
 
+    /// An adapter that has what those of today's desktops and servers have: eight bindings, which every adapter has, of up
+    /// to 2 GiB.
+    pub const fn gpu() -> Target {
+        Target {
+            words: true,
+            wide_integers: true,
+            channels_last: false,
+            in_place: false,
+            alignment_bytes: 256,
+            slab_bytes_max: 1 << 40,
+            binding_bytes_max: (1 << 31) - 256,
+            kernel_values_max: 7,
+        }
+    }
+
     /// The class of a data type, or none where the device has no such type.
     pub fn class(&self, dtype: DType) -> Option<Class> {
         if !self.words {

@@ -6,29 +6,42 @@ use saggar_tensor::op::{Op, Scalar};
 
 use crate::expr::{Expr, Instruction, Register, View};
 use crate::label::family;
-use crate::program::{Body, Layout, Place, Program, Store, ValueId};
+use crate::program::{Body, Kernel, Layout, Place, Program, Store, ValueId};
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, slab) in self.slabs.iter().enumerate() {
             writeln!(f, "slab {at} {:?} {} bytes", slab.class, slab.bytes)?;
         }
-        for kernel in &self.kernels {
-            let values = |values: Vec<ValueId>| {
-                values.into_iter().map(|value| ValueText(self, value).to_string()).collect::<Vec<_>>().join(", ")
-            };
-            writeln!(f, "{} {}", family(&kernel.body), geometry(&kernel.body))?;
-            if let Some((_, label)) = kernel.label.split_once(": ") {
-                writeln!(f, "  labels {label}")?;
-            }
-            let reads = kernel.body.reads();
-            if !reads.is_empty() {
-                writeln!(f, "  reads {}", values(reads))?;
-            }
-            writeln!(f, "  writes {}", values(kernel.body.writes()))?;
-            exprs(f, &kernel.body)?;
+        self.kernels.iter().try_for_each(|kernel| KernelText(self, kernel).fmt(f))
+    }
+}
+
+impl Program {
+    /// One of its kernels as text: sizes, labels, what it reads and writes and where that lies, and what it computes.
+    pub fn kernel_text<'a>(&'a self, kernel: &'a Kernel) -> impl fmt::Display + 'a {
+        KernelText(self, kernel)
+    }
+}
+
+struct KernelText<'a>(&'a Program, &'a Kernel);
+
+impl fmt::Display for KernelText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KernelText(program, kernel) = self;
+        let values = |values: Vec<ValueId>| {
+            values.into_iter().map(|value| ValueText(program, value).to_string()).collect::<Vec<_>>().join(", ")
+        };
+        writeln!(f, "{} {}", family(&kernel.body), geometry(&kernel.body))?;
+        if let Some((_, label)) = kernel.label.split_once(": ") {
+            writeln!(f, "  labels {label}")?;
         }
-        Ok(())
+        let reads = kernel.body.reads();
+        if !reads.is_empty() {
+            writeln!(f, "  reads {}", values(reads))?;
+        }
+        writeln!(f, "  writes {}", values(kernel.body.writes()))?;
+        exprs(f, &kernel.body)
     }
 }
 

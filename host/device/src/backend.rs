@@ -1,13 +1,14 @@
 //! The interface every device implements.
 
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_tensor::Descriptor;
+use saggar_tensor::{Descriptor, VerifiedGraph};
 
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -68,6 +69,24 @@ pub trait Backend: Debug + Send + Sync {
 
     /// What programs for it must be compiled for.
     fn target(&self) -> Target;
+
+    /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long.
+    ///
+    /// # Errors
+    /// Those of [`saggar_compile::compile`].
+    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
+        saggar_compile::compile(graph, &self.target())
+    }
+
+    /// Whether `bytes` more of `what` would fit on the device now: asked before many tensors are made, of which the first
+    /// would fit.
+    ///
+    /// # Errors
+    /// `OutOfMemory` past the limit of `meter`; `NoRoom`.
+    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        let _ = what;
+        meter.charge(bytes).map(drop)
+    }
 
     /// A tensor of zeros, charged to `meter`.
     ///

@@ -38,6 +38,7 @@ mod threads;
 mod vector;
 mod winograd;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use saggar_compile::program::Program;
@@ -48,24 +49,65 @@ use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::owner::PerOwner;
+use crate::room::{Memory, Room};
 use executable::CpuExecutable;
+use plan::Prepared;
 use scratch::Scratch;
 use storage::{HostMemory, memory};
 use threads::Threads;
+pub use vector::VectorSet;
 
 /// The host's processor as a device, with a pool of `threads` threads; none takes one for each core.
 ///
 /// # Errors
 /// `Unsupported` where the system starts no threads.
 pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
-    let threads = Threads::new(threads)?;
-    let info = info(threads.count());
-    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), scratches: PerOwner::default() }))
+    open_with(Options { threads, ..Options::default() })
+}
+
+/// What a processor is opened with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Threads; none takes one for each core.
+    pub threads: Option<usize>,
+    /// Bytes that all its tensors may take together; none takes what the system and its control groups leave.
+    pub memory_bytes: Option<u64>,
+    /// The kind of vectors that it computes with; none takes the widest of this processor. For tests and measurements.
+    pub vectors: Option<VectorSet>,
+}
+
+/// The host's processor as a device.
+///
+/// # Errors
+/// `Unsupported` where the system starts no threads, or the processor has no such vectors.
+pub fn open_with(options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
+    let here = VectorSet::here();
+    if let Some(set) = options.vectors.filter(|set| !here.contains(set)) {
+        let names: Vec<&str> = here.iter().map(|set| set.name()).collect();
+        return Err(DeviceError::Unsupported {
+            device: "cpu".to_owned(),
+            kernel: "vectors".to_owned(),
+            reason: format!("this processor has no {}; it has {}", set.name(), names.join(", ")),
+        });
+    }
+    let threads = Threads::new(options.threads, options.vectors)?;
+    let info = info(threads.count(), options.vectors);
+    let limit = |bytes| Memory::Bytes { bytes, of: "the limit that it was opened with" };
+    let room = Room::new(&info.name, options.memory_bytes.map_or(Memory::Host, limit));
+    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), room, scratches: PerOwner::default() }))
 }
 
 /// What [`open`] would give with one thread for each core, without starting any.
 pub fn describe() -> DeviceInfo {
-    info(threads())
+    info(threads(), None)
+}
+
+/// Which routine each of a program's kernels takes here, in words. Nothing is allocated and nothing run.
+///
+/// # Errors
+/// `Unsupported` for a kernel that was not compiled for a host.
+pub fn routines(program: &Program) -> Result<Vec<String>, DeviceError> {
+    Ok(executable::prepare(program)?.iter().map(Prepared::described).collect())
 }
 
 /// One for each core.
@@ -77,6 +119,7 @@ pub(crate) fn threads() -> usize {
 struct Cpu {
     info: DeviceInfo,
     threads: Arc<Threads>,
+    room: Arc<Room>,
     scratches: PerOwner<Scratch>,
 }
 
@@ -89,8 +132,13 @@ impl Backend for Cpu {
         Target::cpu()
     }
 
+    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        drop(meter.charge(bytes)?);
+        self.room.check(what, bytes)
+    }
+
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
-        let memory = HostMemory::zeros(descriptor, meter)?;
+        let memory = HostMemory::zeros(descriptor, &self.room, meter)?;
         Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
     }
 
@@ -115,8 +163,8 @@ impl Backend for Cpu {
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
-        let scratch = self.scratches.of(meter, Scratch::new);
-        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), meter, scratch)?))
+        let scratch = self.scratches.of(meter, |meter| Scratch::new(Arc::clone(&self.room), meter));
+        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), &self.room, meter, scratch)?))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
@@ -125,12 +173,12 @@ impl Backend for Cpu {
     }
 }
 
-fn info(threads: usize) -> DeviceInfo {
+fn info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
     DeviceInfo {
         name: "cpu".to_owned(),
         adapter: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
         vendor: vendor(),
-        driver: format!("{}, {threads} threads", instructions()),
+        driver: format!("{}, {threads} threads", instructions(vectors)),
         backend: "cpu".to_owned(),
         software: false,
         exact_seconds: false,
@@ -151,19 +199,13 @@ fn vendor() -> String {
     id.map_or("unknown", |(_, id)| id.trim()).to_owned()
 }
 
-/// The widest instructions that matrix products use here.
-#[cfg(target_arch = "x86_64")]
-fn instructions() -> &'static str {
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        "x86-64 avx512"
-    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        "x86-64 avx2"
-    } else {
-        "x86-64 sse2"
+/// The instructions that matrix products use: the widest here where none are named.
+fn instructions(vectors: Option<VectorSet>) -> String {
+    let set = vectors.or_else(|| VectorSet::here().last().copied()).unwrap_or(VectorSet::Plain);
+    match (std::env::consts::ARCH, set) {
+        ("x86_64", VectorSet::Plain) => "x86-64 sse2".to_owned(),
+        ("x86_64", set) => format!("x86-64 {}", set.name()),
+        (arch, VectorSet::Plain) if vectors.is_some() => format!("{arch} plain"),
+        (arch, _) => arch.to_owned(),
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn instructions() -> &'static str {
-    std::env::consts::ARCH
 }

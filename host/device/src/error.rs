@@ -7,7 +7,11 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum DeviceError {
     /// The owner's limit would be passed; nothing was allocated.
-    #[error("out of device memory: {asked_bytes} bytes asked, {used_bytes} of {limit_bytes} in use")]
+    #[error(
+        "out of device memory: {asked_bytes} bytes wanted, {} available, for {used_bytes} of {limit_bytes} are in use; \
+         smaller batches or a higher limit would do",
+        limit_bytes.saturating_sub(*used_bytes)
+    )]
     OutOfMemory {
         /// Bytes of the allocation that was refused.
         asked_bytes: u64,
@@ -15,6 +19,23 @@ pub enum DeviceError {
         used_bytes: u64,
         /// Bytes the owner may hold.
         limit_bytes: u64,
+    },
+    /// The machine has not that much memory; nothing was allocated.
+    #[error(
+        "no room: {what} wants {asked_bytes} bytes, and {device} has {available_bytes} available ({of}); smaller batches, a \
+         smaller model or more memory would do"
+    )]
+    NoRoom {
+        /// The device.
+        device: String,
+        /// The tensor or the program.
+        what: String,
+        /// Bytes that it takes.
+        asked_bytes: u64,
+        /// Bytes that are left.
+        available_bytes: u64,
+        /// What says that no more are left.
+        of: String,
     },
     /// The device has no way to compute this; refused when the program is loaded, never computed as something else.
     #[error("{device} cannot run {kernel}: {reason}")]

@@ -8,13 +8,16 @@
 mod clock;
 mod context;
 mod executable;
+mod heap;
 mod memory;
 mod pipeline;
 mod scratch;
+mod variant;
 
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use saggar_compile::program::Program;
@@ -25,8 +28,10 @@ use saggar_tensor::Descriptor;
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
+use crate::room::{Memory as RoomMemory, Room};
 use context::{Context, block_on};
 use memory::Memory;
+use pipeline::Pipelines;
 
 /// Storage bindings a kernel of ours uses at most: what every WebGPU adapter has, so that a program's kernels do not
 /// depend on how many more an adapter offers.
@@ -46,8 +51,7 @@ pub fn adapters() -> Vec<DeviceInfo> {
 pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     let found = found();
     let adapter = adapter(&found, index)?;
-    let software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
-    connect(index, adapter, Tuning { workgroup_memory: !software, ..Tuning::UNLIMITED })
+    connect(index, adapter, Options::default())
 }
 
 /// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers does
@@ -56,7 +60,24 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
 /// # Errors
 /// As [`open`].
 pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
-    connect(index, adapter(&found(), index)?, tuning)
+    open_with(index, Options { tuning: Some(tuning), ..Options::default() })
+}
+
+/// What an adapter is opened with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Which kernels; none takes those that suit the adapter.
+    pub tuning: Option<Tuning>,
+    /// Shaders that are made such that the driver's compiler refuses them, by their text: a fault for tests.
+    pub refuse: Option<fn(&str) -> bool>,
+}
+
+/// As [`open`], with options of the caller's choosing.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(index: usize, options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
+    connect(index, adapter(&found(), index)?, options)
 }
 
 fn found() -> Vec<wgpu::Adapter> {
@@ -117,14 +138,15 @@ fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
     found.map(|(name, most)| (name.to_owned(), most)).into()
 }
 
-fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
+fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
+    let tuning = options.tuning.unwrap_or(Tuning { workgroup_memory: !info.software, ..Tuning::UNLIMITED });
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
     // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
-    let iterations_max = if adapter.get_info().device_type == wgpu::DeviceType::Cpu { 65_535 } else { usize::MAX };
+    let iterations_max = if info.software { 65_535 } else { usize::MAX };
     let tuning = Tuning {
         iterations_max: tuning.iterations_max.min(iterations_max),
         wide_integers: required_features.contains(wgpu::Features::SHADER_INT64),
@@ -140,8 +162,17 @@ fn connect(index: usize, adapter: &wgpu::Adapter, tuning: Tuning) -> Result<Arc<
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
+    // Shaders that run on a processor work in the host's memory.
+    let memory = match (info.software, heap::bytes(adapter)) {
+        (true, _) => RoomMemory::Host,
+        (false, Some(bytes)) => RoomMemory::Bytes { bytes, of: "the adapter's memory, less what this process holds" },
+        (false, None) => RoomMemory::Bytes { bytes: u64::MAX, of: "nobody knows" },
+    };
+    let room = Room::new(&info.name, memory);
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
-    Ok(Arc::new(Gpu { context: Arc::new(Context::new(device, queue, info, tuning)) }))
+    let mut context = Context::new(device, queue, info, tuning, room);
+    context.pipelines = Pipelines::refusing(options.refuse);
+    Ok(Arc::new(Gpu { context: Arc::new(context) }))
 }
 
 /// An opened adapter.
@@ -167,6 +198,11 @@ impl Backend for Gpu {
             slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
             kernel_values_max: limits.max_storage_buffers_per_shader_stage.min(KERNEL_VALUES_MAX) as usize - 1,
         }
+    }
+
+    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        drop(meter.charge(bytes)?);
+        self.context.room.check(what, bytes)
     }
 
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {

@@ -13,7 +13,11 @@ pub mod gpu;
 mod half;
 pub mod meter;
 mod owner;
+pub mod recorder;
+mod room;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
 pub use error::DeviceError;
 pub use meter::Meter;
+pub use recorder::Recorder;
+pub use room::check_host;

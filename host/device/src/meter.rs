@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::DeviceError;
+use crate::room::Room;
 
 /// An owner's account. Clones share it.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ struct Account {
 pub struct Charge {
     meter: Meter,
     bytes: u64,
+    /// The device's memory that they are taken from.
+    room: Option<Arc<Room>>,
 }
 
 impl Meter {
@@ -64,7 +67,7 @@ impl Meter {
         match self.0.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
             Ok(before) => {
                 self.0.peak_bytes.fetch_max(before + bytes, Ordering::AcqRel);
-                Ok(Charge { meter: self.clone(), bytes })
+                Ok(Charge { meter: self.clone(), bytes, room: None })
             }
             Err(used_bytes) => {
                 Err(DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes, limit_bytes: self.0.limit_bytes })
@@ -121,6 +124,12 @@ impl Meter {
 }
 
 impl Charge {
+    /// It is also taken from a device's room, which is given the bytes back.
+    pub(crate) fn in_room(mut self, room: &Arc<Room>) -> Charge {
+        self.room = Some(Arc::clone(room));
+        self
+    }
+
     /// Counts bytes that were copied from the host to what is charged for. Called by devices.
     pub(crate) fn add_written(&self, bytes: usize) {
         self.meter.0.written_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
@@ -135,5 +144,8 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.meter.0.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        if let Some(room) = &self.room {
+            room.give_back(self.bytes);
+        }
     }
 }

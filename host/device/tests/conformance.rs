@@ -26,6 +26,8 @@ use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, Verif
 
 /// Random graphs tried on the CPU.
 const GRAPHS: u64 = 200;
+/// Random graphs tried with each kind of vectors but the widest.
+const GRAPHS_OF_NARROWER: u64 = 60;
 /// Random graphs tried on each adapter, where every graph has shaders to compile.
 const GRAPHS_ON_ADAPTERS: u64 = 40;
 /// Units for graphs of many operators, whose errors add up and are amplified.
@@ -43,10 +45,18 @@ struct Device {
     seeds: u64,
 }
 
-/// All devices here: the CPU with one and with two threads, and every adapter with both variants of its kernels.
+/// All devices here: the CPU with one and with two threads, and with every kind of vectors that it has; every adapter with
+/// both variants of its kernels.
 fn devices() -> Vec<Device> {
-    let cpu = |threads| Device { backend: cpu::open(Some(threads)).unwrap(), slack: 1.0, graphs: GRAPHS, seeds: 3 };
-    let mut devices = vec![cpu(1), cpu(2)];
+    let cpu = |threads, vectors, graphs| {
+        let options = cpu::Options { threads: Some(threads), vectors, ..cpu::Options::default() };
+        Device { backend: cpu::open_with(options).unwrap(), slack: 1.0, graphs, seeds: 3 }
+    };
+    let mut devices = vec![cpu(1, None, GRAPHS), cpu(2, None, GRAPHS)];
+    // The widest kind is the one that nobody has to name.
+    let kinds = cpu::VectorSet::here();
+    let narrower = kinds.iter().rev().skip(1).rev();
+    devices.extend(narrower.map(|&kind| cpu(2, Some(kind), GRAPHS_OF_NARROWER)));
     for index in 0..support::adapters("; the CPU alone is tested") {
         for workgroup_memory in [false, true] {
             let backend = gpu::open_tuned(index, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();

@@ -109,7 +109,31 @@ fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[Value; 3]) -> Vec
 
 #[test]
 fn windows_over_many_channels_are_what_they_mean() {
-    let [one, two] = [1, 2].map(|threads| cpu::open(Some(threads)).unwrap());
+    let open = |threads, vectors| {
+        cpu::open_with(cpu::Options { threads: Some(threads), vectors, ..cpu::Options::default() }).unwrap()
+    };
+    for kind in cpu::VectorSet::here() {
+        // Multiplying and adding in two steps rounds twice as often.
+        let rounding = if kind == cpu::VectorSet::Plain { 2e-7 } else { 1e-7 };
+        windows_are_what_they_mean(&*open(1, Some(kind)), &*open(2, Some(kind)), rounding);
+    }
+}
+
+#[test]
+fn vectors_that_round_once_give_the_same_bits() {
+    let kinds: Vec<_> = cpu::VectorSet::here().into_iter().filter(|kind| *kind != cpu::VectorSet::Plain).collect();
+    let open = |vectors| cpu::open_with(cpu::Options { vectors: Some(vectors), ..cpu::Options::default() }).unwrap();
+    let Some((first, others)) = kinds.split_first() else { return };
+    for case in &CASES {
+        let (graph, values) = graph(case, true);
+        let expected = run(&*open(*first), &graph, &values);
+        for other in others {
+            assert!(run(&*open(*other), &graph, &values) == expected, "{case:?}: {first:?} and {other:?} differ");
+        }
+    }
+}
+
+fn windows_are_what_they_mean(one: &dyn Backend, two: &dyn Backend, rounding: f64) {
     for case in &CASES {
         // The largest of the sums: their roundings are of its size, whatever is made of them.
         let mut largest = 1.0f64;
@@ -119,8 +143,8 @@ fn windows_over_many_channels_are_what_they_mean() {
             // The roundings of a sum of so many terms in `f32`, were they random: half a place each, with some room.
             let [images, channels, height, width] = case.input;
             let terms = (channels * case.window[0] * case.window[1]).max(images * height * width).max(case.outputs);
-            let tolerance = 1e-7 * (terms as f64).sqrt();
-            let found = run(&*two, &graph, &values);
+            let tolerance = rounding * (terms as f64).sqrt();
+            let found = run(two, &graph, &values);
             for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 let scale = expected.numbers().iter().fold(largest, |most, x| most.max(x.abs()));
                 if ends && at == 0 {
@@ -130,7 +154,7 @@ fn windows_over_many_channels_are_what_they_mean() {
                     assert!((x - y).abs() <= tolerance * scale, "{case:?} output {at}: {x} {y}");
                 }
             }
-            assert!(run(&*one, &graph, &values) == found, "{case:?}: other bits with one thread");
+            assert!(run(one, &graph, &values) == found, "{case:?}: other bits with one thread");
         }
     }
 }
@@ -163,5 +187,6 @@ fn weights_that_are_written_are_packed_again() {
     }
     let held = meter.bytes();
     drop((executable, weights));
-    assert!(meter.bytes() < held - 2 * 40 * 20 * 4, "the packed weights go with the buffer");
+    // Packed, they take at least what they take in rows.
+    assert!(meter.bytes() <= held - 2 * 40 * 20 * 4, "the packed weights go with the buffer");
 }

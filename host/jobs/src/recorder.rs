@@ -216,7 +216,7 @@ impl Recorder {
         let now_ms = self.shared.clock.now_ms();
         let reason = Reason::default();
         self.write(move |records, lease| {
-            records.set_device(lease, &device)?;
+            records.set_device(lease, &device, exact)?;
             records.set_state(lease, JobState::Running, &reason, now_ms)
         })
         .await

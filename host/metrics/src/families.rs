@@ -124,7 +124,7 @@ families! {
     checkpoint_failures: IntCounterVec("saggar_checkpoint_failures_total", "Checkpoints that could not be saved or loaded.", ["op", "reason"]);
 
     gpu_info: GaugeVec("saggar_gpu_info", "Always 1; the labels tell the device.", ["device", "name", "vendor", "driver", "backend"]);
-    gpu_busy_seconds: CounterVec("saggar_gpu_busy_seconds_total", "Seconds a device worked, for models and jobs.", ["device"]);
+    gpu_busy_seconds: CounterVec("saggar_gpu_busy_seconds_total", "Seconds a device worked, for models and jobs; estimated where the device has no clock of its own.", ["device"]);
     gpu_memory: GaugeVec("saggar_gpu_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
     gpu_submissions: CounterVec("saggar_gpu_submissions_total", "Submissions to a device.", ["device"]);
     gpu_dispatches: CounterVec("saggar_gpu_dispatches_total", "Kernels run on a device.", ["device"]);

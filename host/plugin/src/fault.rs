@@ -136,6 +136,7 @@ impl From<wasmtime::Error> for Fault {
 pub(crate) fn device_error(error: &DeviceError) -> Error {
     let (code, place) = match error {
         DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),
+        DeviceError::NoRoom { what, .. } => (ErrorCode::OutOfMemory, Some(what.clone())),
         DeviceError::Unsupported { kernel, .. } => (ErrorCode::Unsupported, Some(kernel.clone())),
         DeviceError::NotFound { .. } => (ErrorCode::NotFound, None),
         DeviceError::Lost { .. } => (ErrorCode::DeviceLost, None),

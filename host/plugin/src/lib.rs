@@ -22,6 +22,7 @@ mod job;
 pub mod limits;
 mod logging;
 pub mod model;
+mod rehearsal;
 mod replies;
 pub mod shards;
 mod shuffle;
@@ -38,6 +39,7 @@ pub use import::{Imported, import};
 pub use model::{
     LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Route, Segment, Signature, Started, Terms,
 };
+pub use rehearsal::{Rehearsed, rehearse};
 pub use replies::{Piece, PieceSink, Undelivered};
 pub use shards::{Mean, Shards};
 pub use state::Cancel;

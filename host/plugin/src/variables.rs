@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use saggar_device::{Backend, Buffer, DeviceError, Meter};
+use saggar_device::{Backend, Buffer, DeviceError, Meter, check_host};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_tensor::Descriptor;
 use saggar_tensor::limits::NAME_BYTES_MAX;
@@ -61,6 +61,8 @@ impl Weights {
         backend: &dyn Backend,
         meter: &Meter,
     ) -> Result<Weights, DeviceError> {
+        let bytes = saved.iter().fold(0, |sum: u64, saved| sum.saturating_add(saved.descriptor.bytes() as u64));
+        backend.check_room(&format_args!("a model's {} variables", saved.len()), bytes, meter)?;
         let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
         let upload = |saved: &SavedVariable| {
@@ -276,8 +278,14 @@ impl State {
                 name.len()
             )));
         }
-        let bytes = initial(seed, name, descriptor, initializer)?;
-        let buffer = self.upload(descriptor, &bytes)?;
+        // What does not fit is refused before its first elements are made.
+        let buffer = self.backend.allocate(descriptor, &self.meter)?;
+        let is_zeros = matches!(initializer, Initializer::Zeros);
+        if !is_zeros {
+            let what = format_args!("the first elements of variable {name}");
+            check_host(&what, descriptor.bytes() as u64)?;
+            self.backend.write(&buffer, &initial(seed, name, descriptor, initializer)?)?;
+        }
         Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
     }
 }

@@ -71,7 +71,7 @@ fn x(items: usize) -> Vec<(String, Descriptor, Vec<u8>)> {
 }
 
 /// The reasons that a misbehaviour may end with. Which of two limits is met first is the plugin's business.
-const DAMAGES: [(&str, &[&str]); 12] = [
+const DAMAGES: [(&str, &[&str]); 13] = [
     ("loop", &["DEADLINE"]),
     ("trap", &["TRAP"]),
     ("panic", &["TRAP"]),
@@ -82,6 +82,7 @@ const DAMAGES: [(&str, &[&str]); 12] = [
     ("operands", &["HANDLE_LIMIT", "OUT_OF_MEMORY"]),
     ("variables", &["OUT_OF_MEMORY"]),
     ("graph", &["OUT_OF_MEMORY"]),
+    ("enormous", &["OUT_OF_MEMORY"]),
     ("shapes", &["PLUGIN_ERROR"]),
     ("rank", &["PLUGIN_ERROR"]),
     ("strings", &["PLUGIN_ERROR"]),

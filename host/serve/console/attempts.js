@@ -1,7 +1,7 @@
 // The attempts at a job: a ribbon whose pieces are as wide as they took, and a table that says the same in words.
 
 import { h } from './dom.js';
-import { seconds, words } from './format.js';
+import { seconds, words, worked } from './format.js';
 import { since } from './rows.js';
 import { isActive, mark } from './state.js';
 
@@ -48,7 +48,7 @@ export function attemptsTable(attempts) {
     cell('Device', attempt.device || '–'),
     cell('Started', since(attempt.started_ms)),
     cell('Took', isActive(attempt.state) && !attempt.wall_seconds ? 'just begun' : seconds(attempt.wall_seconds)),
-    cell('GPU time', seconds(attempt.gpu_seconds)),
+    cell('GPU time', worked(attempt.gpu_seconds, attempt.gpu_seconds_estimated)),
   );
   return h(
     'table',

@@ -3,7 +3,7 @@
 import { ask, jobPath } from './api.js';
 import { chart } from './chart.js';
 import { h, listen, patch } from './dom.js';
-import { number, seconds, short } from './format.js';
+import { number, seconds, short, worked } from './format.js';
 import { poll } from './poll.js';
 import { growing } from './series.js';
 import { isOver, mark } from './state.js';
@@ -151,7 +151,7 @@ function comparison(jobs, all) {
         told('state', ({ state }) => mark(state)),
         told('step', ({ step }) => String(step)),
         told('ran', ({ wall_seconds: wall }) => seconds(wall)),
-        told('GPU time', ({ gpu_seconds: gpu }) => seconds(gpu)),
+        told('GPU time', ({ gpu_seconds: gpu, gpu_seconds_estimated: estimated }) => worked(gpu, estimated)),
       ]),
       metrics.length > 0 && group('Last numbers', metrics.map((name) => told(name, ({ metrics: of }) => (of?.[name] === undefined ? '–' : number(of[name]))))),
     )),

@@ -108,7 +108,7 @@ function card(device, view) {
   const traits = [
     device.serves && 'models predict here',
     device.software && 'shaders run on the processor',
-    device.exact_seconds ? 'seconds from its own clock' : 'seconds from the wall clock',
+    device.exact_seconds ? 'seconds from its own clock' : 'seconds estimated from the wall clock',
   ].filter(Boolean);
   const facts = [
     ['Adapter', device.adapter], ['Vendor', device.vendor], ['Driver', device.driver], ['Backend', device.backend],

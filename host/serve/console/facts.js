@@ -1,7 +1,7 @@
 // The parts of a job's page that are pure functions of the REST answer.
 
 import { h } from './dom.js';
-import { bytes, number, rate, seconds, short, words } from './format.js';
+import { bytes, number, rate, seconds, short, words, worked } from './format.js';
 import { allows } from './orders.js';
 import { progress, since, steps } from './rows.js';
 import { isActive, mark } from './state.js';
@@ -64,7 +64,7 @@ export function facts(job, phases) {
     ['Attempt', `${job.attempt} of ${job.attempts_max}`],
     ['Device', job.device ?? '–'],
     ['Ran', seconds(job.wall_seconds)],
-    ['GPU time', seconds(job.gpu_seconds)],
+    ['GPU time', worked(job.gpu_seconds, job.gpu_seconds_estimated)],
     ['Time', job.wall_seconds > 0 && split(job.time)],
     ['Hint', job.hints?.length > 0 && job.hints.map((hint) => h('span', { class: 'hint' }, hint))],
     ['Queue', job.queue && [job.queue, job.priority !== undefined && `, priority ${job.priority}`, job.preemptible && ', preemptible']],

@@ -61,6 +61,11 @@ export function seconds(value) {
   return value < 120 ? `${value.toFixed(1)} s` : coarse(value);
 }
 
+/** Seconds that a device worked: `4.9 s`, or `4.9 s estimated` where it has no clock of its own. */
+export function worked(value, estimated) {
+  return estimated && value ? `${seconds(value)} estimated` : seconds(value);
+}
+
 /** Steps or anything else in a second: `4.9/s`, `1250/s`. */
 export function rate(count, time) {
   if (!count || !time) return '–';

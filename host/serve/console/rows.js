@@ -1,7 +1,7 @@
 // Jobs as lines of a table: pure functions of the REST answer.
 
 import { h } from './dom.js';
-import { ago, moment, number, rate, seconds, words } from './format.js';
+import { ago, moment, number, rate, words, worked } from './format.js';
 import { mark } from './state.js';
 
 /** The columns: what they are called, and the class of their cells. */
@@ -19,8 +19,9 @@ export function head() {
 /** What a row shows of `job`, as text: equal where nothing that is shown changed. */
 export function shownOf(job, view) {
   const { name, state, attempt, attempts_max: most, step, steps_target: target, wall_seconds: wall, gpu_seconds: gpu } = job;
+  const estimated = job.gpu_seconds_estimated;
   const rest = [job.metrics?.loss, job.reason, job.message, job.position, job.description, job.experiment, job.device, job.created_ms];
-  return JSON.stringify([name, state, attempt, most, step, target, wall, gpu, rest, view]);
+  return JSON.stringify([name, state, attempt, most, step, target, wall, gpu, estimated, rest, view]);
 }
 
 /** The line of `job`; `view` is `{ picked, selected }`. */
@@ -37,7 +38,7 @@ export function row(job, view) {
     cell('Progress', 'progress-cell', progress(job)),
     cell('Rate', 'figure', rate(job.step, job.wall_seconds)),
     cell('Loss', 'figure', job.metrics?.loss === undefined ? '–' : number(job.metrics.loss)),
-    cell('GPU time', 'figure', seconds(job.gpu_seconds)),
+    cell('GPU time', 'figure', worked(job.gpu_seconds, job.gpu_seconds_estimated)),
     cell('Created', '', since(job.created_ms)),
     cell('Reason', 'why', reason(job)),
   );

@@ -149,11 +149,11 @@ pub trait Records: Send + Sync {
     /// `Fenced`; `Finished`; `NoSuchJob`; `Invalid` for any other state; `Database`.
     fn set_state(&self, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Result<(), RecordError>;
 
-    /// Records the device that the attempt runs on.
+    /// Records the device that the attempt runs on, and whether its seconds come from a clock of its own.
     ///
     /// # Errors
     /// As `set_state`.
-    fn set_device(&self, lease: &Lease, device: &str) -> Result<(), RecordError>;
+    fn set_device(&self, lease: &Lease, device: &str, exact: bool) -> Result<(), RecordError>;
 
     /// Records steps done and to do, and what the attempt took so far. The answer says whether
     /// somebody asked the job to stop.

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use saggar_store::JobState;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::{JobName, Logs, Ps, Status};
 use crate::client::{Client, Payload, segment};
@@ -103,7 +103,7 @@ fn row(job: &Value, output: Output) -> Vec<String> {
         if known { format!("{} %", step * 100 / target) } else { dash() },
         rate,
         job["metrics"]["loss"].as_f64().map_or_else(dash, |loss| format!("{loss:.4}")),
-        job["gpu_seconds"].as_f64().map_or_else(dash, |seconds| format!("{seconds:.1}")),
+        device_seconds(job, 1).unwrap_or_else(dash),
         units::show_age(number(job, "created_ms"), now_ms()),
         reason,
     ]
@@ -223,9 +223,16 @@ fn attempt_row(attempt: &Value, output: Output) -> Vec<String> {
         text(attempt, "device").to_owned(),
         units::show_age(number(attempt, "started_ms"), now_ms()),
         units::show_duration(seconds("wall_seconds")),
-        format!("{:.2}", seconds("gpu_seconds")),
+        device_seconds(attempt, 2).unwrap_or_else(|| "0.00".to_owned()),
         if why.is_empty() { "-".to_owned() } else { why.to_owned() },
     ]
+}
+
+/// Seconds that the device worked for a job or an attempt: `1.25`, or `1.25 estimated` where it has no clock of its own.
+fn device_seconds(of: &Value, digits: usize) -> Option<String> {
+    let seconds = of["gpu_seconds"].as_f64()?;
+    let estimated = if of["gpu_seconds_estimated"] == json!(true) && seconds > 0.0 { " estimated" } else { "" };
+    Some(format!("{seconds:.digits$}{estimated}"))
 }
 
 pub(crate) fn logs(args: &Logs, client: &Client, output: Output) -> Result<(), Failure> {

@@ -67,7 +67,7 @@ impl Floors {
         let datasets = Datasets::new(home.datasets());
         let records = Arc::new(SqliteRecords::open(&home.database()).map_err(broken)?);
         let program = std::env::current_exe().map_err(broken)?;
-        let onnx_plugins = onnx_plugins(args, &program);
+        let onnx_plugins = onnx_plugins(args.onnx_plugin.as_deref(), &program);
         let launcher = Arc::new(LocalLauncher {
             program: program.clone(),
             home: home.root().to_owned(),
@@ -167,9 +167,9 @@ impl Floors {
 }
 
 /// Where the plugin that reads ONNX files may be: where the user says, beside the program, or where the project builds it.
-fn onnx_plugins(args: &Serve, program: &Path) -> Vec<PathBuf> {
-    if let Some(named) = &args.onnx_plugin {
-        return vec![named.clone()];
+pub(crate) fn onnx_plugins(named: Option<&Path>, program: &Path) -> Vec<PathBuf> {
+    if let Some(named) = named {
+        return vec![named.to_owned()];
     }
     let beside = program.parent().unwrap_or(Path::new("."));
     vec![beside.join("plugins/onnx.wasm"), beside.join("../../plugins/target/saggar/onnx.wasm")]

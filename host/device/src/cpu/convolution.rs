@@ -164,6 +164,11 @@ impl Conv2d {
         })
     }
 
+    /// Whether images are convolved as they are, without patches.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     /// What is accumulated outside the stores.
     pub(super) fn workspace_bytes(&self) -> usize {
         if self.finish.accumulation == Accumulation::Workspace { 4 * self.finish.elements } else { 0 }

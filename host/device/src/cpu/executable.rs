@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use saggar_compile::program::Program;
+use saggar_compile::program::{Kernel, Program};
 use saggar_tensor::Port;
 
 use super::kept::Formed;
@@ -12,9 +12,11 @@ use super::region::Block;
 use super::scratch::Scratch;
 use super::storage::{Given, Guard, HostMemory, lock, memory, zeroed};
 use super::threads::Threads;
+use super::vector::under;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
+use crate::room::Room;
 
 /// A program on the CPU.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub(super) struct CpuExecutable {
     threads: Arc<Threads>,
     /// What a dispatch does, counted in the first one.
     operations: OnceLock<usize>,
+    room: Arc<Room>,
     meter: Meter,
     scratch: Arc<Scratch>,
 }
@@ -42,27 +45,22 @@ impl CpuExecutable {
     /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
     ///
     /// # Errors
-    /// `OutOfMemory`; `Unsupported` where a kernel cannot be run.
+    /// `OutOfMemory`; `NoRoom`; `Unsupported` where a kernel cannot be run.
     pub(super) fn new(
         program: Arc<Program>,
         threads: Arc<Threads>,
+        room: &Arc<Room>,
         meter: &Meter,
         scratch: Arc<Scratch>,
     ) -> Result<CpuExecutable, DeviceError> {
-        let mut kernels = Vec::with_capacity(program.kernels.len());
-        for kernel in &program.kernels {
-            let prepared = Prepared::new(&program, kernel).map_err(|refusal| DeviceError::Unsupported {
-                device: "cpu".to_owned(),
-                kernel: kernel.label.clone(),
-                reason: refusal.to_string(),
-            })?;
-            kernels.push(prepared);
-        }
+        let kernels = under(threads.vectors(), || prepare(&program))?;
+        let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
+        check_room(&program, scratch.growth_bytes(&program, workspace_bytes), room, meter)?;
         let mut constants = Vec::with_capacity(program.constants.len());
         for (_, bytes) in &program.constants {
-            constants.push(HostMemory::new(words(bytes), bytes.len(), meter.charge(bytes.len() as u64)?));
+            let charge = room.charge(&"a constant", bytes.len() as u64, meter)?;
+            constants.push(HostMemory::new(words(bytes), bytes.len(), charge));
         }
-        let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
         let mut written = vec![false; program.variables.len()];
         for &variable in &program.written_variables {
             written[variable as usize] = true;
@@ -77,6 +75,7 @@ impl CpuExecutable {
             written,
             threads,
             operations: OnceLock::new(),
+            room: Arc::clone(room),
             meter: meter.clone(),
             scratch,
         })
@@ -131,12 +130,12 @@ impl Executable for CpuExecutable {
     }
 
     fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
-        self.execute(inputs, variables, None)
+        under(self.threads.vectors(), || self.execute(inputs, variables, None))
     }
 
     fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
         let mut took = Vec::with_capacity(self.kernels.len());
-        let outputs = self.execute(inputs, variables, Some(&mut took))?;
+        let outputs = under(self.threads.vectors(), || self.execute(inputs, variables, Some(&mut took)))?;
         Ok((outputs, Some(took)))
     }
 }
@@ -157,7 +156,8 @@ impl CpuExecutable {
         }
         let mut charges = Vec::with_capacity(program.outputs.len());
         for port in &program.outputs {
-            charges.push(self.meter.charge(port.descriptor.bytes() as u64)?);
+            let what = format_args!("output {} {}", port.name, port.descriptor);
+            charges.push(self.room.charge(&what, port.descriptor.bytes() as u64, &self.meter)?);
         }
         let mut arena = self.scratch.take(program, self.workspace_bytes)?;
         let mut outputs: Vec<Vec<u64>> = program.outputs.iter().map(|port| zeroed(port.descriptor.bytes())).collect();
@@ -184,6 +184,36 @@ impl CpuExecutable {
         };
         Ok(program.outputs.iter().zip(outputs).zip(charges).map(buffer).collect())
     }
+}
+
+/// Whether all that the program takes would fit, before any of it is there: `scratch_bytes` more, constants, and outputs.
+fn check_room(program: &Program, scratch_bytes: u64, room: &Room, meter: &Meter) -> Result<(), DeviceError> {
+    let sum =
+        |bytes: &mut dyn Iterator<Item = usize>| bytes.fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64));
+    let constants = sum(&mut program.constants.iter().map(|(_, bytes)| bytes.len()));
+    let outputs = sum(&mut program.outputs.iter().map(|port| port.descriptor.bytes()));
+    let kept = scratch_bytes.saturating_add(constants);
+    drop(meter.charge(kept)?);
+    let what = format_args!(
+        "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs})",
+        program.kernels.len()
+    );
+    room.check(&what, kept.saturating_add(outputs))
+}
+
+/// Every kernel, ready to run.
+///
+/// # Errors
+/// `Unsupported` where one cannot be run.
+pub(super) fn prepare(program: &Program) -> Result<Vec<Prepared>, DeviceError> {
+    let prepared = |kernel: &Kernel| {
+        Prepared::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
+            device: "cpu".to_owned(),
+            kernel: kernel.label.clone(),
+            reason: refusal.to_string(),
+        })
+    };
+    program.kernels.iter().map(prepared).collect()
 }
 
 fn writable(words: &mut [u64]) -> Block<'_> {

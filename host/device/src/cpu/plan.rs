@@ -1,5 +1,7 @@
 //! From a program's kernel to one that is ready to run on slices of memory.
 
+mod described;
+
 use saggar_compile::expr::{Expr, Instruction};
 use saggar_compile::program::{Body, Epilogue, Kernel, Layout, Place, Program, Store, ValueId};
 use saggar_tensor::DType;

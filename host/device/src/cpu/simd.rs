@@ -4,6 +4,9 @@
 //! narrow one is the twin that tests compare with. [`FusedWork`] is for sums of products, whose last bits belong to the
 //! processor's class: it multiplies and adds in one step where the processor can, in two steps elsewhere.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::vector::{VectorSet, may};
+
 /// A loop to run. `run` must be `#[inline(always)]`, as must all it calls per element, or the wide version is none.
 pub(super) trait Work {
     /// What it computes.
@@ -18,10 +21,10 @@ pub(super) trait Work {
 #[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
 #[inline]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
-    if has_masks() {
+    if may(VectorSet::Avx512) && has_masks() {
         // SAFETY: the line above proves that this processor has all that `masked` adds.
         unsafe { masked(work) }
-    } else if std::arch::is_x86_feature_detected!("avx2") {
+    } else if may(VectorSet::Avx2) && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the line above proves that this processor has AVX2, the only feature that `wide` adds.
         unsafe { wide(work) }
     } else {
@@ -75,7 +78,6 @@ impl MulAdd for Once {
 }
 
 /// Rounded twice.
-#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "its baseline rounds once"))]
 pub(super) struct Twice;
 
 impl MulAdd for Twice {
@@ -99,7 +101,8 @@ pub(super) trait FusedWork {
 #[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+    let has = || std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    if may(VectorSet::Avx2) && has() {
         // SAFETY: the line above proves that this processor has AVX2 and FMA, all that `wide_fused` adds.
         unsafe { wide_fused(work) }
     } else {
@@ -111,7 +114,7 @@ pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
-    work.run::<Once>()
+    if may(VectorSet::Neon) { work.run::<Once>() } else { work.run::<Twice>() }
 }
 
 /// Runs `work`.

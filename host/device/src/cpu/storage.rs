@@ -1,7 +1,7 @@
 //! Host memory behind buffers, and how a dispatch locks it.
 
 use std::fmt;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use saggar_tensor::Descriptor;
 
@@ -9,6 +9,7 @@ use super::kept::Forms;
 use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
+use crate::room::Room;
 
 /// Memory of one tensor, aligned for every data type.
 pub(super) struct HostMemory {
@@ -40,10 +41,10 @@ impl HostMemory {
     /// Zeros for a tensor.
     ///
     /// # Errors
-    /// `OutOfMemory`.
-    pub(super) fn zeros(descriptor: &Descriptor, meter: &Meter) -> Result<HostMemory, DeviceError> {
+    /// `OutOfMemory`; `NoRoom`.
+    pub(super) fn zeros(descriptor: &Descriptor, room: &Arc<Room>, meter: &Meter) -> Result<HostMemory, DeviceError> {
         let bytes = descriptor.bytes();
-        let charge = meter.charge(bytes as u64)?;
+        let charge = room.charge(&format_args!("a tensor {descriptor}"), bytes as u64, meter)?;
         Ok(HostMemory::new(zeroed(bytes), bytes, charge))
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
 
+use super::vector::{VectorSet, choose};
 use crate::error::DeviceError;
 
 /// Work below this many operations (an element's instruction, a multiply-add) is not worth waking a thread for.
@@ -15,6 +16,7 @@ pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
 pub(super) struct Threads {
     pool: Option<rayon::ThreadPool>,
     count: usize,
+    vectors: Option<VectorSet>,
     /// Operations that were done alone.
     operations: AtomicUsize,
     /// Programs that run now, on these threads or on their callers'.
@@ -42,31 +44,32 @@ impl Drop for Running<'_> {
 }
 
 impl Threads {
-    /// `count` threads; none is the processor's number of cores.
+    /// `count` threads that compute with `vectors`, none being the widest; no count is the processor's number of cores.
     ///
     /// # Errors
     /// `Unsupported` where the system starts no threads.
-    pub(super) fn new(count: Option<usize>) -> Result<Threads, DeviceError> {
+    pub(super) fn new(count: Option<usize>, vectors: Option<VectorSet>) -> Result<Threads, DeviceError> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = count.unwrap_or_else(cores).clamp(1, THREADS_MAX);
         if count == 1 {
-            return Ok(Threads::alone());
+            return Ok(Threads { vectors, ..Threads::alone() });
         }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("saggar-cpu-{index}"))
+            .start_handler(move |_| choose(vectors))
             .build()
             .map_err(|error| DeviceError::Unsupported {
                 device: "cpu".to_owned(),
                 kernel: "threads".to_owned(),
                 reason: error.to_string(),
             })?;
-        Ok(Threads { pool: Some(pool), count, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) })
+        Ok(Threads { pool: Some(pool), count, vectors, ..Threads::alone() })
     }
 
     /// The caller alone. Counts the operations that it is given.
     pub(super) fn alone() -> Threads {
-        Threads { pool: None, count: 1, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) }
+        Threads { pool: None, count: 1, vectors: None, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) }
     }
 
     /// The operations that were done so far, where the caller is alone.
@@ -83,6 +86,11 @@ impl Threads {
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// What they compute with, and a caller that computes in their place must: [`under`](super::vector::under).
+    pub(super) fn vectors(&self) -> Option<VectorSet> {
+        self.vectors
     }
 
     /// Runs `f` where [`Threads::each`] need not wake the pool first.

@@ -4,6 +4,69 @@
 //! So all sets that round a multiply-add once give the same bits; [`Plain`], which rounds twice and needs nothing, is the
 //! safe twin that tests compare with, and what runs where there is nothing better.
 
+use std::cell::Cell;
+
+/// A kind of vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum VectorSet {
+    /// Whatever the compiler makes of arrays: every processor has it.
+    Plain,
+    /// Four numbers: ARM's NEON.
+    Neon,
+    /// Eight numbers: x86-64 with AVX2 and FMA.
+    Avx2,
+    /// Sixteen numbers: x86-64 with AVX-512F.
+    Avx512,
+}
+
+impl VectorSet {
+    /// Every kind that this processor has, the narrowest first. Devices take the last one unless they are told otherwise.
+    pub fn here() -> Vec<VectorSet> {
+        let mut sets = vec![VectorSet::Plain];
+        sets.extend(present());
+        sets
+    }
+
+    /// `avx2`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            VectorSet::Plain => "plain",
+            VectorSet::Neon => "neon",
+            VectorSet::Avx2 => "avx2",
+            VectorSet::Avx512 => "avx512",
+        }
+    }
+}
+
+thread_local! {
+    /// What the device was opened with that this thread computes for now; none takes the widest.
+    static CHOSEN: Cell<Option<VectorSet>> = const { Cell::new(None) };
+}
+
+/// From now on this thread computes with vectors of this kind. For threads that belong to one device.
+pub(super) fn choose(set: Option<VectorSet>) {
+    CHOSEN.set(set);
+}
+
+/// Runs `work` on this thread with vectors of this kind.
+pub(super) fn under<R>(set: Option<VectorSet>, work: impl FnOnce() -> R) -> R {
+    struct Before(Option<VectorSet>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            choose(self.0);
+        }
+    }
+    let _before = Before(CHOSEN.replace(set));
+    work()
+}
+
+/// Whether this thread may compute with this kind. That the processor has it is another question.
+#[inline]
+pub(super) fn may(set: VectorSet) -> bool {
+    CHOSEN.get().is_none_or(|chosen| chosen >= set)
+}
+
 /// Vectors of `f32`. Every method is inlined into a function that is compiled for the processor.
 pub(super) trait Vectors: Copy {
     /// Elements of a vector.
@@ -143,10 +206,20 @@ impl Vectors for Plain {
 }
 
 #[cfg(target_arch = "x86_64")]
+use x86::present;
+#[cfg(target_arch = "x86_64")]
 pub(super) use x86::{lanes, run};
 
 #[cfg(target_arch = "aarch64")]
+use arm::present;
+#[cfg(target_arch = "aarch64")]
 pub(super) use arm::{lanes, run};
+
+/// Kinds that this processor has besides [`Plain`], the narrowest first.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn present() -> Vec<VectorSet> {
+    Vec::new()
+}
 
 /// Runs `work` with the widest vectors of this processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

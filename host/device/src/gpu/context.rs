@@ -17,6 +17,7 @@ use super::scratch::Scratch;
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
 use crate::owner::PerOwner;
+use crate::room::Room;
 
 /// Submissions that may be unfinished at once. wgpu keeps what they use until they are done and the device is polled.
 const IN_FLIGHT_MAX: usize = 8;
@@ -33,6 +34,8 @@ pub(super) struct Context {
     pub(super) device: wgpu::Device,
     pub(super) info: DeviceInfo,
     pub(super) tuning: Tuning,
+    /// What the adapter has for all owners together.
+    pub(super) room: Arc<Room>,
     pub(super) pipelines: Pipelines,
     pub(super) scratches: PerOwner<Scratch>,
     queue: wgpu::Queue,
@@ -76,7 +79,13 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Context {
-    pub(super) fn new(device: wgpu::Device, queue: wgpu::Queue, info: DeviceInfo, tuning: Tuning) -> Context {
+    pub(super) fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: DeviceInfo,
+        tuning: Tuning,
+        room: Arc<Room>,
+    ) -> Context {
         let failure = Arc::new(OnceLock::new());
         let (lost, uncaught) = (Arc::clone(&failure), Arc::clone(&failure));
         device.set_device_lost_callback(move |reason, message| {
@@ -97,6 +106,7 @@ impl Context {
             device,
             info,
             tuning,
+            room,
             queue,
             failure,
         }

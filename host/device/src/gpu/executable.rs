@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Class;
-use saggar_compile::wgsl::{self, Binding, Window};
+use saggar_compile::wgsl::{Binding, Window};
 use saggar_tensor::Port;
 
 use super::clock::Readings;
@@ -12,6 +12,7 @@ use super::context::{Context, lock};
 use super::memory::{self, Memory};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
+use super::variant;
 use crate::backend::{Buffer, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -44,10 +45,10 @@ type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 
 /// A kernel that has something to write.
 #[derive(Debug)]
-struct Stage {
-    pipeline: Arc<Pipeline>,
-    bindings: Vec<Window>,
-    workgroups: [u32; 3],
+pub(super) struct Stage {
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) bindings: Vec<Window>,
+    pub(super) workgroups: [u32; 3],
 }
 
 /// The caller's tensors and the fresh ones of one dispatch.
@@ -75,6 +76,7 @@ pub(super) fn load(
         sizes.push(slab.bytes.max(8) as u64);
     }
     let scratch = context.scratches.of(meter, Scratch::new);
+    check_room(context, &program, scratch.growth_bytes(&sizes), meter)?;
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
@@ -85,21 +87,25 @@ pub(super) fn load(
     context.pipelines.prune();
     let mut stages = Vec::with_capacity(program.kernels.len());
     for kernel in &program.kernels {
-        let shader = wgsl::shader(&program, kernel, context.tuning)
-            .map_err(|error| unsupported(kernel.label.clone(), error.to_string()))?;
-        if shader.workgroups[0] == 0 {
-            continue;
-        }
-        let bindings = shader.bindings.len();
-        let pipeline = context.pipelines.get(context, &kernel.label, &shader.source, bindings);
-        let pipeline = pipeline.map_err(|error| {
-            context.alive().err().unwrap_or_else(|| unsupported(kernel.label.clone(), error.to_string()))
-        })?;
-        stages.push(Stage { pipeline, bindings: shader.bindings, workgroups: shader.workgroups });
+        stages.extend(variant::stage(context, &program, kernel)?);
     }
     let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
     let (context, meter) = (Arc::clone(context), meter.clone());
     Ok(Loaded { context, program, meter, scratch, constants, stages, groups })
+}
+
+/// Whether all that the program takes would fit, before any of it is there: `scratch_bytes` more, constants, and outputs.
+fn check_room(context: &Context, program: &Program, scratch_bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+    let constants = sum(&mut program.constants.iter().map(|(descriptor, _)| memory::bytes(descriptor)));
+    let outputs = sum(&mut program.outputs.iter().map(|port| memory::bytes(&port.descriptor)));
+    let kept = scratch_bytes.saturating_add(constants);
+    drop(meter.charge(kept)?);
+    let what = format_args!(
+        "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs})",
+        program.kernels.len()
+    );
+    context.room.check(&what, kept.saturating_add(outputs))
 }
 
 impl Executable for Loaded {

@@ -12,6 +12,7 @@ use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::half;
 use crate::meter::{Charge, Meter};
+use crate::room::Available;
 
 /// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
 #[derive(Debug)]
@@ -92,10 +93,13 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
             reason: format!("{bytes} bytes in one buffer, and the adapter's max_buffer_size is {limit}"),
         });
     }
-    let charge = meter.charge(bytes)?;
+    let charge = context.room.charge(&name, bytes, meter)?;
     let (id, buffer, recycled) = context.buffer(bytes).map_err(|error| {
         tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
-        DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes: meter.bytes(), limit_bytes: meter.bytes() }
+        // Others use the adapter too: what is left is less than what is not ours.
+        let left = context.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
+        let of = format!("at most: its driver refuses the allocation: {error}");
+        context.room.refusal(&name, bytes, Available { bytes: left, of })
     })?;
     Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
 }

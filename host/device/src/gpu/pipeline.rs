@@ -15,11 +15,32 @@ pub(super) struct Pipeline {
 /// A device's pipelines by shader text, and its layouts by number of bindings.
 #[derive(Debug, Default)]
 pub(super) struct Pipelines {
+    /// Shaders that a test wants refused.
+    refuse: Option<fn(&str) -> bool>,
+    /// What the driver said against shaders, by their text: it is not asked again, and said once.
+    refused: Mutex<HashMap<String, Arc<str>>>,
     pipelines: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<usize, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
 }
 
+/// Shaders that were refused are kept up to so many.
+const REFUSED_MAX: usize = 1024;
+
+/// Why there is no pipeline.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    /// The driver's words, or wgpu's.
+    pub(super) reason: Arc<str>,
+    /// Whether it said so before.
+    pub(super) is_known: bool,
+}
+
 impl Pipelines {
+    /// None yet, and none ever for shaders that `refuse` is true of.
+    pub(super) fn refusing(refuse: Option<fn(&str) -> bool>) -> Pipelines {
+        Pipelines { refuse, ..Pipelines::default() }
+    }
+
     /// Forgets pipelines that no executable uses any more.
     pub(super) fn prune(&self) {
         lock(&self.pipelines).retain(|_, pipeline| pipeline.strong_count() > 0);
@@ -32,11 +53,24 @@ impl Pipelines {
         label: &str,
         source: &str,
         bindings: usize,
-    ) -> Result<Arc<Pipeline>, wgpu::Error> {
+    ) -> Result<Arc<Pipeline>, Refused> {
         if let Some(pipeline) = lock(&self.pipelines).get(source).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        let pipeline = context.scoped(|| self.create(&context.device, label, source, bindings))?;
+        if let Some(reason) = lock(&self.refused).get(source) {
+            return Err(Refused { reason: Arc::clone(reason), is_known: true });
+        }
+        let is_refused = self.refuse.is_some_and(|refuse| refuse(source));
+        let given = if is_refused { "this text is no shader, as a test wants it" } else { source };
+        let made = context.scoped(|| self.create(&context.device, label, given, bindings));
+        let pipeline = made.map_err(|error| {
+            let reason: Arc<str> = error.to_string().into();
+            let mut refused = lock(&self.refused);
+            if refused.len() < REFUSED_MAX {
+                refused.insert(source.to_owned(), Arc::clone(&reason));
+            }
+            Refused { reason, is_known: false }
+        })?;
         let pipeline = Arc::new(pipeline);
         lock(&self.pipelines).insert(source.to_owned(), Arc::downgrade(&pipeline));
         Ok(pipeline)

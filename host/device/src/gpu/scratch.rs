@@ -21,6 +21,14 @@ impl Scratch {
         Scratch { meter, slabs: Mutex::default() }
     }
 
+    /// Bytes of slabs of these sizes that are not there, or too small.
+    pub(super) fn growth_bytes(&self, sizes: &[u64]) -> u64 {
+        let slabs = lock(&self.slabs);
+        let there = |number: usize| slabs.get(number).map_or(0, |slab| slab.buffer.size());
+        let more = |(number, &bytes): (usize, &u64)| if bytes > there(number) { bytes } else { 0 };
+        sizes.iter().enumerate().map(more).fold(0, u64::saturating_add)
+    }
+
     /// Makes sure that there are slabs of these sizes, not 0. A slab that is too small is replaced; programs bind the new
     /// one at their next dispatch.
     ///

@@ -6,6 +6,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 use super::Gpu;
 use super::context::{Context, block_on};
 use crate::backend::Backend;
+use crate::room::{Memory, Room};
 use crate::{DeviceError, Meter};
 
 fn device() -> Option<Gpu> {
@@ -17,7 +18,8 @@ fn device() -> Option<Gpu> {
     };
     let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
     let tuning = Tuning { workgroup_memory: false, wide_integers: false, ..Tuning::UNLIMITED };
-    Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning)) })
+    let room = Room::new("vulkan:0", Memory::Bytes { bytes: 1 << 30, of: "a test's limit" });
+    Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning, room)) })
 }
 
 fn vector(elements: usize) -> Descriptor {

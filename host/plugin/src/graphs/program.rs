@@ -168,7 +168,7 @@ impl State {
         let _entered = span.enter();
         // Plugins are not trusted to have built it through the builder's checks alone.
         let verified = verify(graph)?;
-        let program = saggar_compile::compile(&verified, &self.backend.target())?;
+        let program = self.backend.compile(&verified)?;
         let executable = self.backend.load(Arc::new(program), &self.meter)?;
         let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {

@@ -242,7 +242,7 @@ async fn a_job_is_told_whole() {
     let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     let claim = fixture.claim(now);
-    fixture.records.set_device(&claim.lease, "cpu").unwrap();
+    fixture.records.set_device(&claim.lease, "cpu", false).unwrap();
     fixture.records.set_state(&claim.lease, JobState::Running, &Reason::default(), now).unwrap();
     let usage = Usage { first_step: 1, last_step: 7, wall_seconds: 2.5, gpu_seconds: 1.5, ..Usage::default() };
     fixture.records.progress(&claim.lease, 7, 100, &usage).unwrap();

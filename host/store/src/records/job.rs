@@ -208,6 +208,8 @@ pub struct Attempt {
     pub reason: Reason,
     /// The device it ran on, once known.
     pub device: String,
+    /// Whether the seconds that the device worked are wall time around the work: it has no clock of its own.
+    pub seconds_estimated: bool,
     /// The pool that it had its slots from.
     pub pool: String,
     /// When it was claimed.

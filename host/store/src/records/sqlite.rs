@@ -25,8 +25,12 @@ mod schedule;
 mod series;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
-const SCHEMAS: [&str; 3] =
-    [include_str!("sqlite/schema.sql"), include_str!("sqlite/demand.sql"), include_str!("sqlite/latest.sql")];
+const SCHEMAS: [&str; 4] = [
+    include_str!("sqlite/schema.sql"),
+    include_str!("sqlite/demand.sql"),
+    include_str!("sqlite/latest.sql"),
+    include_str!("sqlite/estimated.sql"),
+];
 
 /// The records in one SQLite file.
 #[derive(Debug)]
@@ -166,8 +170,8 @@ impl Records for SqliteRecords {
         self.write(|tx| job::set_state(tx, lease, state, reason, now_ms))
     }
 
-    fn set_device(&self, lease: &Lease, device: &str) -> Result<(), RecordError> {
-        self.write(|tx| job::set_device(tx, lease, device))
+    fn set_device(&self, lease: &Lease, device: &str, exact: bool) -> Result<(), RecordError> {
+        self.write(|tx| job::set_device(tx, lease, device, exact))
     }
 
     fn progress(

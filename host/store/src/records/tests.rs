@@ -126,7 +126,7 @@ fn a_job_from_queue_to_end() {
         all_reduce_seconds: 0.25,
         checkpoint_seconds: 0.125,
     };
-    records.set_device(&lease, "cpu").unwrap();
+    records.set_device(&lease, "cpu", false).unwrap();
     records.set_state(&lease, JobState::Running, &Reason::default(), 20).unwrap();
     assert_eq!(records.progress(&lease, 50, 60, &usage).unwrap(), None);
     records.set_state(&lease, JobState::Running, &Reason::default(), 30).unwrap();
@@ -142,6 +142,7 @@ fn a_job_from_queue_to_end() {
     let stored = Usage { gpu_seconds: 0.0, samples: i64::MAX as u64, ..usage };
     assert_eq!((attempts.len(), &attempts[0].usage), (1, &stored));
     assert_eq!((attempts[0].device.as_str(), attempts[0].ended_ms), ("cpu", Some(40)));
+    assert!(attempts[0].seconds_estimated);
     let late = records.progress(&lease, 51, 60, &Usage::default());
     assert!(matches!(late, Err(RecordError::Finished { state: JobState::Succeeded, .. })));
     assert!(matches!(records.request_stop(&id, &reason("USER"), 42), Err(RecordError::Finished { .. })));
@@ -167,7 +168,7 @@ fn a_stale_lease_is_fenced_everywhere() {
         let before = (records.get(&id).unwrap(), records.attempts(&id).unwrap(), records.events(None, 0, 0).unwrap());
         let writes = [
             records.set_state(stale, JobState::Stopping, &none, 9),
-            records.set_device(stale, "gpu"),
+            records.set_device(stale, "gpu", true),
             records.progress(stale, 9, 9, &usage).map(drop),
             records.record_metrics(stale, &[point(1, 9.0)]),
             records.finish_attempt(stale, JobState::Failed, &none, &usage, 9),

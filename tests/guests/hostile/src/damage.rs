@@ -6,7 +6,7 @@ use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, descriptor};
 
 /// The ways.
-pub const DAMAGES: [&str; 14] = [
+pub const DAMAGES: [&str; 15] = [
     "loop",
     "trap",
     "panic",
@@ -17,6 +17,7 @@ pub const DAMAGES: [&str; 14] = [
     "variables",
     "graph",
     "shapes",
+    "enormous",
     "rank",
     "log",
     "strings",
@@ -41,6 +42,7 @@ pub(crate) fn run(damage: &str) -> Result<()> {
         "variables" => return variables(),
         "graph" => return graph_of_a_million_nodes(),
         "shapes" => return shapes(),
+        "enormous" => return enormous(),
         "rank" => return rank(),
         "log" => loop {
             log(Level::Info, "a line that nobody wants to read");
@@ -117,6 +119,17 @@ fn graph_of_a_million_nodes() -> Result<()> {
         operand = operand.neg()?;
     }
     graph.build([("y", &operand)]).map(|_| ())
+}
+
+/// A graph with outputs of 4 TiB, each as large as a tensor may be.
+fn enormous() -> Result<()> {
+    let graph = Graph::new();
+    let one = graph.input("one", &descriptor(DataType::Float32, [1]))?;
+    let mut outputs = Vec::new();
+    for at in 0..512 {
+        outputs.push((format!("y{at}"), one.expand(&[(1 << 31) - 1])?));
+    }
+    graph.build(outputs.iter().map(|(name, output)| (name.as_str(), output))).map(|_| ())
 }
 
 /// Shapes whose size does not fit anything, each by another way. All of them must be refused.

@@ -41,8 +41,9 @@ fn opened(listed: &DeviceInfo) -> Finding {
     let found = chosen(&listed.name);
     match found.state {
         State::Ok => {
-            let DeviceInfo { name, adapter, vendor, driver, .. } = listed;
-            Finding::new(name, State::Ok, format!("{adapter} ({vendor}, {driver}){software}"))
+            let DeviceInfo { name, adapter, vendor, driver, exact_seconds, .. } = listed;
+            let seconds = if *exact_seconds { "" } else { "; its seconds are estimated" };
+            Finding::new(name, State::Ok, format!("{adapter} ({vendor}, {driver}){software}{seconds}"))
         }
         State::Missing | State::Fixed | State::Failed => found,
     }

@@ -87,7 +87,7 @@ pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result
         let metric =
             |name: &&String| job["metrics"][name.as_str()].as_f64().map_or("-".to_owned(), |it| format!("{it:.4}"));
         row.extend(metrics.iter().map(metric));
-        row.push(format!("{:.2}", job["gpu_seconds"].as_f64().unwrap_or(0.0)));
+        row.push(super::device_seconds(job, 2).unwrap_or_else(|| "0.00".to_owned()));
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();

@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{VectorWork, Vectors};
+use super::{Plain, VectorSet, VectorWork, Vectors, may};
 
 /// NEON.
 #[derive(Clone, Copy, Debug)]
@@ -105,10 +105,15 @@ impl Vectors for Neon {
 
 /// Runs `work` with this processor's vectors.
 pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
-    work.run(Neon)
+    if may(VectorSet::Neon) { work.run(Neon) } else { work.run(Plain) }
+}
+
+/// Kinds that every such processor has besides [`Plain`].
+pub(super) fn present() -> Vec<VectorSet> {
+    vec![VectorSet::Neon]
 }
 
 /// Elements of a vector, and vectors of a tile, that [`run`] computes with.
 pub(in super::super) fn lanes() -> (usize, usize) {
-    (Neon::LANES, Neon::WIDE)
+    if may(VectorSet::Neon) { (Neon::LANES, Neon::WIDE) } else { (Plain::LANES, Plain::WIDE) }
 }

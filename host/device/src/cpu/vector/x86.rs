@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Plain, SQUARE, VectorWork, Vectors};
+use super::{Plain, SQUARE, VectorSet, VectorWork, Vectors, may};
 
 /// Proof that this processor has AVX-512F: only [`run`] makes one.
 #[derive(Clone, Copy, Debug)]
@@ -264,11 +264,25 @@ fn turn(from: &[f32], row: usize, to: &mut [f32], below: usize) {
     }
 }
 
-/// What this processor has, looked for once.
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+}
+
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+}
+
+/// Kinds that this processor has besides [`Plain`], the narrowest first.
+pub(super) fn present() -> impl Iterator<Item = VectorSet> {
+    let avx2 = has_avx2().then_some(VectorSet::Avx2);
+    avx2.into_iter().chain(has_avx512().then_some(VectorSet::Avx512))
+}
+
+/// The widest that this processor has and this thread may compute with.
 fn widest() -> Option<Result<Avx512, Avx2>> {
-    if std::arch::is_x86_feature_detected!("avx512f") {
+    if may(VectorSet::Avx512) && has_avx512() {
         Some(Ok(Avx512(())))
-    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+    } else if may(VectorSet::Avx2) && has_avx2() {
         Some(Err(Avx2(())))
     } else {
         None

@@ -72,6 +72,7 @@ pub(in crate::api) fn job(app: &App, job: &Job, wait: Option<&Wait>, details: &D
         "advanced_ms": app.jobs().advanced_ms(&job.id),
         "wall_seconds": sum(|attempt| attempt.usage.wall_seconds),
         "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
+        "gpu_seconds_estimated": attempts.iter().any(|attempt| attempt.seconds_estimated),
         "wasted_steps": wasted(attempts),
         "time": time(attempts, &spec),
         "hints": hints(attempts),
@@ -177,6 +178,7 @@ pub(super) fn attempt(attempt: &Attempt) -> Value {
         "last_step": attempt.usage.last_step,
         "wall_seconds": attempt.usage.wall_seconds,
         "gpu_seconds": attempt.usage.gpu_seconds,
+        "gpu_seconds_estimated": attempt.seconds_estimated,
         "peak_bytes": attempt.usage.peak_bytes,
         "samples": attempt.usage.samples,
     })
@@ -209,7 +211,17 @@ mod tests {
     fn attempt_of(usage: Usage) -> Attempt {
         let (device, pool) = ("cpu".to_owned(), "any".to_owned());
         let (state, reason) = (JobState::Running, Reason::default());
-        Attempt { number: 1, state, reason, device, pool, started_ms: 0, ended_ms: None, usage }
+        Attempt {
+            number: 1,
+            state,
+            reason,
+            device,
+            pool,
+            seconds_estimated: false,
+            started_ms: 0,
+            ended_ms: None,
+            usage,
+        }
     }
 
     #[test]

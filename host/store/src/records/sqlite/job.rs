@@ -223,11 +223,11 @@ pub(super) fn set_state(
     Ok(())
 }
 
-pub(super) fn set_device(tx: &Transaction<'_>, lease: &Lease, device: &str) -> Outcome<()> {
+pub(super) fn set_device(tx: &Transaction<'_>, lease: &Lease, device: &str, exact: bool) -> Outcome<()> {
     leased(tx, lease)?;
     tx.execute(
-        "UPDATE attempts SET device = ?3 WHERE job = ?1 AND number = ?2",
-        params![lease.job, lease.attempt, device],
+        "UPDATE attempts SET device = ?3, seconds_estimated = ?4 WHERE job = ?1 AND number = ?2",
+        params![lease.job, lease.attempt, device, !exact],
     )?;
     Ok(())
 }

@@ -120,7 +120,7 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
     let mut statement = tx.prepare_cached(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
          first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
-         data_seconds, all_reduce_seconds, checkpoint_seconds \
+         data_seconds, all_reduce_seconds, checkpoint_seconds, seconds_estimated \
          FROM attempts WHERE job = ?1 ORDER BY number",
     )?;
     let rows = statement.query_map([id], |row| {
@@ -129,6 +129,7 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
             state: row.get(1)?,
             reason: Reason { code: row.get(2)?, sentence: row.get(3)? },
             device: row.get(4)?,
+            seconds_estimated: row.get(17)?,
             pool: row.get(13)?,
             started_ms: row.get(5).map(unsigned)?,
             ended_ms: row.get::<_, Option<i64>>(6)?.map(unsigned),

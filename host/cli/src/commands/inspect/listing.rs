@@ -1,0 +1,169 @@
+//! A compiled graph as people read it.
+
+use std::fmt::Write as _;
+
+use saggar_compile::memory::{MemoryPlan, Tensor};
+use saggar_compile::program::{Place, Program};
+use saggar_device::recorder::RecordedGraph;
+use saggar_tensor::{NodeId, Port};
+
+use super::Compiled;
+use crate::args::{Stage, TargetName};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::units::show_bytes;
+
+/// Letters of a list of names in a table.
+const NAMES_WIDTH: usize = 48;
+
+/// A line of the list of graphs.
+pub(super) fn row(number: usize, compiled: &Result<Compiled, String>, recorded: &RecordedGraph) -> Vec<String> {
+    let RecordedGraph { phase, graph } = recorded;
+    let port = |port: &Port| format!("{} {}", port.name, port.descriptor);
+    let inputs = graph.inputs.iter().map(port);
+    let outputs = graph.outputs.iter().map(|(name, node)| format!("{name} {}", graph.descriptor(*node)));
+    let [kernels, arena, all] = match compiled {
+        Ok(it) => [
+            it.stages.program.kernels.len().to_string(),
+            show_bytes(it.memory.arena_bytes),
+            show_bytes(it.memory.total_bytes()),
+        ],
+        Err(_) => ["-", "-", "-"].map(str::to_owned),
+    };
+    let outputs = match compiled {
+        Ok(_) => short(outputs),
+        Err(error) => format!("not compiled: {error}"),
+    };
+    vec![number.to_string(), phase.clone(), graph.nodes.len().to_string(), kernels, arena, all, short(inputs), outputs]
+}
+
+fn short(names: impl Iterator<Item = String>) -> String {
+    let all = names.collect::<Vec<_>>().join(", ");
+    match all.char_indices().nth(NAMES_WIDTH) {
+        None if all.is_empty() => "-".to_owned(),
+        None => all,
+        Some((at, _)) => format!("{}...", &all[..at]),
+    }
+}
+
+/// Prints the stages that are wanted, each under its name where there are several.
+pub(super) fn show(it: &Compiled, wanted: Stage, output: Output) -> Result<(), Failure> {
+    let titled = |title: &str| {
+        if wanted == Stage::All {
+            output.line(&format!("== {title}"));
+        }
+    };
+    if wanted == Stage::All {
+        let target = match it.target {
+            TargetName::Cpu => "cpu",
+            TargetName::Gpu => "gpu",
+        };
+        output.line(&format!("graph {} of the {}, for {target}", it.number, it.phase));
+    }
+    if it.shows(wanted, Stage::Graph) {
+        titled("graph, as verified");
+        output.raw(&it.graph.graph().to_string());
+    }
+    if it.shows(wanted, Stage::Simplified) {
+        titled("simplified, and laid out for the target");
+        output.raw(&it.stages.simplified.to_string());
+    }
+    if it.shows(wanted, Stage::Fused) {
+        titled("fused: the nodes of each kernel");
+        output.raw(&fused(it));
+    }
+    if it.shows(wanted, Stage::Schedule) {
+        titled("schedule");
+        output.raw(&schedule(&it.stages.program));
+    }
+    if it.shows(wanted, Stage::Memory) {
+        titled("memory");
+        memory(&it.stages.program, &it.memory, output);
+    }
+    if it.shows(wanted, Stage::Wgsl) {
+        titled("wgsl");
+        output.raw(&shaders(it));
+    }
+    if it.shows(wanted, Stage::Routines) {
+        titled("routines");
+        for (at, (routine, kernel)) in it.routines()?.iter().zip(&it.stages.program.kernels).enumerate() {
+            output.line(&format!("kernel {at} {}: {routine}", kernel.label));
+        }
+    }
+    Ok(())
+}
+
+fn fused(it: &Compiled) -> String {
+    let mut text = String::new();
+    let node = |node: &NodeId| {
+        let of = it.stages.simplified.node(*node);
+        let label = of.label.as_ref().map(|label| format!(" {label:?}")).unwrap_or_default();
+        format!("%{} {}{label}", node.0, of.op.name())
+    };
+    let nodes = |list: &[NodeId]| list.iter().map(node).collect::<Vec<_>>().join(", ");
+    for (at, group) in it.stages.groups.iter().enumerate() {
+        let _ = writeln!(text, "kernel {at} {}", group.label);
+        let _ = writeln!(text, "  nodes  {}", nodes(&group.nodes));
+        let _ = writeln!(text, "  reads  {}", nodes(&group.reads));
+        let _ = writeln!(text, "  writes {}", nodes(&group.writes));
+    }
+    text
+}
+
+fn schedule(program: &Program) -> String {
+    let mut text = String::new();
+    for (at, kernel) in program.kernels.iter().enumerate() {
+        let _ = write!(text, "kernel {at} {}", program.kernel_text(kernel));
+    }
+    text
+}
+
+/// `slab 0 + 1024`, `input x`.
+pub(super) fn place(program: &Program, place: Place) -> String {
+    let port = |ports: &[Port], at: u32| ports.get(at as usize).map_or_else(|| at.to_string(), |it| it.name.clone());
+    match place {
+        Place::Input(at) => format!("input {}", port(&program.inputs, at)),
+        Place::Variable(at) => format!("variable {}", port(&program.variables, at)),
+        Place::Constant(at) => format!("constant {at}"),
+        Place::Output(at) => format!("output {}", port(&program.outputs, at)),
+        Place::Slab { slab, offset_bytes } => format!("slab {slab} + {offset_bytes}"),
+    }
+}
+
+fn memory(program: &Program, plan: &MemoryPlan, output: Output) {
+    let kernel = |kernel: Option<usize>| kernel.map_or("-".to_owned(), |kernel| kernel.to_string());
+    let row = |it: &Tensor| {
+        let label = it.from.map(|at| program.kernels[at].label.clone()).unwrap_or_default();
+        let place = place(program, it.place);
+        vec![place, it.descriptor.to_string(), it.bytes.to_string(), kernel(it.from), kernel(it.to), label]
+    };
+    let rows: Vec<Vec<String>> = plan.tensors.iter().map(row).collect();
+    output.table(&["PLACE", "TENSOR", "BYTES", "WRITTEN BY", "LAST USE", "OF"], &rows);
+    for (at, slab) in program.slabs.iter().enumerate() {
+        output.line(&format!("slab {at}: {} bytes of {:?}", slab.bytes, slab.class));
+    }
+    let at = plan.peak_kernel.map(|kernel| format!(" at kernel {kernel}")).unwrap_or_default();
+    output.line(&format!("arena: {} bytes; in use at once: {} bytes{at}", plan.arena_bytes, plan.peak_bytes));
+    let MemoryPlan { input_bytes, variable_bytes, constant_bytes, output_bytes, .. } = plan;
+    output.line(&format!(
+        "inputs: {input_bytes} bytes; variables: {variable_bytes}; constants: {constant_bytes}; outputs: {output_bytes}"
+    ));
+    output.line(&format!("all: {} bytes ({})", plan.total_bytes(), show_bytes(plan.total_bytes())));
+}
+
+fn shaders(it: &Compiled) -> String {
+    let mut text = String::new();
+    for (at, (shader, kernel)) in it.shaders().iter().zip(&it.stages.program.kernels).enumerate() {
+        match shader {
+            Ok(shader) => {
+                let [x, y, z] = shader.workgroups;
+                let _ = writeln!(text, "// kernel {at} {}: {x} x {y} x {z} workgroups", kernel.label);
+                let _ = writeln!(text, "{}", shader.source.trim_end());
+            }
+            Err(error) => {
+                let _ = writeln!(text, "// kernel {at} has no shader: {error}");
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,103 @@
+//! What each pass makes of a graph, for people: the compiler's way from a verified graph to a program, step by step.
+
+use std::collections::BTreeSet;
+
+use saggar_tensor::{Graph, NodeId, VerifiedGraph};
+
+use crate::error::CompileError;
+use crate::fuse::Draft;
+use crate::label::label;
+use crate::program::Program;
+use crate::target::Target;
+
+/// A graph after each of the passes.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// What is fused: simplified, laid out for the target, with the copies that outputs and assignments need. Its text form
+    /// shows it; not every such graph would be verified again.
+    pub simplified: Graph,
+    /// Fused groups in the order in which they run: one for each of the program's kernels.
+    pub groups: Vec<Group>,
+    /// The program, scheduled and with every value at its place.
+    pub program: Program,
+}
+
+/// Nodes of [`Stages::simplified`] that one kernel computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The kernel's label: its family, and what the plugin calls what is in it.
+    pub label: String,
+    /// What it computes, in the graph's order. Nodes that are cheap may be computed in several groups.
+    pub nodes: Vec<NodeId>,
+    /// What it reads from memory.
+    pub reads: Vec<NodeId>,
+    /// What it writes to memory.
+    pub writes: Vec<NodeId>,
+}
+
+/// As [`crate::compile`], with what comes before the program.
+///
+/// # Errors
+/// As [`crate::compile`].
+///
+/// # Panics
+/// As [`crate::compile`].
+pub fn stages(graph: &VerifiedGraph, target: &Target) -> Result<Stages, CompileError> {
+    let mut seen: Option<(Graph, Vec<Group>)> = None;
+    let program = crate::passes(graph, target, &mut |graph, drafts| {
+        let groups = drafts.iter().map(|draft| group(graph, draft)).collect();
+        seen = Some((graph.clone(), groups));
+    })?;
+    // Every way to a program leads past the schedule.
+    let (simplified, groups) = seen.unwrap_or_default();
+    Ok(Stages { simplified, groups, program })
+}
+
+fn group(graph: &Graph, draft: &Draft) -> Group {
+    let mut nodes = draft.roots.clone();
+    let mut open: Vec<NodeId> = draft.roots.iter().copied().collect();
+    while let Some(node) = open.pop() {
+        for &input in &graph.node(node).inputs {
+            if !draft.loads.contains(&input) && nodes.insert(input) {
+                open.push(input);
+            }
+        }
+    }
+    let sorted = |nodes: &BTreeSet<NodeId>| nodes.iter().copied().collect();
+    Group {
+        label: label(graph, draft),
+        nodes: sorted(&nodes),
+        reads: sorted(&draft.loads),
+        writes: sorted(&draft.roots),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, nn, verify};
+
+    use super::*;
+
+    #[test]
+    fn groups_hold_what_their_kernels_compute() {
+        let mut builder = GraphBuilder::new();
+        let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+        let x = builder.input("x", float(&[4, 8])).unwrap();
+        let w = builder.variable("w", float(&[8, 3])).unwrap();
+        let product = nn::linear(&mut builder, x, w, None).unwrap();
+        let relu = nn::relu(&mut builder, product).unwrap();
+        builder.output("y", relu).unwrap();
+        let graph = verify(builder.finish()).unwrap();
+        let stages = stages(&graph, &Target::cpu()).unwrap();
+        assert_eq!(stages.program, crate::compile(&graph, &Target::cpu()).unwrap());
+        assert_eq!(stages.groups.len(), stages.program.kernels.len());
+        let [group] = &stages.groups[..] else { panic!("{:?}", stages.groups) };
+        let names = |nodes: &[NodeId]| -> Vec<&str> {
+            nodes.iter().map(|&node| stages.simplified.node(node).op.name()).collect()
+        };
+        assert!(names(&group.nodes).contains(&"matmul"), "{:?}", names(&group.nodes));
+        assert!(group.nodes.len() > 1, "the product and what follows it: {:?}", names(&group.nodes));
+        assert_eq!(names(&group.reads), ["input", "variable"]);
+        assert_eq!(group.writes.len(), 1);
+    }
+}

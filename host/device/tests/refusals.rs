@@ -1,0 +1,194 @@
+//! What a device refuses, and when: graphs that no memory holds, before anything is allocated; and kernels that an adapter's
+//! driver refuses, for which their plain variants stand in.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use saggar_compile::compile;
+use saggar_compile::wgsl::Tuning;
+use saggar_device::{Backend, DeviceError, Meter, cpu, gpu};
+use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::limits::{ELEMENTS_MAX, GRAPH_OUTPUTS_MAX};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, nn, verify};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+fn float(dims: &[usize]) -> Descriptor {
+    Descriptor::new(DType::F32, Shape::new(dims).unwrap())
+}
+
+/// A graph with outputs of so many bytes together, none larger than the device has buffers.
+fn enormous(device: &dyn Backend, bytes: u64) -> VerifiedGraph {
+    let elements = (device.target().slab_bytes_max / 8).min(ELEMENTS_MAX) & !0xff;
+    let count = (bytes / (4 * elements as u64) + 1).min(GRAPH_OUTPUTS_MAX as u64);
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[1])).unwrap();
+    for at in 0..count {
+        let y = g.broadcast_to(x, Shape::new([elements]).unwrap()).unwrap();
+        g.output(&format!("y{at}"), y).unwrap();
+    }
+    verify(g.finish()).unwrap()
+}
+
+#[test]
+fn a_graph_that_no_memory_holds_is_refused_before_anything_is_allocated() {
+    let mut devices = vec![cpu::open(Some(2)).unwrap()];
+    devices.extend((0..support::adapters("")).map(|index| gpu::open(index).unwrap()));
+    for device in devices {
+        let graph = enormous(&*device, 4 << 40);
+        let program = compile(&graph, &device.target()).unwrap();
+        let wanted: u64 = program.outputs.iter().map(|port| port.descriptor.bytes() as u64).sum();
+        let meter = Meter::unlimited();
+        let name = &device.info().name;
+        let refused = device.load(Arc::new(program), &meter).unwrap_err();
+        let DeviceError::NoRoom { asked_bytes, available_bytes, .. } = refused else { panic!("{name}: {refused}") };
+        assert!(asked_bytes >= wanted && available_bytes < wanted, "{name}: {refused}");
+        let text = refused.to_string();
+        for part in [&asked_bytes.to_string(), &available_bytes.to_string(), name, &"smaller batches".to_owned()] {
+            assert!(text.contains(part.as_str()), "{text}");
+        }
+        assert_eq!((meter.bytes(), meter.peak_bytes()), (0, 0), "{name}: something was charged");
+        // The device is as good as before.
+        device.allocate(&float(&[10]), &meter).unwrap();
+    }
+}
+
+#[test]
+fn a_device_holds_no_more_than_it_was_opened_with() {
+    let options = cpu::Options { threads: Some(1), memory_bytes: Some(10_000), ..cpu::Options::default() };
+    let device = cpu::open_with(options).unwrap();
+    // Two owners share it.
+    let (one, other) = (Meter::unlimited(), Meter::unlimited());
+    let kept = device.allocate(&float(&[2000]), &one).unwrap();
+    let refused = device.allocate(&float(&[2000]), &other).unwrap_err();
+    let is_said = matches!(refused, DeviceError::NoRoom { asked_bytes: 8000, available_bytes: 2000, .. });
+    assert!(is_said, "{refused}");
+    assert!(device.check_room(&"a model", 8000, &other).is_err());
+    drop(kept);
+    device.check_room(&"a model", 8000, &other).unwrap();
+    device.allocate(&float(&[2000]), &other).unwrap();
+}
+
+#[test]
+fn vectors_that_the_processor_lacks_are_refused_with_those_it_has() {
+    let here = cpu::VectorSet::here();
+    let all = [cpu::VectorSet::Plain, cpu::VectorSet::Neon, cpu::VectorSet::Avx2, cpu::VectorSet::Avx512];
+    for set in all {
+        let opened = cpu::open_with(cpu::Options { vectors: Some(set), ..cpu::Options::default() });
+        match opened {
+            Ok(device) => assert!(here.contains(&set), "{set:?} on {}", device.info().driver),
+            Err(error) => {
+                assert!(!here.contains(&set) && error.to_string().contains("it has plain"), "{error}");
+            }
+        }
+    }
+}
+
+/// Warnings of one thread, as text.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        struct Text(String);
+        impl Visit for Text {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                self.0.push_str(&format!("{field}={value:?} "));
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// A product large enough for tiles in shared memory, and what follows it.
+fn product() -> (VerifiedGraph, Vec<Value>) {
+    let mut g = GraphBuilder::new();
+    let a = g.input("a", float(&[70, 48])).unwrap();
+    let b = g.input("b", float(&[48, 66])).unwrap();
+    let y = g.matmul(a, b).unwrap();
+    g.label(y, "the product").unwrap();
+    let y = nn::relu(&mut g, y).unwrap();
+    g.output("y", y).unwrap();
+    let value = |dims: [usize; 2], step: usize| {
+        let numbers: Vec<f64> = (0..dims[0] * dims[1]).map(|at| ((at * step) % 17) as f64 / 8.0 - 1.0).collect();
+        Value::from_numbers(DType::F32, Shape::new(dims).unwrap(), &numbers).unwrap()
+    };
+    (verify(g.finish()).unwrap(), vec![value([70, 48], 7), value([48, 66], 5)])
+}
+
+fn has_tiles(source: &str) -> bool {
+    source.contains("tile_a")
+}
+
+#[test]
+fn a_kernel_that_the_driver_refuses_runs_in_its_plain_variant_and_says_so_once() {
+    let (graph, inputs) = product();
+    let expected = evaluate(&graph, &inputs, &mut []).unwrap()[0].numbers();
+    for index in 0..support::adapters("") {
+        let options = gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(has_tiles) };
+        let device = gpu::open_with(index, options).unwrap();
+        let heard = Heard::default();
+        let load = || {
+            let program = Arc::new(compile(&graph, &device.target()).unwrap());
+            device.load(program, &Meter::unlimited()).unwrap()
+        };
+        let executable = tracing::subscriber::with_default(heard.clone(), || {
+            load();
+            load()
+        });
+        let warnings = heard.0.lock().unwrap().clone();
+        let [warning] = &warnings[..] else { panic!("one warning, not {warnings:?}") };
+        for part in ["the product", "plain variant", "reason="] {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        let meter = Meter::unlimited();
+        let given: Vec<_> = inputs
+            .iter()
+            .map(|value| {
+                let buffer = device.allocate(value.descriptor(), &meter).unwrap();
+                device.write(&buffer, &value.to_bytes()).unwrap();
+                buffer
+            })
+            .collect();
+        let found = executable.dispatch(&given, &[]).unwrap().remove(0);
+        let found = Value::from_bytes(found.descriptor().clone(), &device.read(&found).unwrap()).unwrap();
+        let near = expected.iter().zip(found.numbers()).all(|(x, y)| (x - y).abs() < 1e-3);
+        assert!(near, "the plain variant computes something else");
+    }
+}
+
+#[test]
+fn a_kernel_without_a_variant_that_compiles_is_refused_in_the_drivers_words() {
+    let (graph, _) = product();
+    for index in 0..support::adapters("") {
+        let options = gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(|_| true) };
+        let device = gpu::open_with(index, options).unwrap();
+        let program = Arc::new(compile(&graph, &device.target()).unwrap());
+        let refused = device.load(program, &Meter::unlimited()).unwrap_err();
+        assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
+        assert!(refused.to_string().contains("and its plain variant"), "{refused}");
+        device.synchronize().unwrap();
+    }
+}
