@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod data;
 mod inspect;
 mod job;
@@ -18,6 +19,7 @@ use saggar_project::units;
 use crate::commands::init::templates;
 use crate::commands::listen::Address;
 
+pub(crate) use bench::{Bench, BenchInfer, BenchTrain};
 pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
 pub(crate) use inspect::{Inspect, Stage, TargetName};
 pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
@@ -115,6 +117,9 @@ pub(crate) enum Command {
     Import(Import),
     /// Ask a model for a prediction.
     Predict(Predict),
+    /// Measure a plugin on the devices of this machine.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Keys that clients of a server need.
     #[command(subcommand)]
     Key(Key),

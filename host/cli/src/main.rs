@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     // Only where a GPU's drivers may be looked at: being replaced takes time.
     let looks = match &cli.command {
         Command::Serve(serve) => serve.device != "cpu",
-        command => matches!(command, Command::Worker(_) | Command::Doctor(_) | Command::Devices),
+        command => matches!(command, Command::Worker(_) | Command::Doctor(_) | Command::Devices | Command::Bench(_)),
     };
     if looks {
         quiet::silence_wayland();
@@ -56,6 +56,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         cli.command,
         Command::Serve(_)
             | Command::Worker(_)
+            | Command::Bench(_)
             | Command::Key(_)
             | Command::Doctor(_)
             | Command::Env(_)
@@ -103,6 +104,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         Command::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         Command::Predict(args) => commands::predict::predict(&args, &client, output),
+        Command::Bench(args) => commands::bench::bench(&args, output),
         Command::Key(args) => commands::key::key(&args, output).map(|()| 0),
         Command::Doctor(args) => commands::doctor::doctor(&args, output),
         Command::Env(args) => commands::env::env(&args, output).map(|()| 0),

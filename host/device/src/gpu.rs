@@ -11,6 +11,7 @@ mod executable;
 mod heap;
 mod memory;
 mod pipeline;
+mod profile;
 mod scratch;
 mod variant;
 

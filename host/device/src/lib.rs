@@ -13,6 +13,8 @@ pub mod gpu;
 mod half;
 pub mod meter;
 mod owner;
+pub mod peak;
+pub mod profile;
 pub mod recorder;
 mod room;
 

@@ -205,6 +205,7 @@ fn fields() -> BTreeSet<String> {
         replicas: 2,
         shards: Some(2),
         predict: Some(crate::spec::Prediction { model: String::new(), version: None, split: None, out: None }),
+        measure: true,
         message: Some(String::new()),
         ..JobSpec::new("", "")
     };

@@ -25,6 +25,12 @@ pub enum SpecError {
         /// What was given.
         plugin: String,
     },
+    /// A job that is to be measured and cannot be.
+    #[error("measure: {reason}")]
+    Measure {
+        /// Why.
+        reason: &'static str,
+    },
     /// A prediction job that asks for what it cannot have.
     #[error("predict: {reason}")]
     Prediction {

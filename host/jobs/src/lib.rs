@@ -13,6 +13,7 @@ pub mod launcher;
 pub mod layout;
 pub mod limits;
 pub mod logs;
+pub mod measure;
 mod outputs;
 mod owners;
 pub mod phases;
@@ -43,7 +44,7 @@ pub use launcher::{Launcher, LocalLauncher};
 pub use layout::{Allowance, Layout, Pool, Queue};
 pub use phases::Phase;
 pub use shared::Resolver;
-pub use spec::{Cause, CheckpointEvery, JobSpec, Mount, Origin, Prediction, Source, Which, keep_best};
+pub use spec::{Cause, CheckpointEvery, ESTIMATE, JobSpec, Mount, Origin, Prediction, Source, Which, keep_best};
 
 use placement::Verdict;
 use scheduler::Look;

@@ -19,6 +19,9 @@ pub use mount::{Mount, Source};
 pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
 pub use prediction::Prediction;
 
+/// The output of a job that is measured.
+pub const ESTIMATE: &str = "estimate.json";
+
 /// A job: a training, or predictions for a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,6 +111,10 @@ pub struct JobSpec {
     /// What it predicts; a job without trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict: Option<Prediction>,
+    /// Whether it is run for its figures alone: it keeps nothing but [`ESTIMATE`], which says what the whole would take, and
+    /// ends as soon as it knows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measure: bool,
     /// What the user wrote about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -194,6 +201,7 @@ impl JobSpec {
             replicas: default_replicas(),
             shards: None,
             predict: None,
+            measure: false,
             message: None,
         }
     }

@@ -5,6 +5,7 @@ mod beginning;
 mod channel;
 mod context;
 mod finite;
+mod measuring;
 mod prediction;
 mod ranks;
 mod room;
@@ -25,6 +26,8 @@ use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, E
 use crate::spec::{Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;
+pub(crate) use context::open_model;
+use measuring::Parts;
 use ranks::Group;
 use ranks::follower::Follower;
 use ranks::leader::Leader;
@@ -126,6 +129,9 @@ impl Attempt<'_> {
             return Err(Failure::broken("NO_SECRET", message));
         }
         self.channel.blacken(secrets.values().cloned().collect());
+        if spec.measure {
+            return self.measure(&host, &plugin, &home, &choice.backend, Parts { datasets, secrets, began });
+        }
         let group = self.group(info)?;
         // The limit is the job's, and its processes need as much each.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));

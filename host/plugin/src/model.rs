@@ -283,6 +283,14 @@ impl LoadedModel {
         checked
     }
 
+    /// A batch of which every input is its default, or zeros where it has none.
+    ///
+    /// # Errors
+    /// `BadInput` where it would be too large for a tensor.
+    pub fn example(&self, items: usize) -> Result<Vec<NamedBytes>, PluginError> {
+        batch::first(&self.signature, items)
+    }
+
     /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first. Blocks.
     ///
     /// # Errors

@@ -43,6 +43,10 @@ pub(crate) struct Run {
     pub(crate) secrets: Vec<String>,
     #[command(flatten)]
     pub(crate) options: RunFlags,
+    /// Measure first what the whole would take, in a job of its own that keeps nothing, and warn where that is more than
+    /// --max-runtime.
+    #[arg(long)]
+    pub(crate) estimate: bool,
     /// Print the log until the job ends; Ctrl-C leaves it running.
     #[arg(short, long)]
     pub(crate) follow: bool,

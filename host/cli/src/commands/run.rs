@@ -1,6 +1,7 @@
 //! `saggar run`: submit a job, and with `-f` or `--wait` stay with it.
 
 mod component;
+mod estimate;
 pub(crate) mod layers;
 mod serve;
 mod spec;
@@ -34,6 +35,19 @@ pub(crate) fn run(args: &Run, client: &Client, output: Output) -> Result<i32, Fa
 /// As there.
 pub(crate) fn specification(args: &Run, client: &Client, output: Output) -> Result<JobSpec, Failure> {
     asked(args, client, output).map(|(spec, _)| spec)
+}
+
+/// The specification of a run that no server hears of, and the component that is run, which is built.
+///
+/// # Errors
+/// As for one that is submitted.
+pub(crate) fn local(args: &Run, output: Output) -> Result<(JobSpec, PathBuf), Failure> {
+    let project = Project::for_task(args.task.as_deref())?;
+    let user = project::user_config()?;
+    let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
+    let given = Given { args, project: project.as_ref(), task, user: &user };
+    let spec = given.spec(&"0".repeat(64), "bench")?;
+    Ok((spec, plugin(&given, output)?))
 }
 
 /// What is asked for, and what for. Builds and uploads the plugin.
@@ -89,7 +103,8 @@ fn plugin(given: &Given<'_>, output: Output) -> Result<PathBuf, Failure> {
 }
 
 fn submit(args: &Run, mode: Mode, spec: &JobSpec, client: &Client, output: Output) -> Result<i32, Failure> {
-    let job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
+    let estimate = args.estimate.then(|| estimate::before(spec, client, output)).transpose()?;
+    let mut job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
     if mode == Mode::Serve {
         return serve::until_served(args, client, output, &name);
@@ -98,6 +113,9 @@ fn submit(args: &Run, mode: Mode, spec: &JobSpec, client: &Client, output: Outpu
         return stay_until_over(client, output, &name, args.follow);
     }
     if output.json {
+        if let Some(estimate) = estimate {
+            job["estimate"] = estimate;
+        }
         output.json(&job);
     } else {
         output.line(&name);

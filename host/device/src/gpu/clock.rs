@@ -55,6 +55,14 @@ impl Clock {
         Clock::Exact { period, current: Slots::new(device), spare: Arc::default() }
     }
 
+    /// Nanoseconds of one tick of the device's own timestamps, where it has them.
+    pub(super) fn period(&self) -> Option<f64> {
+        match self {
+            Clock::Exact { period, .. } => Some(*period),
+            Clock::Wall { .. } => None,
+        }
+    }
+
     /// Where the next dispatch writes its timestamps; `meter` is credited with the time between them.
     pub(super) fn pass(&mut self, meter: &Meter) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         match self {
@@ -147,9 +155,7 @@ impl Readings {
             }
             if let Ok(range) = slots.staging.slice(..bytes).get_mapped_range() {
                 for (pair, meter) in range.chunks_exact(16).zip(&slots.meters) {
-                    let tick = |at: usize| pair[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-                    let ticks = tick(8).saturating_sub(tick(0));
-                    meter.add_busy(Duration::from_nanos((ticks as f64 * period) as u64));
+                    meter.add_busy(ticks(pair, period));
                 }
             }
             slots.staging.unmap();
@@ -157,4 +163,10 @@ impl Readings {
             lock(&spare).push(slots);
         });
     }
+}
+
+/// The time between two timestamps, of 8 bytes each, whose ticks take `period` nanoseconds.
+pub(super) fn ticks(pair: &[u8], period: f64) -> Duration {
+    let tick = |at: usize| pair.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+    Duration::from_nanos((tick(8).saturating_sub(tick(0)) as f64 * period) as u64)
 }

@@ -120,7 +120,7 @@ impl Context {
         }
     }
 
-    fn lost(&self, reason: String) -> DeviceError {
+    pub(super) fn lost(&self, reason: String) -> DeviceError {
         DeviceError::Lost { device: self.info.name.clone(), reason }
     }
 
@@ -193,7 +193,7 @@ impl Context {
         }
     }
 
-    fn wait(&self, index: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
+    pub(super) fn wait(&self, index: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
         let wait = PollType::Wait { submission_index: Some(index), timeout: None };
         self.device.poll(wait).map_err(|error| self.lost(error.to_string()))?;
         self.alive()

@@ -11,9 +11,10 @@ use super::clock::Readings;
 use super::context::{Context, lock};
 use super::memory::{self, Memory};
 use super::pipeline::Pipeline;
+use super::profile;
 use super::scratch::Scratch;
 use super::variant;
-use crate::backend::{Buffer, Executable};
+use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
@@ -21,38 +22,40 @@ use crate::meter::Meter;
 const GROUPS_MAX: usize = 8;
 
 #[derive(Debug)]
-struct Loaded {
-    context: Arc<Context>,
-    program: Arc<Program>,
-    meter: Meter,
+pub(super) struct Loaded {
+    pub(super) context: Arc<Context>,
+    pub(super) program: Arc<Program>,
+    pub(super) meter: Meter,
     scratch: Arc<Scratch>,
     constants: Vec<Memory>,
-    stages: Vec<Stage>,
-    groups: Mutex<Bound>,
+    pub(super) stages: Vec<Stage>,
+    pub(super) groups: Mutex<Bound>,
 }
 
 /// The bind groups made so far.
 #[derive(Debug)]
-struct Bound {
+pub(super) struct Bound {
     /// The slabs in them. Once they are replaced, no group of theirs comes again.
     slabs: Vec<Arc<Memory>>,
     /// Of each stage.
-    stages: Vec<Groups>,
+    pub(super) stages: Vec<Groups>,
 }
 
 /// Bind groups of one kernel by the identities of the buffers in them.
-type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
+pub(super) type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 
 /// A kernel that has something to write.
 #[derive(Debug)]
 pub(super) struct Stage {
+    /// Its place among the program's kernels.
+    pub(super) kernel: usize,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) bindings: Vec<Window>,
     pub(super) workgroups: [u32; 3],
 }
 
 /// The caller's tensors and the fresh ones of one dispatch.
-struct Tensors<'a> {
+pub(super) struct Tensors<'a> {
     slabs: &'a [Arc<Memory>],
     inputs: Vec<&'a Memory>,
     variables: Vec<&'a Memory>,
@@ -86,8 +89,8 @@ pub(super) fn load(
     }
     context.pipelines.prune();
     let mut stages = Vec::with_capacity(program.kernels.len());
-    for kernel in &program.kernels {
-        stages.extend(variant::stage(context, &program, kernel)?);
+    for number in 0..program.kernels.len() {
+        stages.extend(variant::stage(context, &program, number)?);
     }
     let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
     let (context, meter) = (Arc::clone(context), meter.clone());
@@ -114,16 +117,32 @@ impl Executable for Loaded {
     }
 
     fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
-        self.context.alive()?;
-        let inputs = self.check("inputs", &self.program.inputs, inputs)?;
-        let variables = self.check("variables", &self.program.variables, variables)?;
-        let ports = &self.program.outputs;
-        let output = |port: &Port| memory::tensor(&self.context, &port.name, &port.descriptor, &self.meter);
-        let outputs = ports.iter().map(output).collect::<Result<Vec<Memory>, _>>()?;
-        let slabs = self.scratch.slabs();
-        self.run(&Tensors { slabs: &slabs, inputs, variables, outputs: &outputs })?;
-        let buffer = |(memory, port): (Memory, &Port)| Buffer::new(port.descriptor.clone(), Arc::new(memory));
-        Ok(outputs.into_iter().zip(ports).map(buffer).collect())
+        self.with(inputs, variables, |tensors| self.run(tensors)).map(|(outputs, ())| outputs)
+    }
+
+    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
+        self.with(inputs, variables, |tensors| profile::run(self, tensors))
+    }
+}
+
+impl Stage {
+    /// Encodes the kernel with the group that was bound last.
+    pub(super) fn encode(&self, groups: &Groups, pass: &mut wgpu::ComputePass<'_>) {
+        if let Some((_, group)) = groups.last() {
+            let [x, y, z] = self.workgroups;
+            pass.set_pipeline(&self.pipeline.pipeline);
+            pass.set_bind_group(0, group, &[]);
+            pass.dispatch_workgroups(x, y, z);
+        }
+    }
+}
+
+impl Tensors<'_> {
+    /// Clears what the caller's tensors hold of others.
+    pub(super) fn clear_stale(&self, encoder: &mut wgpu::CommandEncoder) {
+        for memory in self.inputs.iter().chain(&self.variables) {
+            memory.clear_if_stale(encoder);
+        }
     }
 }
 
@@ -160,31 +179,47 @@ impl Loaded {
         checked.collect()
     }
 
-    fn run(&self, tensors: &Tensors<'_>) -> Result<(), DeviceError> {
-        if self.stages.is_empty() {
-            return Ok(());
-        }
-        let mut bound = lock(&self.groups);
+    /// Runs the program by `run` on checked tensors; the fresh outputs.
+    fn with<T>(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        run: impl FnOnce(&Tensors<'_>) -> Result<T, DeviceError>,
+    ) -> Result<(Vec<Buffer>, T), DeviceError> {
+        self.context.alive()?;
+        let inputs = self.check("inputs", &self.program.inputs, inputs)?;
+        let variables = self.check("variables", &self.program.variables, variables)?;
+        let ports = &self.program.outputs;
+        let output = |port: &Port| memory::tensor(&self.context, &port.name, &port.descriptor, &self.meter);
+        let outputs = ports.iter().map(output).collect::<Result<Vec<Memory>, _>>()?;
+        let slabs = self.scratch.slabs();
+        let ran = run(&Tensors { slabs: &slabs, inputs, variables, outputs: &outputs })?;
+        let buffer = |(memory, port): (Memory, &Port)| Buffer::new(port.descriptor.clone(), Arc::new(memory));
+        Ok((outputs.into_iter().zip(ports).map(buffer).collect(), ran))
+    }
+
+    /// Makes the bind groups of these tensors the last of each stage's.
+    pub(super) fn bind_all(&self, bound: &mut Bound, tensors: &Tensors<'_>) {
         bound.begin(tensors.slabs);
         for (stage, groups) in self.stages.iter().zip(&mut bound.stages) {
             self.bind(stage, groups, tensors);
         }
+    }
+
+    pub(super) fn run(&self, tensors: &Tensors<'_>) -> Result<(), DeviceError> {
+        if self.stages.is_empty() {
+            return Ok(());
+        }
+        let mut bound = lock(&self.groups);
+        self.bind_all(&mut bound, tensors);
         let mut line = self.context.line();
         let mut encoder = self.context.encoder();
-        for memory in tensors.inputs.iter().chain(&tensors.variables) {
-            memory.clear_if_stale(&mut encoder);
-        }
+        tensors.clear_stale(&mut encoder);
         {
             let timestamp_writes = line.clock.pass(&self.meter);
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
             for (stage, groups) in self.stages.iter().zip(&bound.stages) {
-                // `bind` has put this dispatch's group last.
-                if let Some((_, group)) = groups.last() {
-                    let [x, y, z] = stage.workgroups;
-                    pass.set_pipeline(&stage.pipeline.pipeline);
-                    pass.set_bind_group(0, group, &[]);
-                    pass.dispatch_workgroups(x, y, z);
-                }
+                stage.encode(groups, &mut pass);
             }
         }
         let full = line.clock.is_full();

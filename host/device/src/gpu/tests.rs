@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use saggar_compile::wgsl::Tuning;
-use saggar_tensor::{DType, Descriptor, Shape};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use super::Gpu;
 use super::context::{Context, block_on};
-use crate::backend::Backend;
+use crate::backend::{Backend, Buffer};
 use crate::room::{Memory, Room};
 use crate::{DeviceError, Meter};
 
@@ -24,6 +24,39 @@ fn device() -> Option<Gpu> {
 
 fn vector(elements: usize) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new([elements]).unwrap())
+}
+
+/// The square of a matrix and what its rows add up to: kernels of two sorts.
+fn squares(gpu: &dyn Backend) -> saggar_compile::Program {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", Descriptor::new(DType::F32, Shape::new([8, 8]).unwrap())).unwrap();
+    let square = g.matmul(x, x).unwrap();
+    let sums = g.reduce_sum(square, &[1], false).unwrap();
+    g.output("square", square).unwrap();
+    g.output("sums", sums).unwrap();
+    saggar_compile::compile(&verify(g.finish()).unwrap(), &gpu.target()).unwrap()
+}
+
+#[test]
+fn a_profiled_dispatch_computes_the_same_and_tells_each_kernel() {
+    if device().is_none() {
+        return;
+    }
+    let gpu = super::open(0).unwrap();
+    let meter = Meter::unlimited();
+    let executable = gpu.load(Arc::new(squares(&*gpu)), &meter).unwrap();
+    let x = gpu.allocate(&executable.program().inputs[0].descriptor, &meter).unwrap();
+    let numbers: Vec<f32> = (0..64_u8).map(f32::from).collect();
+    gpu.write(&x, bytemuck::cast_slice(&numbers)).unwrap();
+    let x = std::slice::from_ref(&x);
+    let read = |buffers: Vec<Buffer>| buffers.iter().map(|buffer| gpu.read(buffer).unwrap()).collect::<Vec<_>>();
+    let plain = read(executable.dispatch(x, &[]).unwrap());
+    let before = meter.dispatches();
+    let (outputs, kernels) = executable.profile(x, &[]).unwrap();
+    assert_eq!(read(outputs), plain);
+    let count = executable.program().kernels.len();
+    assert!(count >= 2 && meter.dispatches() == before + count as u64);
+    assert_eq!(kernels.map(|kernels| kernels.len()), gpu.info().exact_seconds.then_some(count));
 }
 
 #[test]

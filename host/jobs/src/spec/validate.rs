@@ -27,6 +27,12 @@ impl JobSpec {
         if parameters_bytes > PARAMETERS_BYTES_MAX {
             return Err(SpecError::Parameters { bytes: parameters_bytes });
         }
+        if self.measure && self.predict.is_some() {
+            return Err(SpecError::Measure { reason: "a training is measured, not predictions" });
+        }
+        if self.measure && self.replicas > 1 {
+            return Err(SpecError::Measure { reason: "only a training in one process is measured: replicas is 1" });
+        }
         if let Some(prediction) = &self.predict {
             prediction.validate(self)?;
         }
@@ -174,6 +180,7 @@ mod tests {
             ("predict", JobSpec { predict: Some(prediction(None)), ..spec() }),
             ("predict", JobSpec { predict: Some(prediction(None)), data: vec![mount("/d")], replicas: 2, ..spec() }),
             ("predict.out", JobSpec { predict: Some(prediction(Some("../x"))), data: vec![mount("/d")], ..spec() }),
+            ("measure", JobSpec { measure: true, replicas: 2, ..spec() }),
             ("message", JobSpec { message: Some("m".repeat(MESSAGE_BYTES_MAX + 1)), ..spec() }),
             ("project", JobSpec { project: "../p".to_owned(), ..spec() }),
             ("queue", JobSpec { queue: String::new(), ..spec() }),

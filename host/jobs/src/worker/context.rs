@@ -224,15 +224,7 @@ impl JobContext for Context {
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
-        let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
-        let (files, variables) = self.parts.models.open(model, version).map_err(|error| match (error, version) {
-            (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
-            (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
-            (error, _) => refuse(&error),
-        })?;
-        let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
-        Ok(OpenedModel { version, variables, config: files.manifest.config })
+        open_model(&self.parts.models, model, version)
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
@@ -243,4 +235,20 @@ impl JobContext for Context {
         self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });
         Ok(())
     }
+}
+
+/// A published version of a model: the newest whole one, or the one that is named.
+///
+/// # Errors
+/// `Job` where it is not published or cannot be read.
+pub(crate) fn open_model(models: &Models, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
+    let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
+    let (files, variables) = models.open(model, version).map_err(|error| match (error, version) {
+        (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
+        (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
+        (error, _) => refuse(&error),
+    })?;
+    let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
+    let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
+    Ok(OpenedModel { version, variables, config: files.manifest.config })
 }

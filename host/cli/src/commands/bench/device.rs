@@ -1,0 +1,121 @@
+//! Devices that are measured one after the other, and how they and times are shown.
+
+use saggar_device::{Backend, DeviceInfo, choose};
+use saggar_plugin::PluginError;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+use crate::exit::{self, Failure};
+use crate::output::Output;
+use crate::units;
+
+/// What was measured on a device, or why it was not.
+pub(super) type Results<T> = Vec<(String, Result<T, Failure>)>;
+
+/// Measures on each device of `names`. A failure is told at once, and the next device is measured all the same.
+pub(super) fn each<T>(
+    names: &[String],
+    output: Output,
+    mut measure: impl FnMut(Arc<dyn Backend>) -> Result<T, Failure>,
+) -> Results<T> {
+    let measured = |name: &String| {
+        let result = open(name).and_then(|device| {
+            output.note(&format!("measuring on {}", shown(device.info())));
+            measure(device)
+        });
+        if let Err(failure) = &result {
+            output.failure(failure);
+        }
+        (name.clone(), result)
+    };
+    names.iter().map(measured).collect()
+}
+
+/// The exit code of all of them: that of the first failure.
+pub(super) fn exit_code<T>(results: &Results<T>) -> i32 {
+    results.iter().find_map(|(_, result)| result.as_ref().err()).map_or(0, |failure| failure.exit)
+}
+
+fn open(name: &str) -> Result<Arc<dyn Backend>, Failure> {
+    let choice = choose::open(name).map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
+    Ok(choice.backend)
+}
+
+/// `vulkan:0: llvmpipe, software`.
+fn shown(info: &DeviceInfo) -> String {
+    format!("{}: {}", info.name, adapter(info))
+}
+
+/// The adapter's name; one in software is called so.
+pub(super) fn adapter(info: &DeviceInfo) -> String {
+    format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
+}
+
+/// What a device is, as fields of an answer.
+pub(super) fn fields(info: &DeviceInfo) -> Map<String, Value> {
+    let fields = json!({
+        "device": info.name,
+        "adapter": info.adapter,
+        "driver": info.driver,
+        "software": info.software,
+        "exact_seconds": info.exact_seconds,
+    });
+    if let Value::Object(fields) = fields { fields } else { Map::new() }
+}
+
+/// A device that was not measured, in an answer.
+pub(super) fn failed(name: &str, failure: &Failure) -> Value {
+    json!({ "device": name, "error": { "code": failure.code, "message": failure.message } })
+}
+
+/// What a plugin's failure is to a user of the command.
+pub(super) fn plugin_failure(error: &PluginError) -> Failure {
+    Failure::new(exit::of_job("FAILED", error.reason()), &error.reason().to_lowercase(), error.to_string())
+}
+
+/// A time with its unit: `840 us`, `12.3 ms`, `2.41 s`, `2m 06s`.
+pub(super) fn time(seconds: f64) -> String {
+    match seconds {
+        0.0..0.001 => format!("{:.0} us", seconds * 1e6),
+        0.001..1.0 => format!("{:.1} ms", seconds * 1e3),
+        1.0..60.0 => format!("{seconds:.2} s"),
+        _ => units::show_duration(seconds),
+    }
+}
+
+/// Busy seconds; of an adapter without timestamps they are wall time around its work, and said to be estimated.
+pub(super) fn busy(info: &DeviceInfo, seconds: f64) -> String {
+    let estimated = !info.exact_seconds && info.backend != "cpu";
+    format!("{seconds:.2}{}", if estimated { " estimated" } else { "" })
+}
+
+/// A rate with three digits that tell: `1240`, `87.3`, `0.52`.
+pub(super) fn rate(per_second: f64) -> String {
+    match per_second {
+        0.0..10.0 => format!("{per_second:.2}"),
+        10.0..100.0 => format!("{per_second:.1}"),
+        _ => format!("{per_second:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_rates_are_short_whatever_their_size() {
+        assert_eq!([time(0.000_84), time(0.0123), time(2.414), time(126.0)], ["840 us", "12.3 ms", "2.41 s", "2m 06s"]);
+        assert_eq!([rate(0.521), rate(87.31), rate(1_240.4)], ["0.52", "87.3", "1240"]);
+    }
+
+    #[test]
+    fn fh_38_an_adapter_without_timestamps_says_estimated() {
+        let mut info = saggar_device::cpu::describe();
+        assert_eq!(busy(&info, 1.5), "1.50");
+        (info.backend, info.software) = ("vulkan".to_owned(), true);
+        assert_eq!(busy(&info, 1.5), "1.50 estimated");
+        assert!(adapter(&info).ends_with(", software"));
+        info.exact_seconds = true;
+        assert_eq!(busy(&info, 1.5), "1.50");
+    }
+}

@@ -1,0 +1,227 @@
+//! `saggar bench infer`: a model's predictions one after the other on each device, as the server has them computed, without
+//! network, queue and encoding.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_device::{Backend, DeviceInfo, Meter};
+use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Plugin, Terms};
+use saggar_store::checkpoint::SavedVariable;
+use saggar_store::models::{self, VersionFiles};
+use saggar_store::{Home, ModelError, Models};
+use serde_json::{Value, json};
+
+use super::device::{self, Results};
+use crate::args::BenchInfer;
+use crate::commands::build;
+use crate::exit::{self, Failure};
+use crate::output::Output;
+
+/// How long a request may take.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// A model that is ready to be brought up.
+struct Model {
+    host: Host,
+    plugin: Plugin,
+    config: String,
+    variables: Vec<SavedVariable>,
+}
+
+/// What one device did with requests of one size.
+struct Row {
+    info: DeviceInfo,
+    batch: u32,
+    first: Duration,
+    /// What each later request took, in ascending order.
+    took: Vec<Duration>,
+    busy: Duration,
+}
+
+pub(super) fn infer(args: &BenchInfer, output: Output) -> Result<i32, Failure> {
+    let model = Model::of(args, output)?;
+    let results = device::each(&args.devices, output, |device| model.requests(&device, args));
+    if output.json {
+        output.json(&document(args, &model, &results));
+    } else {
+        let rows = results.iter().filter_map(|(_, result)| result.as_ref().ok()).flatten();
+        let cells: Vec<Vec<String>> = rows.map(Row::cells).collect();
+        let headers =
+            ["DEVICE", "ADAPTER", "DRIVER", "BATCH", "FIRST", "P50", "P99", "REQUESTS/S", "ITEMS/S", "GPU-SEC"];
+        if !cells.is_empty() {
+            output.table(&headers, &cells);
+        }
+    }
+    Ok(device::exit_code(&results))
+}
+
+impl Model {
+    fn of(args: &BenchInfer, output: Output) -> Result<Model, Failure> {
+        let home = match args.home.is_dir() {
+            true => Some(Home::open(&args.home).map_err(|error| Failure::invalid(error.to_string()))?),
+            false => None,
+        };
+        let path = Path::new(&args.model);
+        let is_plugin = path.is_file() || path.join("Cargo.toml").is_file();
+        let weights = match (&args.weights, is_plugin) {
+            (Some(weights), _) => weights,
+            (None, false) => &args.model,
+            (None, true) => {
+                let message = format!("{} is a plugin's code, and a prediction takes weights", args.model);
+                let hint = "name a model, or the one that has the weights: --model digits@3";
+                return Err(Failure::new(exit::USAGE, "no_weights", message).hint(hint));
+            }
+        };
+        let (files, variables) = version(weights, args, home.as_ref())?;
+        let wasm = match (is_plugin, args.weights.is_some()) {
+            (true, _) => {
+                let component = if path.is_dir() { build::component(path, output)? } else { path.to_owned() };
+                let read = std::fs::read(&component);
+                read.map_err(|error| {
+                    Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display()))
+                })?
+            }
+            (false, false) => files.load_plugin().map_err(|error| Failure::invalid(error.to_string()))?,
+            (false, true) => {
+                let message = format!("there is no plugin {}", args.model);
+                return Err(Failure::new(exit::NOT_FOUND, "no_plugin", message)
+                    .hint("name a .wasm component, or the directory of a plugin"));
+            }
+        };
+        let host = Host::new(HostConfig { cache_dir: home.as_ref().map(Home::cache), ..HostConfig::default() });
+        let host = host.map_err(|error| device::plugin_failure(&error))?;
+        let plugin = host.compile(&wasm).map_err(|error| Failure::invalid(format!("{}: {error}", args.model)))?;
+        Ok(Model { host, plugin, config: files.manifest.config, variables })
+    }
+
+    /// Brings it up on the device, and has it answer requests of each size.
+    fn requests(&self, device: &Arc<dyn Backend>, args: &BenchInfer) -> Result<Vec<Row>, Failure> {
+        let failed = |error| device::plugin_failure(&error);
+        let meter = Meter::unlimited();
+        let parts = ModelParts {
+            plugin: self.plugin.clone(),
+            variables: self.variables.clone(),
+            config: self.config.clone(),
+            weights_meter: meter.clone(),
+            meter: meter.clone(),
+            limits: ModelLimits { instances_max: 1, ..ModelLimits::default() },
+            started: None,
+        };
+        let model = LoadedModel::load(&self.host, parts, Arc::clone(device)).map_err(failed)?;
+        let row = |&batch: &u32| {
+            let inputs = model.example(batch as usize).map_err(failed)?;
+            let request = || {
+                let inputs = inputs.clone();
+                let began = Instant::now();
+                model.predict(inputs, &Terms::within(DEADLINE)).map(|_| began.elapsed()).map_err(failed)
+            };
+            let first = request()?;
+            let before = meter.busy();
+            let mut took = (0..args.requests).map(|_| request()).collect::<Result<Vec<Duration>, Failure>>()?;
+            device.synchronize().map_err(|error| failed(error.into()))?;
+            took.sort_unstable();
+            Ok(Row { info: device.info().clone(), batch, first, took, busy: meter.busy().saturating_sub(before) })
+        };
+        args.batch.iter().map(row).collect()
+    }
+}
+
+/// A version's files and weights: its directory, or a model's name with or without a number.
+fn version(text: &str, args: &BenchInfer, home: Option<&Home>) -> Result<(VersionFiles, Vec<SavedVariable>), Failure> {
+    let not_found = |reason: String| {
+        let hint = "name a version's directory, or the state directory that has the model: --home DIR";
+        Failure::new(exit::NOT_FOUND, "no_model", reason).hint(hint)
+    };
+    let told = |error: ModelError| match error {
+        ModelError::NotFound { .. } => not_found(format!("there is no model {text}")),
+        error => Failure::invalid(error.to_string()),
+    };
+    if Path::new(text).join("manifest.json").is_file() {
+        return models::load(Path::new(text)).map_err(told);
+    }
+    let directory = args.models.clone().or_else(|| home.map(Home::models));
+    let directory = directory.ok_or_else(|| not_found(format!("there is no model {text}, and no state directory")))?;
+    let (name, number) = match text.split_once('@') {
+        Some((name, number)) => (name, Some(number)),
+        None => (text, None),
+    };
+    let number = number.map(|number| number.parse().map_err(|_| not_found(format!("{text}: a version is a number"))));
+    Models::new(directory).open(name, number.transpose()?).map_err(told)
+}
+
+impl Row {
+    /// Requests in a second, one after the other.
+    fn requests_per_second(&self) -> f64 {
+        let all: Duration = self.took.iter().sum();
+        self.took.len() as f64 / all.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn percentile(&self, percent: usize) -> f64 {
+        percentile(&self.took, percent).as_secs_f64()
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let rate = self.requests_per_second();
+        vec![
+            self.info.name.clone(),
+            device::adapter(&self.info),
+            self.info.driver.clone(),
+            self.batch.to_string(),
+            device::time(self.first.as_secs_f64()),
+            device::time(self.percentile(50)),
+            device::time(self.percentile(99)),
+            device::rate(rate),
+            device::rate(rate * f64::from(self.batch)),
+            device::busy(&self.info, self.busy.as_secs_f64()),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let rate = self.requests_per_second();
+        let mut fields = device::fields(&self.info);
+        let measured = json!({
+            "batch": self.batch,
+            "requests": self.took.len(),
+            "first_seconds": self.first.as_secs_f64(),
+            "p50_seconds": self.percentile(50),
+            "p99_seconds": self.percentile(99),
+            "requests_per_second": rate,
+            "items_per_second": rate * f64::from(self.batch),
+            "gpu_seconds": self.busy.as_secs_f64(),
+        });
+        if let Value::Object(measured) = measured {
+            fields.extend(measured);
+        }
+        Value::Object(fields)
+    }
+}
+
+/// The least of `sorted` that `percent` of 100 are not above.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+fn document(args: &BenchInfer, model: &Model, results: &Results<Vec<Row>>) -> Value {
+    let rows = |(name, result): &(String, Result<Vec<Row>, Failure>)| match result {
+        Ok(rows) => rows.iter().map(Row::json).collect(),
+        Err(failure) => vec![device::failed(name, failure)],
+    };
+    let rows: Vec<Value> = results.iter().flat_map(rows).collect();
+    json!({ "model": args.model, "plugin": model.plugin.digest().hex(), "results": rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_times() {
+        let sorted: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
+        let ms = |percent| percentile(&sorted, percent).as_millis();
+        assert_eq!((ms(50), ms(99), ms(100)), (100, 198, 200));
+        assert_eq!(percentile(&sorted[..1], 50), sorted[0]);
+        assert_eq!(percentile(&[], 99), Duration::ZERO);
+    }
+}

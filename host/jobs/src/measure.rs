@@ -1,0 +1,106 @@
+//! A training that is run for its figures: the plugin trains as in a job, on a device and for as many steps as are wanted,
+//! and nothing is kept of it. What it shows of its speed is a [`Timeline`], and that says what more steps would take.
+//!
+//! The plugin sees the same interface as in a job: what it publishes and writes is taken and forgotten.
+
+mod context;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use saggar_device::{Backend, Meter};
+use saggar_plugin::{Host, Plugin, PluginError, TrainLimits, train};
+use saggar_store::{Dataset, Models};
+
+pub use timeline::{Estimate, Timeline};
+
+use crate::spec::JobSpec;
+use context::Measuring;
+
+/// When a measured training ends, if not by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many steps, or at the step boundary that follows.
+    Steps(u64),
+    /// As soon as what it showed suffices for an estimate of its whole length.
+    Enough,
+}
+
+/// What a measured training is made of.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Its parameters, seed, shards and limits on memory; the rest of it says nothing here.
+    pub spec: JobSpec,
+    /// What it mounts, by mount point.
+    pub datasets: BTreeMap<String, Arc<Dataset>>,
+    /// Values of the secrets that it may read, by name.
+    pub secrets: BTreeMap<String, String>,
+    /// Models that it may open.
+    pub models: Option<Models>,
+    /// When it ends.
+    pub until: Until,
+}
+
+/// What a training showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Its steps by the clock, which began when the plugin was started.
+    pub timeline: Timeline,
+    /// Steps that it has to do, if it says so.
+    pub steps_to_do: Option<u64>,
+    /// Time that the device worked for it.
+    pub busy: Duration,
+    /// Whether it was measured to the end that it was to have.
+    is_over: bool,
+}
+
+impl Measured {
+    /// Steps of the whole training: what the plugin says, unless it ended before.
+    pub fn steps_in_all(&self) -> Option<u64> {
+        if self.is_over { self.steps_to_do } else { Some(self.timeline.steps()) }
+    }
+}
+
+/// Runs the plugin's training on `device` as `trial` says, charged to `meter`. Blocks. `go_on` is told the steps done and
+/// those to do whenever the training reports some, and says whether it goes on.
+///
+/// # Errors
+/// Those of [`train`]; `Job` where the training ended without having reported a step.
+pub fn measure(
+    host: &Host,
+    plugin: &Plugin,
+    device: &Arc<dyn Backend>,
+    meter: Meter,
+    trial: Trial,
+    go_on: impl FnMut(u64, u64) -> bool + Send + 'static,
+) -> Result<Measured, PluginError> {
+    let memory_bytes = trial.spec.memory_bytes;
+    let datasets = trial.datasets.clone();
+    let measured: Arc<Mutex<Measured>> = Arc::default();
+    let context = Measuring::new(trial, Arc::clone(device), meter.clone(), Arc::clone(&measured), Box::new(go_on));
+    let limits = TrainLimits { memory_bytes, ..TrainLimits::default() };
+    train(host, plugin, Arc::clone(device), meter.clone(), datasets, Box::new(context), limits)?;
+    let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if !measured.is_over {
+        device.synchronize()?;
+        measured.busy = meter.busy();
+    }
+    if measured.timeline.steps() == 0 {
+        return Err(PluginError::job(
+            "the training reported no step: it calls neither `job.progress` nor `job.boundary`",
+        ));
+    }
+    Ok(measured)
+}
+
+/// The clock of one training.
+#[derive(Clone, Copy, Debug)]
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}

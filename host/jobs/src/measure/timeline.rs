@@ -1,0 +1,231 @@
+//! The steps of a training by the clock, and what they say about more of them.
+//!
+//! The first step is apart: graphs are compiled and memory is taken before it is done. After it a step takes what steps
+//! take on the average, and the end of an epoch takes something besides, such as a validation. The first end is apart too:
+//! what runs there runs for the first time. Times are given, not read.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// What suffices for an estimate: so much time after the first step, with the ends of two epochs in it ...
+const STEADY_TIME_MIN: Duration = Duration::from_secs(3);
+/// ... or so much without them ...
+const STEADY_TIME_MAX: Duration = Duration::from_secs(20);
+/// ... or one in so many of the steps that the estimate is for.
+const STEPS_SHARE: u64 = 2;
+
+/// A point of a training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Mark {
+    /// Since the plugin was started.
+    at: Duration,
+    /// Steps done.
+    step: u64,
+    /// Epochs that ended before.
+    epochs: u64,
+}
+
+/// How a training went so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// In order of steps; the first is that of the first step.
+    marks: Vec<Mark>,
+    /// Whether it draws batches: then its epochs end.
+    draws: bool,
+    epochs: u64,
+    /// Steps done when the last epoch ended.
+    epoch_ended_at: u64,
+}
+
+/// What steps that were not done would take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The steps that it is for.
+    pub steps: u64,
+    /// What they would take from the plugin's start.
+    pub time: Duration,
+    /// Steps that it was made from.
+    pub measured_steps: u64,
+    /// What those took.
+    pub measured_time: Duration,
+    /// Steps in a second after the first of those.
+    pub steps_per_second: Option<f64>,
+    /// Whether the steps go on after those and no end of an epoch was among them: what comes with it is not in the time.
+    pub lacks_epoch_end: bool,
+}
+
+impl Estimate {
+    /// It as fields of an answer, times in seconds.
+    pub fn fields(&self) -> Value {
+        json!({
+            "steps": self.steps,
+            "seconds": self.time.as_secs_f64(),
+            "from_steps": self.measured_steps,
+            "from_seconds": self.measured_time.as_secs_f64(),
+            "steps_per_second": self.steps_per_second,
+            "lacks_epoch_end": self.lacks_epoch_end,
+        })
+    }
+}
+
+impl Timeline {
+    /// So many steps are done. What is not later than before says nothing.
+    pub fn step(&mut self, step: u64, at: Duration) {
+        if step > self.steps() {
+            self.marks.push(Mark { at, step, epochs: self.epochs });
+        }
+    }
+
+    /// A batch was drawn.
+    pub fn drawn(&mut self) {
+        self.draws = true;
+    }
+
+    /// The batches of an epoch are over. Several streams of batches may say so at one step.
+    pub fn epoch_ended(&mut self) {
+        if self.steps() > self.epoch_ended_at {
+            self.epochs += 1;
+            self.epoch_ended_at = self.steps();
+        }
+    }
+
+    /// Steps done.
+    pub fn steps(&self) -> u64 {
+        self.marks.last().map_or(0, |mark| mark.step)
+    }
+
+    /// How long it was from the start to the end of the first step, or of the first steps where they are reported together.
+    pub fn first_step(&self) -> Option<Duration> {
+        self.marks.first().map(|mark| mark.at)
+    }
+
+    /// Steps in a second after the first, ends of epochs included; none where only one report came.
+    pub fn steps_per_second(&self) -> Option<f64> {
+        let (first, last) = (self.marks.first()?, self.marks.last()?);
+        let time = last.at.saturating_sub(first.at).as_secs_f64();
+        (time > 0.0).then(|| (last.step - first.step) as f64 / time)
+    }
+
+    /// When so many steps were done; between two reports, in proportion. None where they were not.
+    pub fn time_of(&self, steps: u64) -> Option<Duration> {
+        let after = self.marks.iter().position(|mark| mark.step >= steps)?;
+        let end = self.marks[after];
+        let start = after.checked_sub(1).map(|before| self.marks[before]);
+        let Some(start) = start.filter(|_| end.step > steps) else { return Some(end.at) };
+        let share = (steps - start.step) as f64 / (end.step - start.step) as f64;
+        Some(start.at + end.at.saturating_sub(start.at).mul_f64(share))
+    }
+
+    /// Whether it suffices for an estimate for `steps`.
+    pub fn suffices(&self, steps: u64) -> bool {
+        let (Some(first), Some(last)) = (self.marks.first(), self.marks.last()) else { return false };
+        let steady = last.at.saturating_sub(first.at);
+        let has_epoch_ends = last.epochs > 1 || !self.draws;
+        last.step >= steps.div_ceil(STEPS_SHARE)
+            || steady >= STEADY_TIME_MAX
+            || (steady >= STEADY_TIME_MIN && has_epoch_ends)
+    }
+
+    /// Its shortest beginning that suffices for an estimate for `steps`; all of it where none does.
+    pub fn beginning(&self, steps: u64) -> Timeline {
+        let mut beginning = Timeline { draws: self.draws, ..Timeline::default() };
+        for &mark in &self.marks {
+            if mark.epochs > beginning.epochs {
+                (beginning.epochs, beginning.epoch_ended_at) = (mark.epochs, beginning.steps());
+            }
+            beginning.marks.push(mark);
+            if beginning.suffices(steps) {
+                break;
+            }
+        }
+        beginning
+    }
+
+    /// What `steps` steps take, by what was measured; with the end of the last epoch, where the training ends with it. None
+    /// before the first step.
+    pub fn estimate(&self, steps: u64, to_the_end: bool) -> Option<Estimate> {
+        let (first, last) = (self.marks.first()?, self.marks.last()?);
+        let Costs { step, first_end, later_end } = self.costs();
+        let after_first = steps.saturating_sub(first.step) as f64;
+        // What comes with the end of an epoch comes after its last step.
+        let before_end = if to_the_end { steps } else { steps.saturating_sub(1) };
+        let ends = match self.steps_per_epoch() {
+            Some(steps_per_epoch) => (before_end as f64 / steps_per_epoch).floor(),
+            None => 0.0,
+        };
+        let at_ends = if ends > 0.0 { first_end + (ends - 1.0) * later_end } else { 0.0 };
+        let seconds = first.at.as_secs_f64() + after_first * step + at_ends;
+        Some(Estimate {
+            steps,
+            steps_per_second: self.steps_per_second(),
+            time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+            measured_steps: last.step,
+            measured_time: last.at,
+            lacks_epoch_end: self.draws && last.epochs == 0 && steps > last.step,
+        })
+    }
+
+    /// Steps of an epoch on the average; none where none ended.
+    fn steps_per_epoch(&self) -> Option<f64> {
+        (self.epochs > 0).then(|| self.epoch_ended_at as f64 / self.epochs as f64)
+    }
+
+    fn costs(&self) -> Costs {
+        let [mut plain, mut first, mut later] = [Sum::default(); 3];
+        for pair in self.marks.windows(2) {
+            let sum = match (pair[0].epochs, pair[1].epochs) {
+                (before, after) if before == after => &mut plain,
+                (0, _) => &mut first,
+                (_, _) => &mut later,
+            };
+            sum.add(pair[0], pair[1]);
+        }
+        let Some(step) = plain.seconds_per_step() else {
+            // Every report comes with the end of an epoch, or there is but one: a step takes its share of all.
+            let alone = self.marks.first().map_or(0.0, |mark| mark.at.as_secs_f64() / mark.step.max(1) as f64);
+            let step = later.seconds_per_step().or(first.seconds_per_step()).unwrap_or(alone);
+            return Costs { step, first_end: first.besides(step).unwrap_or(0.0), later_end: 0.0 };
+        };
+        let first_end = first.besides(step).unwrap_or(0.0);
+        Costs { step, first_end, later_end: later.besides(step).unwrap_or(first_end) }
+    }
+}
+
+/// Seconds that parts of a training take.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    step: f64,
+    /// Of the end of the first epoch, besides steps.
+    first_end: f64,
+    /// Of that of each later one.
+    later_end: f64,
+}
+
+/// Steps between reports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    seconds: f64,
+    steps: u64,
+    epochs: u64,
+}
+
+impl Sum {
+    fn add(&mut self, from: Mark, to: Mark) {
+        self.seconds += to.at.saturating_sub(from.at).as_secs_f64();
+        self.steps += to.step - from.step;
+        self.epochs += to.epochs - from.epochs;
+    }
+
+    /// Seconds of the end of an epoch besides those of steps.
+    fn besides(&self, step: f64) -> Option<f64> {
+        (self.epochs > 0).then(|| (self.seconds - step * self.steps as f64).max(0.0) / self.epochs as f64)
+    }
+
+    fn seconds_per_step(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.seconds / self.steps as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;
