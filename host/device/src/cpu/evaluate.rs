@@ -14,10 +14,14 @@ use super::operate;
 use super::random::{self, Bits};
 use super::routine::{DIMS_MAX, Place, Routine, Step, Task};
 use super::simd::{self, Work};
+use super::vector;
 use crate::half;
 
 /// Elements a step works on at a time: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
 pub(super) const BLOCK: usize = 1024;
+
+/// Operands of fewer bytes stay in the caches near the processor.
+const FAR_BYTES: usize = 1 << 18;
 
 /// The memory of one operand.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +106,25 @@ impl Routine {
 
     /// Computes iteration indices `start..start + len`, at most [`BLOCK`] of them.
     pub(super) fn block(&self, scratch: &mut Scratch, frame: Frame<'_>, start: usize, len: usize) {
-        for step in &self.body {
+        for (number, step) in self.body.iter().enumerate() {
+            self.fetch_ahead(number, frame, start + len);
             self.step(step, scratch, frame, start, len);
+        }
+    }
+
+    /// Asks for a step's share of the memory that the next block reads: the processor's own prefetching begins anew with
+    /// every block, and what a block waits for its first lines takes as long as a step.
+    fn fetch_ahead(&self, number: usize, frame: Frame<'_>, start: usize) {
+        for &[operand, offset, size] in &self.streams {
+            let (memory, first) = frame.bytes(operand);
+            if memory.len() >= FAR_BYTES {
+                let next = memory.get((offset + start - first) * size..).unwrap_or(&[]);
+                let next = &next[..next.len().min(BLOCK * size)];
+                let share = (BLOCK * size).div_ceil(self.body.len());
+                if let Some(share) = next.chunks(share).nth(number) {
+                    vector::prefetch(share);
+                }
+            }
         }
     }
 

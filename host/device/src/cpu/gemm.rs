@@ -72,10 +72,22 @@ pub(super) fn multiply_by(
         return;
     }
     let layout = b.layout();
-    let mut rows: Vec<&mut [f32]> = c.chunks_exact_mut(layout.columns).collect();
+    let rows = c.chunks_exact_mut(layout.columns);
     let panels = Columns { first: 0, end: layout.panels() };
-    Product { c: &mut rows, a: Rows::Matrix(a), b, panels, add, ends, words }.run();
+    let mut run = move |c: &mut [&mut [f32]]| Product { c, a: Rows::Matrix(a), b, panels, add, ends, words }.run();
+    // Small products are many: an allocation for each would be felt.
+    let count = rows.len();
+    if count > FEW_ROWS {
+        let mut rows: Vec<&mut [f32]> = rows.collect();
+        return run(&mut rows);
+    }
+    let mut few: [&mut [f32]; FEW_ROWS] = std::array::from_fn(|_| Default::default());
+    few.iter_mut().zip(rows).for_each(|(few, row)| *few = row);
+    run(&mut few[..count]);
 }
+
+/// Rows that need no allocation.
+const FEW_ROWS: usize = 64;
 
 /// The twin of all products, in the plainest way, in `f64`.
 #[cfg(test)]

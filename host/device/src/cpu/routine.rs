@@ -123,6 +123,8 @@ pub(super) struct Routine {
     pub(super) dtypes: Vec<DType>,
     /// Scratch slots needed.
     pub(super) slots: usize,
+    /// Operands that the body reads in place: which, from which element on, and the bytes of an element.
+    pub(super) streams: Vec<[usize; 3]>,
 }
 
 /// What a routine is made of.
@@ -251,6 +253,7 @@ struct Compiler {
     last_use: Vec<Option<usize>>,
     free: Vec<usize>,
     slots: usize,
+    streams: Vec<[usize; 3]>,
     accumulated: Option<(usize, Binding)>,
 }
 
@@ -279,6 +282,7 @@ impl Compiler {
             last_use,
             free: Vec::new(),
             slots: 0,
+            streams: Vec::new(),
             accumulated: request.accumulated,
         }
     }
@@ -302,10 +306,14 @@ impl Compiler {
                 let view = self.merged.view(view);
                 let (operand, binding) = operand(*value);
                 match (binding, self.merged.dense(&view)) {
-                    (Binding::Own, Some(0)) => (Task::Copy { operand, offset: 0 }, false),
+                    (Binding::Own, Some(0)) => {
+                        self.streams.push([operand, 0, dtype.bytes()]);
+                        (Task::Copy { operand, offset: 0 }, false)
+                    }
                     (Binding::Own, Some(_) | None) => return None,
                     (Binding::Shared, _) if is_uniform(&view) => (Task::Load { operand, view, fill: *fill }, true),
                     (Binding::Shared, Some(offset)) if dtype != DType::F16 => {
+                        self.streams.push([operand, offset, dtype.bytes()]);
                         self.places[index] = Some(Place::Dense { operand, offset });
                         return Some(());
                     }
@@ -425,6 +433,7 @@ impl Compiler {
             results: request.results.iter().map(|r| self.places[at(r)].expect("results are computed")).collect(),
             dtypes: request.results.iter().map(|r| self.dtypes[at(r)]).collect(),
             slots: self.slots,
+            streams: self.streams,
         }
     }
 }

@@ -208,12 +208,12 @@ impl Vectors for Plain {
 #[cfg(target_arch = "x86_64")]
 use x86::present;
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{lanes, run};
+pub(super) use x86::{lanes, prefetch, run};
 
 #[cfg(target_arch = "aarch64")]
 use arm::present;
 #[cfg(target_arch = "aarch64")]
-pub(super) use arm::{lanes, run};
+pub(super) use arm::{lanes, prefetch, run};
 
 /// Kinds that this processor has besides [`Plain`], the narrowest first.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -232,6 +232,10 @@ pub(super) fn run<W: VectorWork>(work: W) -> W::Output {
 pub(super) fn lanes() -> (usize, usize) {
     (Plain::LANES, Plain::WIDE)
 }
+
+/// Asks for memory that will be read soon.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn prefetch(_memory: &[u8]) {}
 
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -236,7 +236,7 @@ pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
 
 /// `x` less its largest along `axis`. The result of a softmax does not depend on what is subtracted, so no gradient
 /// needs to flow through the maximum.
-fn centred(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
+pub(super) fn centred(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
     let largest = g.reduce_max(x, &[axis], true)?;
     let largest = g.stop_gradient(largest)?;
     g.sub(x, largest)

@@ -1,7 +1,8 @@
 //! Losses, and how often a classifier is right.
 
-use super::activation::{log_softmax, softplus};
+use super::activation::{centred, softplus};
 use super::reduce::reduce_mean;
+use super::wide::widely;
 use super::{check_float, check_rank, like, scale};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -21,14 +22,25 @@ pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Bu
     let op = "cross-entropy";
     check_labels(g, op, logits, labels)?;
     let [batch, classes] = [g.descriptor(logits).shape[0], g.descriptor(logits).shape[1]];
-    let log = log_softmax(g, logits, 1)?;
-    let labelled = is_label(g, labels, classes)?;
-    // A selection, not a product: the log-probability of another class may be -inf.
-    let zero = like(g, log, 0.0)?;
-    let chosen = g.select(labelled, log, zero)?;
-    let sum = g.reduce_sum(chosen, &[0, 1], false)?;
-    let count = like(g, sum, -(batch as f64))?;
-    g.div(sum, count)
+    widely(g, logits, |g, logits| {
+        let centred = centred(g, logits, 1)?;
+        let power = g.exp(centred)?;
+        let power = g.reduce_sum(power, &[1], false)?;
+        let log = g.log(power)?;
+        // The label's logit alone, and not its log-probability among those of all classes: what is summed over the classes
+        // is read once, and the gradient needs no sum of its own. A selection, not a product: another logit may be -inf.
+        let labelled = is_label(g, labels, classes)?;
+        let zero = like(g, centred, 0.0)?;
+        let chosen = g.select(labelled, centred, zero)?;
+        let chosen = g.reduce_sum(chosen, &[1], false)?;
+        let cost = g.sub(log, chosen)?;
+        let zero = like(g, cost, 0.0)?;
+        let is_class = is_within(g, labels, classes)?;
+        let cost = g.select(is_class, cost, zero)?;
+        let sum = g.reduce_sum(cost, &[0], false)?;
+        let count = like(g, sum, batch as f64)?;
+        g.div(sum, count)
+    })
 }
 
 /// Mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements, of logits `x` and targets `t` in
@@ -101,6 +113,14 @@ fn is_label(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
     let column = g.broadcast_to(column, all.clone())?;
     let classes = g.iota(Descriptor::new(DType::I32, all), axis)?;
     g.equal(classes, column)
+}
+
+/// Truth for each index that is one of `0 .. depth`.
+fn is_within(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
+    let indices = g.cast(indices, DType::I32)?;
+    let (first, end) = (like(g, indices, 0.0)?, like(g, indices, depth as f64)?);
+    let (low, high) = (g.greater_or_equal(indices, first)?, g.less(indices, end)?);
+    g.logical_and(low, high)
 }
 
 fn check_labels(g: &GraphBuilder, op: &'static str, logits: NodeId, labels: NodeId) -> Result<(), GraphError> {

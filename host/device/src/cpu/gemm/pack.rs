@@ -76,6 +76,11 @@ impl Layout {
 }
 
 impl Layout {
+    /// Whether `b` lies in memory as its panels would: one panel without zeros.
+    pub(super) fn is_as_packed(&self, b: Matrix<'_>) -> bool {
+        b.column == 1 && b.row == self.columns && self.padded() == self.columns && self.panels() == 1
+    }
+
     /// Panels of the block that begins at depth `first`.
     pub(super) fn panels_range(&self, first: usize, panels: std::ops::Range<usize>) -> std::ops::Range<usize> {
         self.panel(first, panels.start).start..self.panel(first, panels.end - 1).end
@@ -130,14 +135,58 @@ impl<'a> Part<'a> {
         let column = panel * layout.panel_columns();
         let columns = layout.panel_columns().min(layout.columns - column);
         let width = layout.vectors(panel) * layout.lanes;
-        let b = b.below(first).right_of(column);
         if b.column == 1 {
-            for (depth, out) in out.chunks_exact_mut(width).enumerate() {
-                out[..columns].copy_from_slice(&b.data[depth * b.row..][..columns]);
-                out[columns..].fill(0.0);
-            }
+            vector::run(Copy { layout, first, panels: panel..panel + 1, b, out });
         } else {
-            turn(b, columns, width, out);
+            turn(b.below(first).right_of(column), columns, width, out);
+        }
+    }
+}
+
+/// Fills some panels of a block of depth from `b`.
+pub(super) fn fill(layout: Layout, first: usize, panels: std::ops::Range<usize>, b: Matrix<'_>, out: &mut [f32]) {
+    if b.column == 1 {
+        return vector::run(Copy { layout, first, panels, b, out });
+    }
+    let mut rest = out;
+    for panel in panels {
+        let (part, later) = rest.split_at_mut(layout.panel(first, panel).len());
+        rest = later;
+        Part::new(layout, first, panel, part).fill(b);
+    }
+}
+
+/// Fills panels from a matrix whose rows are contiguous, all of them depth by depth: so that what lies side by side in
+/// memory is read at once.
+struct Copy<'a> {
+    layout: Layout,
+    first: usize,
+    panels: std::ops::Range<usize>,
+    b: Matrix<'a>,
+    out: &'a mut [f32],
+}
+
+impl VectorWork for Copy<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        let Copy { layout, first, panels, b, out } = self;
+        let depths = layout.block_depth(first);
+        let start = layout.panel(first, panels.start).start;
+        let b = b.below(first).right_of(panels.start * layout.panel_columns());
+        for depth in 0..depths {
+            let mut row = &b.data[depth * b.row..];
+            for panel in panels.clone() {
+                let columns = layout.panel_columns().min(layout.columns - panel * layout.panel_columns());
+                let width = layout.vectors(panel) * layout.lanes;
+                let (from, later) = row.split_at(columns);
+                row = later;
+                let out = &mut out[layout.panel(first, panel).start - start + depth * width..][..width];
+                for at in (0..width).step_by(S::LANES) {
+                    s.store(&mut out[at..], s.load_some(&from[at..]));
+                }
+            }
         }
     }
 }
@@ -193,4 +242,33 @@ impl VectorWork for Turn<'_> {
 /// Packs all of `b`.
 pub(in super::super) fn pack(layout: Layout, b: Matrix<'_>, out: &mut [f32]) {
     parts(layout, out).into_iter().for_each(|part| part.fill(b));
+}
+
+/// Copies rows of `len` elements to rows that are `below` elements apart.
+pub(super) struct Spread<'a> {
+    /// Elements, from the first row's first on.
+    pub(super) from: &'a [f32],
+    /// Elements from one row to the next.
+    pub(super) row: usize,
+    /// Elements of a row.
+    pub(super) len: usize,
+    /// Where they go.
+    pub(super) out: &'a mut [f32],
+    /// Elements from one row to the next there.
+    pub(super) below: usize,
+}
+
+impl VectorWork for Spread<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        let Spread { from, row, len, out, below } = self;
+        for (at, out) in out.chunks_exact_mut(below).enumerate() {
+            let (from, out) = (&from[at * row..][..len], &mut out[..len]);
+            for at in (0..len).step_by(S::LANES) {
+                s.store_some(&mut out[at..], s.load_some(&from[at..]));
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A product of whole matrices on one thread: blocks of depth, panels of columns, tiles of rows.
 
-use super::pack::{Layout, Part};
+use super::pack::{Layout, Spread, fill};
 use super::tile::{HEIGHT_MAX, Left, Place, Sums, accumulate};
 use super::{Buffers, Matrix};
 use crate::cpu::ending::Ends;
@@ -10,6 +10,8 @@ use crate::cpu::vector::{self, VectorWork, Vectors};
 const CACHED_ELEMENTS: usize = 1 << 17;
 /// Runs that are shorter, in the mean, are taken element by element: to begin one costs more.
 const SHORT_RUN: usize = 16;
+/// Elements of a turned first operand that are used where they are: they stay in the first-level cache.
+const NEAR: usize = 1 << 12;
 /// What keeps the rows of a turned first operand from sharing a few lines of the first-level cache.
 const TURNED_PAD: usize = 16;
 
@@ -102,7 +104,13 @@ impl VectorWork for Product<'_, '_> {
                 }
                 let b = match b {
                     Right::Packed(b) => &b.data[layout.panels_range(first, panel..end)],
-                    Right::Plain(_, b) => pack_panels(layout, first, panel..end, b, packed),
+                    Right::Plain(_, b) if layout.is_as_packed(b) => &b.data[layout.panels_range(first, panel..end)],
+                    Right::Plain(_, b) => {
+                        let len = layout.panels_range(first, panel..end).len();
+                        let out = crate::cpu::evaluate::buffer::<f32>(packed, len);
+                        fill(layout, first, panel..end, b, out);
+                        out
+                    }
                 };
                 let add = add || first > 0;
                 let mut step = Step { c: &mut *c, left, b, layout, depth, add, ends, base: panels.first };
@@ -117,24 +125,6 @@ impl VectorWork for Product<'_, '_> {
             }
         }
     }
-}
-
-/// Packs some panels of a block of depth.
-fn pack_panels<'a>(
-    layout: Layout,
-    first: usize,
-    panels: std::ops::Range<usize>,
-    b: Matrix<'_>,
-    words: &'a mut Vec<u64>,
-) -> &'a [f32] {
-    let out = crate::cpu::evaluate::buffer::<f32>(words, layout.panels_range(first, panels.clone()).len());
-    let mut rest = &mut *out;
-    for panel in panels {
-        let (part, later) = std::mem::take(&mut rest).split_at_mut(layout.panel(first, panel).len());
-        rest = later;
-        Part::new(layout, first, panel, part).fill(b);
-    }
-    out
 }
 
 /// Sums of nothing.
@@ -207,14 +197,17 @@ impl<'a> Block<'a> {
         if a.column == 1 {
             return Block::Rows { data: a.data, stride: a.row, runs: [Run { offset: 0, len: depth }] };
         }
+        if a.row == 1 && a.column * depth <= NEAR {
+            return Block::Columns { data: a.data, stride: a.column };
+        }
         // Elements that are used together are brought together: depths far apart share few lines of a cache.
         let stride = (rows + HEIGHT_MAX).next_multiple_of(2 * TURNED_PAD) + TURNED_PAD;
         let turned = crate::cpu::evaluate::buffer::<f32>(words, stride * depth);
-        for (at, out) in turned.chunks_exact_mut(stride).enumerate() {
-            let from = &a.data[at * a.column..];
-            if a.row == 1 {
-                out[..rows].copy_from_slice(&from[..rows]);
-            } else {
+        if a.row == 1 {
+            vector::run(Spread { from: a.data, row: a.column, len: rows, out: &mut *turned, below: stride });
+        } else {
+            for (at, out) in turned.chunks_exact_mut(stride).enumerate() {
+                let from = &a.data[at * a.column..];
                 for (row, out) in out[..rows].iter_mut().enumerate() {
                     *out = from[row * a.row];
                 }

@@ -117,3 +117,6 @@ pub(super) fn present() -> Vec<VectorSet> {
 pub(in super::super) fn lanes() -> (usize, usize) {
     if may(VectorSet::Neon) { (Neon::LANES, Neon::WIDE) } else { (Plain::LANES, Plain::WIDE) }
 }
+
+/// Asks for memory that will be read soon: there is no stable instruction for it here.
+pub(in super::super) fn prefetch(_memory: &[u8]) {}

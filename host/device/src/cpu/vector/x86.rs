@@ -318,3 +318,14 @@ fn wide<W: VectorWork>(work: W, s: Avx512) -> W::Output {
 fn narrow<W: VectorWork>(work: W, s: Avx2) -> W::Output {
     work.run(s)
 }
+
+/// Asks for memory that will be read soon.
+pub(in super::super) fn prefetch(memory: &[u8]) {
+    for line in memory.chunks(LINE_BYTES) {
+        // SAFETY: a hint, which reads nothing that the program would see, of an address within `memory`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+}
+
+/// Bytes that come from memory together.
+const LINE_BYTES: usize = 64;
