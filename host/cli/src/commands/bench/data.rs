@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn a_folder_that_was_taken_in_is_read_though_its_copy_is_gone() {
         let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("train.csv"), "x,label\n1,0\n2,1\n").unwrap();
+        // An array of two numbers in the form of NumPy.
+        let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
+        let array = [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes(), &[0; 8]].concat();
+        std::fs::write(place.path().join("x.npy"), array).unwrap();
         let folder = Folder { path: place.path().to_owned(), mount: "/data".to_owned() };
         let datasets = open(&[], &[folder], None).unwrap();
         assert_eq!(datasets["/data"].len(None).unwrap(), 2);
