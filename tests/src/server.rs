@@ -164,12 +164,17 @@ impl Server {
 
     /// Runs a command of the binary against this server.
     pub fn saggar(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary starts")
+    }
+
+    /// A command that asks this server.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).env("SAGGAR_HOST", &self.url).current_dir(root()).stdin(Stdio::null());
         if let Some(key) = &self.key {
             command.env("SAGGAR_API_KEY", key);
         }
-        command.output().expect("the binary starts")
+        command
     }
 
     /// Runs a command, expects success, and returns what it printed.

@@ -1,6 +1,7 @@
 //! `saggar bench`, and what `saggar run --estimate` says before it starts: the shape of what is said, never its speed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -153,6 +154,16 @@ fn what_cannot_be_measured_is_said_with_what_helps() {
         (vec!["train", path(&lenet), "--data", "examples/curl"], 7, "examples/curl"),
         (vec!["train", path(&lenet), "--devices", "cpu"], 20, "nothing is mounted"),
         (vec!["train", path(&lenet), "--steps", "0"], 2, "--steps"),
+        (
+            vec!["train", path(&lenet), "--data", "examples/digits", "--data", "examples/curl"],
+            2,
+            "--data examples/curl:/other",
+        ),
+        (
+            vec!["train", path(&lenet), "--data", "examples/digits", "--profile", "/nonexistent/out.json"],
+            1,
+            "/nonexistent/out.json",
+        ),
     ] {
         let (out, errors, found) = bench(&arguments);
         assert_eq!(found, code, "{arguments:?}: {errors}");
@@ -184,4 +195,42 @@ fn fh_38_a_run_that_would_take_too_long_is_warned_of_before_it_starts() {
     // The measurements published nothing, and are gone.
     let jobs: Value = json(&server.saggar_ok(&["--json", "ps", "-a"]));
     assert_eq!(jobs.as_array().unwrap().len(), 2, "{jobs}");
+}
+
+#[test]
+fn an_estimate_is_told_however_the_answer_is_asked_for() {
+    let (_home, server) = Server::fresh();
+    let steady = guest("steady");
+    let run = |flags: &[&str]| {
+        let run = ["run", path(&steady), "--device", "cpu", "--estimate"];
+        let output = server.saggar(&[&run[..], flags, &["--", "steps=4"]].concat());
+        let [out, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert!(output.status.success(), "{flags:?}: {errors}");
+        (out, errors)
+    };
+    let (out, _) = run(&["--json", "--wait"]);
+    let job = json(&out);
+    assert_eq!((&job["state"], &job["estimate"]["steps"]), (&"SUCCEEDED".into(), &4.into()), "{job}");
+    let (out, _) = run(&["--json", "--follow"]);
+    assert_eq!(json(out.lines().last().unwrap())["estimate"]["steps"], 4, "{out}");
+    let (_, errors) = run(&["--quiet"]);
+    assert!(errors.contains("estimate") && errors.contains("for 4 steps"), "{errors}");
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_leaves_no_job() {
+    let (_home, server) = Server::fresh();
+    let steady = guest("steady");
+    // Each step takes a second or more, and one suffices for no estimate.
+    let run = ["run", path(&steady), "--device", "cpu", "--estimate", "--", "steps=1000", "spin=3000"];
+    let mut child = server.command(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let jobs = |server: &Server| json(&server.saggar_ok(&["--json", "ps", "-a"])).as_array().unwrap().clone();
+    server.wait_for("the measurement", |server| jobs(server).iter().find(|job| job["state"] == "RUNNING").map(drop));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{errors}");
+    assert!(errors.contains("nothing is started"), "{errors}");
+    assert!(jobs(&server).is_empty(), "{:?}: {errors}", jobs(&server));
 }

@@ -18,7 +18,7 @@ use crate::exit::{self, Failure};
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// A server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     agent: Agent,
     host: String,

@@ -22,3 +22,4 @@ pub(crate) mod plugins;
 pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod serve;
+mod stored;

@@ -4,6 +4,7 @@ mod args;
 mod client;
 mod commands;
 mod exit;
+mod interrupt;
 mod output;
 mod partial;
 mod picture;

@@ -1,6 +1,6 @@
 //! What the compiler must know of a device: how elements lie in its memory, and how large an allocation may be.
 
-use saggar_tensor::DType;
+use saggar_tensor::{DType, Descriptor};
 
 /// How a device stores elements; values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,5 +109,10 @@ impl Target {
     pub fn element_bytes(&self, dtype: DType) -> usize {
         let class = if self.words { Class::of_words(dtype) } else { Class::Bytes };
         class.element_bytes(dtype)
+    }
+
+    /// Bytes of a tensor's elements in the device's memory.
+    pub fn tensor_bytes(&self, descriptor: &Descriptor) -> u64 {
+        (descriptor.shape.elements() as u64).saturating_mul(self.element_bytes(descriptor.dtype) as u64)
     }
 }

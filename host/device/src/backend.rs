@@ -78,8 +78,14 @@ pub trait Backend: Debug + Send + Sync {
         saggar_compile::compile(graph, &self.target())
     }
 
-    /// Whether `bytes` more of `what` would fit on the device now: asked before many tensors are made, of which the first
-    /// would fit.
+    /// Whether it computes with what is in its tensors. Asked before first values are made, which one that only looks at graphs
+    /// is not given.
+    fn keeps_elements(&self) -> bool {
+        true
+    }
+
+    /// Whether `bytes` more of `what` would fit on the device now, as [`Target::tensor_bytes`] counts them: asked before many
+    /// tensors are made, of which the first would fit.
     ///
     /// # Errors
     /// `OutOfMemory` past the limit of `meter`; `NoRoom`.
@@ -91,7 +97,7 @@ pub trait Backend: Debug + Send + Sync {
     /// A tensor of zeros, charged to `meter`.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Unsupported` (a data type the device lacks), `Lost`.
+    /// `OutOfMemory`, `NoRoom`, `Unsupported` (a data type the device lacks), `Lost`.
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError>;
 
     /// Replaces a tensor's elements by dense little-endian bytes, after work already submitted.
@@ -106,10 +112,18 @@ pub trait Backend: Debug + Send + Sync {
     /// `Mismatch` where the buffer is another device's; `Lost`.
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError>;
 
+    /// As [`Backend::read`], for what is saved; none where the device keeps no elements and was not given these, or too many.
+    ///
+    /// # Errors
+    /// As there.
+    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.read(buffer).map(Some)
+    }
+
     /// Makes a program ready to run: allocates its scratch memory, uploads constants, creates pipelines. May take long.
     ///
     /// # Errors
-    /// `OutOfMemory`, `Unsupported`, `Lost`.
+    /// `OutOfMemory`, `NoRoom`, `Unsupported`, `Lost`.
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError>;
 
     /// Waits until all submitted work is done.
@@ -128,7 +142,7 @@ pub trait Executable: Debug + Send + Sync {
     /// this returns when the work is submitted; reading an output waits for it. Dispatches take effect in call order.
     ///
     /// # Errors
-    /// `Mismatch`, `OutOfMemory`, `Lost`.
+    /// `Mismatch`, `OutOfMemory`, `NoRoom`, `Lost`.
     fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError>;
 
     /// As [`Executable::dispatch`], and what each of the program's kernels took, where the device can tell: it waits for the

@@ -34,11 +34,8 @@ use context::{Context, block_on};
 use memory::Memory;
 use pipeline::Pipelines;
 
-/// Storage bindings a kernel of ours uses at most: what every WebGPU adapter has, so that a program's kernels do not
-/// depend on how many more an adapter offers.
-const KERNEL_VALUES_MAX: u32 = 8;
-/// Alignment of values in a slab: a cache line of every GPU.
-const ALIGNMENT_BYTES: usize = 256;
+/// Alignment of values in a slab.
+const ALIGNMENT_BYTES: usize = Target::gpu().alignment_bytes;
 
 /// The adapters of this machine that can run compute shaders, in the order of [`open`]'s index.
 pub fn adapters() -> Vec<DeviceInfo> {
@@ -163,17 +160,23 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Ar
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
-    // Shaders that run on a processor work in the host's memory.
-    let memory = match (info.software, heap::bytes(adapter)) {
-        (true, _) => RoomMemory::Host,
-        (false, Some(bytes)) => RoomMemory::Bytes { bytes, of: "the adapter's memory, less what this process holds" },
-        (false, None) => RoomMemory::Bytes { bytes: u64::MAX, of: "nobody knows" },
-    };
-    let room = Room::new(&info.name, memory);
+    let room = Room::new(&info.name, memory_of(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
     let mut context = Context::new(device, queue, info, tuning, room);
     context.pipelines = Pipelines::refusing(options.refuse);
     Ok(Arc::new(Gpu { context: Arc::new(context) }))
+}
+
+/// Where an adapter's memory is. Shaders that run on a processor work in the host's memory, and an integrated adapter takes a
+/// part of it, whatever size its heap is said to have.
+fn memory_of(adapter: &wgpu::Adapter) -> RoomMemory {
+    let of = "the adapter's memory, less what this process holds";
+    match (adapter.get_info().device_type, heap::bytes(adapter)) {
+        (wgpu::DeviceType::Cpu, _) => RoomMemory::Host,
+        (wgpu::DeviceType::IntegratedGpu, bytes) => RoomMemory::HostUpTo { bytes: bytes.unwrap_or(u64::MAX), of },
+        (_, Some(bytes)) => RoomMemory::Bytes { bytes, of },
+        (_, None) => RoomMemory::Bytes { bytes: u64::MAX, of: "nobody knows" },
+    }
 }
 
 /// An opened adapter.
@@ -188,16 +191,15 @@ impl Backend for Gpu {
     }
 
     fn target(&self) -> Target {
-        let limits = self.context.device.limits();
+        // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
+        // how many more this one offers.
+        let values_max = self.context.device.limits().max_storage_buffers_per_shader_stage as usize - 1;
         Target {
-            words: true,
             wide_integers: self.context.tuning.wide_integers,
-            channels_last: false,
-            in_place: false,
-            alignment_bytes: ALIGNMENT_BYTES,
             binding_bytes_max: self.context.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
-            kernel_values_max: limits.max_storage_buffers_per_shader_stage.min(KERNEL_VALUES_MAX) as usize - 1,
+            kernel_values_max: values_max.min(Target::gpu().kernel_values_max),
+            ..Target::gpu()
         }
     }
 

@@ -1,12 +1,14 @@
 //! A device that writes down what each kernel of each dispatch took: the device within it does the work, and each dispatch is
 //! waited for. So figures of a whole training are taken without it.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_tensor::Descriptor;
+use saggar_tensor::{Descriptor, VerifiedGraph};
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
@@ -81,6 +83,18 @@ impl Backend for Profiler {
         self.device.target()
     }
 
+    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
+        self.device.compile(graph)
+    }
+
+    fn keeps_elements(&self) -> bool {
+        self.device.keeps_elements()
+    }
+
+    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        self.device.check_room(what, bytes, meter)
+    }
+
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
         self.device.allocate(descriptor, meter)
     }
@@ -91,6 +105,10 @@ impl Backend for Profiler {
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         self.device.read(buffer)
+    }
+
+    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.device.kept(buffer)
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
@@ -135,6 +153,15 @@ mod tests {
 
     use super::*;
     use crate::cpu;
+
+    #[test]
+    fn what_has_no_room_on_the_device_has_none_on_the_profiler() {
+        let options = cpu::Options { threads: Some(1), memory_bytes: Some(1000), ..cpu::Options::default() };
+        let profiler = Profiler::new(cpu::open_with(options).unwrap());
+        let refused = profiler.check_room(&"a model", 1001, &Meter::unlimited()).unwrap_err();
+        assert!(matches!(refused, DeviceError::NoRoom { asked_bytes: 1001, .. }), "{refused}");
+        assert!(profiler.keeps_elements());
+    }
 
     #[test]
     fn every_dispatch_is_written_down_with_its_kernels() {

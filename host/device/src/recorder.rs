@@ -2,7 +2,8 @@
 //! at on any machine, however large it is.
 //!
 //! What is written to a tensor is read back, up to [`KEPT_BYTES_MAX`] for all tensors together; everything else is zeros,
-//! the outputs of programs among it.
+//! the outputs of programs among it. It says that it keeps no elements, so that first values of weights are not
+//! even made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -161,6 +162,10 @@ impl Backend for Recorder {
         compile(graph, &self.0.target)
     }
 
+    fn keeps_elements(&self) -> bool {
+        false
+    }
+
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
         Sheet::buffer(&self.0.kept_bytes, descriptor, meter)
     }
@@ -183,6 +188,10 @@ impl Backend for Recorder {
             return Err(mismatch("read", format!("at most {READ_BYTES_MAX} bytes"), format!("{bytes} bytes")));
         }
         Ok(vec![0; bytes])
+    }
+
+    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
+        Ok(sheet(buffer, "kept")?.written().clone())
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
@@ -279,5 +288,9 @@ mod tests {
         let huge: Vec<Buffer> = (0..512).map(|_| recorder.allocate(&vector((1 << 31) - 1), &meter).unwrap()).collect();
         assert!(meter.bytes() > 4_000_000_000_000);
         assert!(matches!(recorder.read(&huge[0]), Err(DeviceError::Mismatch { .. })));
+        assert_eq!(recorder.kept(&huge[0]).unwrap(), None);
+        let small = recorder.allocate(&vector(1), &meter).unwrap();
+        recorder.write(&small, &[1; 4]).unwrap();
+        assert_eq!(recorder.kept(&small).unwrap(), Some(vec![1; 4]));
     }
 }

@@ -10,11 +10,19 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use saggar_compile::program::Program;
+use saggar_compile::target::Target;
+use saggar_tensor::Descriptor;
+
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
+use host::Host;
 
 /// Bytes that may be charged between two looks at what the system has: a look takes longer than a small tensor.
 const UNLOOKED_BYTES_MAX: u64 = 64 << 20;
+
+/// The memory of this machine, which all devices in it share.
+static HOST: Host = Host::new(host::look);
 
 /// A device's memory.
 #[derive(Debug)]
@@ -23,8 +31,7 @@ pub(crate) struct Room {
     memory: Memory,
     /// Bytes that are charged now.
     held_bytes: AtomicU64,
-    /// Bytes charged since the last look.
-    unlooked_bytes: AtomicU64,
+    host: &'static Host,
 }
 
 /// Where the memory is.
@@ -32,6 +39,13 @@ pub(crate) struct Room {
 pub(crate) enum Memory {
     /// The host's.
     Host,
+    /// The host's, up to so many bytes. Its driver takes pages when it is asked for a buffer, so the system counts them already.
+    HostUpTo {
+        /// How many.
+        bytes: u64,
+        /// What says so.
+        of: &'static str,
+    },
     /// So many bytes, whoever asks.
     Bytes {
         /// How many.
@@ -48,14 +62,22 @@ pub(crate) struct Available {
     pub(crate) of: String,
 }
 
+/// What a program takes besides its constants and outputs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    /// Scratch memory that is not there yet.
+    pub(crate) scratch_bytes: u64,
+    /// Forms that are made of weights when it runs for the first time.
+    pub(crate) packed_bytes: u64,
+}
+
 impl Room {
     pub(crate) fn new(device: &str, memory: Memory) -> Arc<Room> {
-        Arc::new(Room {
-            device: device.to_owned(),
-            memory,
-            held_bytes: AtomicU64::new(0),
-            unlooked_bytes: AtomicU64::new(0),
-        })
+        Room::on(device, memory, &HOST)
+    }
+
+    fn on(device: &str, memory: Memory, host: &'static Host) -> Arc<Room> {
+        Arc::new(Room { device: device.to_owned(), memory, held_bytes: AtomicU64::new(0), host })
     }
 
     /// Charges `bytes` of `what` to `meter`, and takes them from the room until the result is dropped.
@@ -69,13 +91,18 @@ impl Room {
         meter: &Meter,
     ) -> Result<Charge, DeviceError> {
         let charge = meter.charge(bytes)?;
-        let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
-        match self.memory {
-            Memory::Host if unlooked < UNLOOKED_BYTES_MAX => {}
-            Memory::Host | Memory::Bytes { .. } => self.check(what, bytes)?,
+        // Taken before the look: of two that ask at once for the last bytes, the later one finds them taken.
+        let held = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let (host_held, is_due) = match self.memory {
+            Memory::Host => self.host.take(bytes),
+            Memory::HostUpTo { .. } | Memory::Bytes { .. } => (0, true),
+        };
+        // Dropped on the way out with an error, it gives back what was taken.
+        let charge = charge.in_room(self);
+        if is_due {
+            self.look(what, bytes, held, host_held)?;
         }
-        self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
-        Ok(charge.in_room(self))
+        Ok(charge)
     }
 
     /// Whether `bytes` more of `what` would fit now; nothing is charged.
@@ -83,8 +110,40 @@ impl Room {
     /// # Errors
     /// `NoRoom`.
     pub(crate) fn check(&self, what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
-        self.unlooked_bytes.store(0, Ordering::Release);
-        match self.available() {
+        self.look(what, bytes, self.held_bytes.load(Ordering::Acquire), self.host.held_bytes())
+    }
+
+    /// Whether all that a program takes would fit, before any of it is there: its needs, constants and outputs.
+    ///
+    /// What is packed is not asked of the meter: programs that share weights share their forms, and each is charged once.
+    ///
+    /// # Errors
+    /// `OutOfMemory` past the meter's limit; `NoRoom`.
+    pub(crate) fn check_program(
+        &self,
+        program: &Program,
+        target: &Target,
+        needs: Needs,
+        meter: &Meter,
+    ) -> Result<(), DeviceError> {
+        let Needs { scratch_bytes, packed_bytes } = needs;
+        let constants = target_bytes(program.constants.iter().map(|(descriptor, _)| descriptor), target);
+        let outputs = target_bytes(program.outputs.iter().map(|port| &port.descriptor), target);
+        let kept = scratch_bytes.saturating_add(constants);
+        drop(meter.charge(kept)?);
+        let packed = match packed_bytes {
+            0 => String::new(),
+            bytes => format!(", packed weights {bytes}"),
+        };
+        let what = format_args!(
+            "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs}{packed})",
+            program.kernels.len()
+        );
+        self.check(&what, kept.saturating_add(outputs).saturating_add(packed_bytes))
+    }
+
+    fn look(&self, what: &dyn Display, bytes: u64, held: u64, host_held: u64) -> Result<(), DeviceError> {
+        match self.left(held, host_held) {
             Some(available) if bytes > available.bytes => Err(self.refusal(what, bytes, available)),
             Some(_) | None => Ok(()),
         }
@@ -103,14 +162,18 @@ impl Room {
 
     /// What is left; none where nobody knows.
     pub(crate) fn available(&self) -> Option<Available> {
-        let held = self.held_bytes.load(Ordering::Acquire);
+        self.left(self.held_bytes.load(Ordering::Acquire), self.host.held_bytes())
+    }
+
+    /// What is left of the room beside `held` bytes, and of the host beside `host_held`.
+    fn left(&self, held: u64, host_held: u64) -> Option<Available> {
+        let of_limit = |bytes: u64, of: &str| Available { bytes: bytes.saturating_sub(held), of: of.to_owned() };
         match self.memory {
-            Memory::Bytes { bytes, of } => Some(Available { bytes: bytes.saturating_sub(held), of: of.to_owned() }),
-            Memory::Host => {
-                let found = host::available()?;
-                // What is held and was never touched is still to come out of it.
-                let untouched = held.saturating_sub(host::resident_bytes().unwrap_or(held));
-                Some(Available { bytes: found.bytes.saturating_sub(untouched), of: found.of })
+            Memory::Bytes { bytes, of } => Some(of_limit(bytes, of)),
+            Memory::Host => self.host.left(host_held),
+            Memory::HostUpTo { bytes, of } => {
+                let limits = [Some(of_limit(bytes, of)), self.host.left(self.host.held_bytes())];
+                limits.into_iter().flatten().min_by_key(|it| it.bytes)
             }
         }
     }
@@ -118,10 +181,20 @@ impl Room {
     /// Bytes that were charged are free again.
     pub(crate) fn give_back(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        match self.memory {
+            Memory::Host => self.host.give_back(bytes),
+            Memory::HostUpTo { .. } | Memory::Bytes { .. } => {}
+        }
     }
 }
 
-/// Whether `bytes` more of `what` fit into the host's memory now. For copies that are made on the way to a device.
+/// Bytes that tensors take on a device.
+fn target_bytes<'a>(descriptors: impl Iterator<Item = &'a Descriptor>, target: &Target) -> u64 {
+    descriptors.map(|descriptor| target.tensor_bytes(descriptor)).fold(0, u64::saturating_add)
+}
+
+/// Whether `bytes` more of `what` fit into the host's memory now, beside what devices in it were charged with. For copies that
+/// are made on the way to a device.
 ///
 /// # Errors
 /// `NoRoom`.
@@ -133,53 +206,4 @@ pub fn check_host(what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn room(bytes: u64) -> Arc<Room> {
-        Room::new("cpu", Memory::Bytes { bytes, of: "a test's limit" })
-    }
-
-    #[test]
-    fn what_is_charged_is_taken_until_it_is_dropped() {
-        let (room, meter) = (room(1000), Meter::unlimited());
-        let kept = room.charge(&"x", 800, &meter).unwrap();
-        let refused = room.charge(&"y", 300, &meter).unwrap_err();
-        let DeviceError::NoRoom { asked_bytes: 300, available_bytes: 200, .. } = refused else { panic!("{refused}") };
-        assert_eq!(
-            refused.to_string(),
-            "no room: y wants 300 bytes, and cpu has 200 available (a test's limit); smaller batches, a smaller model \
-             or more memory would do"
-        );
-        assert_eq!(meter.bytes(), 800, "what was refused is not charged");
-        drop(kept);
-        room.charge(&"y", 300, &meter).unwrap();
-        assert_eq!(meter.bytes(), 0);
-    }
-
-    #[test]
-    fn a_limit_of_the_owner_comes_first() {
-        let refused = room(1000).charge(&"x", 200, &Meter::new(100)).unwrap_err();
-        assert!(matches!(refused, DeviceError::OutOfMemory { asked_bytes: 200, .. }), "{refused}");
-    }
-
-    #[test]
-    fn what_no_host_has_is_refused_by_name() {
-        if host::available().is_none() {
-            println!("SKIP: this system does not say how much memory it has");
-            return;
-        }
-        let refused = check_host(&"a tensor", 1 << 60).unwrap_err();
-        assert!(matches!(refused, DeviceError::NoRoom { asked_bytes, .. } if asked_bytes == 1 << 60), "{refused}");
-        check_host(&"a tensor", 1 << 20).unwrap();
-    }
-
-    #[test]
-    fn memory_that_nobody_touched_counts() {
-        let Some(available) = host::available() else { return };
-        let (room, meter) = (Room::new("cpu", Memory::Host), Meter::unlimited());
-        let half = available.bytes / 3 * 2;
-        let _kept = room.charge(&"x", half, &meter).unwrap();
-        assert!(room.charge(&"y", half, &meter).is_err(), "two times two thirds");
-    }
-}
+mod tests;

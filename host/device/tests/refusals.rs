@@ -7,8 +7,8 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use saggar_compile::compile;
 use saggar_compile::wgsl::Tuning;
+use saggar_compile::{Target, compile};
 use saggar_device::{Backend, DeviceError, Meter, cpu, gpu};
 use saggar_tensor::interp::{Value, evaluate};
 use saggar_tensor::limits::{ELEMENTS_MAX, GRAPH_OUTPUTS_MAX};
@@ -71,6 +71,43 @@ fn a_device_holds_no_more_than_it_was_opened_with() {
     drop(kept);
     device.check_room(&"a model", 8000, &other).unwrap();
     device.allocate(&float(&[2000]), &other).unwrap();
+}
+
+#[test]
+fn weights_that_are_packed_count_before_they_are_and_after() {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", float(&[64, 256])).unwrap();
+    let w = g.variable("w", float(&[256, 256])).unwrap();
+    let y = g.matmul(x, w).unwrap();
+    g.output("y", y).unwrap();
+    let program = Arc::new(compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap());
+    let routines = cpu::routines(&program).unwrap();
+    assert!(routines.iter().any(|routine| routine.contains("weights are packed once")), "{routines:?}");
+
+    let weights_bytes = 4 * 256 * 256;
+    let open = |memory_bytes| {
+        let options = cpu::Options { threads: Some(1), memory_bytes: Some(memory_bytes), ..cpu::Options::default() };
+        (cpu::open_with(options).unwrap(), Meter::unlimited())
+    };
+    let (device, meter) = open(2 * weights_bytes - 1);
+    let _weights = device.allocate(&float(&[256, 256]), &meter).unwrap();
+    let refused = device.load(Arc::clone(&program), &meter).unwrap_err();
+    assert!(
+        matches!(refused, DeviceError::NoRoom { .. }) && refused.to_string().contains("packed weights"),
+        "{refused}"
+    );
+
+    let (device, meter) = open(8 * weights_bytes);
+    let weights = device.allocate(&float(&[256, 256]), &meter).unwrap();
+    let x = device.allocate(&float(&[64, 256]), &meter).unwrap();
+    let executable = device.load(program, &meter).unwrap();
+    let before = meter.bytes();
+    let (inputs, variables) = ([x], [weights]);
+    drop(executable.dispatch(&inputs, &variables).unwrap());
+    assert!(meter.bytes() >= before + weights_bytes, "the packed form is there: {} after {before}", meter.bytes());
+    let left = 8 * weights_bytes - meter.bytes();
+    device.check_room(&"the rest", left, &meter).unwrap();
+    assert!(device.check_room(&"more than the rest", left + 1, &meter).is_err());
 }
 
 #[test]

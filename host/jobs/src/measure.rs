@@ -16,7 +16,7 @@ use saggar_store::{Dataset, Models};
 
 pub use timeline::{Estimate, Timeline};
 
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, Origin, Which};
 use context::Measuring;
 
 /// When a measured training ends, if not by itself.
@@ -31,7 +31,7 @@ pub enum Until {
 /// What a measured training is made of.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Its parameters, seed, shards and limits on memory; the rest of it says nothing here.
+    /// Its parameters, seed, shards, limits on memory and the step that it begins at; the rest of it says nothing here.
     pub spec: JobSpec,
     /// What it mounts, by mount point.
     pub datasets: BTreeMap<String, Arc<Dataset>>,
@@ -48,8 +48,10 @@ pub struct Trial {
 pub struct Measured {
     /// Its steps by the clock, which began when the plugin was started.
     pub timeline: Timeline,
-    /// Steps that it has to do, if it says so.
+    /// Steps that it has to do from the first one on, if it says so.
     pub steps_to_do: Option<u64>,
+    /// Steps that are done where it really begins: it is measured from the first one.
+    pub begins_at: u64,
     /// Time that the device worked for it.
     pub busy: Duration,
     /// Whether it was measured to the end that it was to have.
@@ -57,9 +59,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Steps of the whole training: what the plugin says, unless it ended before.
+    /// Steps of the whole training from where it really begins: what the plugin says, unless it ended before.
     pub fn steps_in_all(&self) -> Option<u64> {
-        if self.is_over { self.steps_to_do } else { Some(self.timeline.steps()) }
+        let steps = if self.is_over { self.steps_to_do } else { Some(self.timeline.steps()) };
+        steps.map(|steps| steps.saturating_sub(self.begins_at))
     }
 }
 
@@ -78,8 +81,11 @@ pub fn measure(
 ) -> Result<Measured, PluginError> {
     let memory_bytes = trial.spec.memory_bytes;
     let datasets = trial.datasets.clone();
-    let measured: Arc<Mutex<Measured>> = Arc::default();
-    let context = Measuring::new(trial, Arc::clone(device), meter.clone(), Arc::clone(&measured), Box::new(go_on));
+    let measured = Measured { begins_at: begins_at(&trial.spec), ..Measured::default() };
+    let measured = Arc::new(Mutex::new(measured));
+    let waited = Arc::clone(device);
+    let wait = Box::new(move || drop(waited.synchronize()));
+    let context = Measuring::new(trial, wait, meter.clone(), Arc::clone(&measured), Box::new(go_on));
     let limits = TrainLimits { memory_bytes, ..TrainLimits::default() };
     train(host, plugin, Arc::clone(device), meter.clone(), datasets, Box::new(context), limits)?;
     let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -93,6 +99,14 @@ pub fn measure(
         ));
     }
     Ok(measured)
+}
+
+/// Steps that are done where a job begins. Submission has named the step of a checkpoint.
+fn begins_at(spec: &JobSpec) -> u64 {
+    match spec.init_from {
+        Some(Origin::Checkpoint { which: Which::Step(step), .. }) => step,
+        Some(Origin::Checkpoint { which: Which::Latest | Which::Best, .. } | Origin::Model { .. }) | None => 0,
+    }
 }
 
 /// The clock of one training.

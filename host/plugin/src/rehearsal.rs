@@ -18,7 +18,7 @@ use crate::train::{Beginning, JobContext, LogLevel, OpenedModel, TrainLimits, tr
 pub struct Rehearsed {
     /// The model's name.
     pub model: String,
-    /// Its variables: those that a step would have written have their first values.
+    /// Its variables; they have no elements but those that the plugin wrote itself.
     pub variables: Vec<SavedVariable>,
     /// What its predictor is given.
     pub config: String,

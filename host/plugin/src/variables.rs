@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use saggar_device::{Backend, Buffer, DeviceError, Meter, check_host};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_tensor::Descriptor;
 use saggar_tensor::limits::NAME_BYTES_MAX;
+use saggar_tensor::{Descriptor, Shape};
 use wasmtime::component::Resource;
 
 use crate::bindings::tensors::Descriptor as WitDescriptor;
@@ -55,22 +55,64 @@ impl Weights {
     /// Uploads what a version saved, charged to `meter`.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// Whatever the device says, `NoRoom` before any of them is there.
     pub(crate) fn upload(
         saved: &[SavedVariable],
         backend: &dyn Backend,
         meter: &Meter,
     ) -> Result<Weights, DeviceError> {
-        let bytes = saved.iter().fold(0, |sum: u64, saved| sum.saturating_add(saved.descriptor.bytes() as u64));
-        backend.check_room(&format_args!("a model's {} variables", saved.len()), bytes, meter)?;
+        check_room(saved, backend, meter)?;
         let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        let upload = |saved: &SavedVariable| {
-            let buffer = backend.allocate(&saved.descriptor, meter)?;
-            backend.write(&buffer, &saved.bytes)?;
-            Ok(buffer)
-        };
-        sorted.into_iter().map(upload).collect::<Result<_, _>>().map(Weights)
+        sorted.into_iter().map(|saved| uploaded(saved, backend, meter)).collect::<Result<_, _>>().map(Weights)
+    }
+}
+
+/// Whether all of them would fit on the device, before any of them is there.
+fn check_room(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
+    // An adapter stores elements that are narrower than a word in words.
+    let target = backend.target();
+    let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
+    backend.check_room(&format_args!("a model's {} variables", saved.len()), bytes, meter)
+}
+
+fn uploaded(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<Buffer, DeviceError> {
+    let buffer = backend.allocate(&saved.descriptor, meter)?;
+    overwrite(backend, &buffer, &saved.bytes)?;
+    Ok(buffer)
+}
+
+/// Writes what was saved; what a device did not keep was not saved either.
+fn overwrite(backend: &dyn Backend, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    let was_kept = backend.keeps_elements() || !bytes.is_empty();
+    if was_kept { backend.write(buffer, bytes) } else { Ok(()) }
+}
+
+/// First values of a variable; none where they are zeros, as they are already, or random ones for a device that keeps none.
+///
+/// # Errors
+/// Those of [`initial`]; `NoRoom`.
+fn first_values(
+    backend: &dyn Backend,
+    seed: u64,
+    name: &str,
+    descriptor: &Descriptor,
+    initializer: Initializer,
+) -> Result<Option<Vec<u8>>, Fault> {
+    match initializer {
+        Initializer::Zeros => Ok(None),
+        // They are there already.
+        Initializer::Bytes(_) => initial(seed, name, descriptor, initializer).map(Some),
+        Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.keeps_elements() => {
+            // What is wrong with them is told all the same.
+            let none = Shape::new([0]).map_err(|error| Fault::invalid_at(name, error.to_string()))?;
+            initial(seed, name, &Descriptor::new(descriptor.dtype, none), initializer).map(|_| None)
+        }
+        Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) => {
+            let what = format_args!("the first elements of variable {name}");
+            check_host(&what, descriptor.bytes() as u64)?;
+            initial(seed, name, descriptor, initializer).map(Some)
+        }
     }
 }
 
@@ -149,18 +191,18 @@ impl Namespace {
     /// A model version's variables, uploaded once. Clones share the device memory.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// Whatever the device says, `NoRoom` before any of them is there.
     pub(crate) fn sealed(
         saved: &[SavedVariable],
         backend: &dyn Backend,
         meter: &Meter,
     ) -> Result<Namespace, DeviceError> {
+        check_room(saved, backend, meter)?;
         let mut variables = BTreeMap::new();
-        for SavedVariable { name, kind, descriptor, bytes } in saved {
-            let buffer = backend.allocate(descriptor, meter)?;
-            backend.write(&buffer, bytes)?;
-            let slot = Slot { name: name.clone(), kind: *kind, sealed: true, memory: Memory::Own(buffer) };
-            variables.insert(name.clone(), Variable(Arc::new(slot)));
+        for it in saved {
+            let memory = Memory::Own(uploaded(it, backend, meter)?);
+            let slot = Slot { name: it.name.clone(), kind: it.kind, sealed: true, memory };
+            variables.insert(it.name.clone(), Variable(Arc::new(slot)));
         }
         Ok(Namespace { seed: 0, sealed: true, variables })
     }
@@ -186,7 +228,8 @@ impl Namespace {
         saved.len() == self.variables.len() && saved.iter().all(fits)
     }
 
-    /// The elements of every variable whose kind is wanted, read from the device, sorted by name.
+    /// The elements of every variable whose kind is wanted, read from the device, sorted by name. Of a device that keeps none
+    /// they are empty: what is saved of a variable then is what it is, not what is in it.
     ///
     /// # Errors
     /// Whatever the device says.
@@ -206,7 +249,7 @@ impl Namespace {
                 name: slot.name.clone(),
                 kind: slot.kind,
                 descriptor: buffer.descriptor().clone(),
-                bytes: backend.read(buffer)?.into(),
+                bytes: backend.kept(buffer)?.unwrap_or_default().into(),
             })
         };
         own.map(save).collect()
@@ -234,7 +277,7 @@ impl Namespace {
             return Err(Fault::not_found(name, "the model to start from has no variable of this training's"));
         }
         for (variable, weight) in &matched {
-            backend.write(variable.buffer(None)?, &weight.bytes)?;
+            overwrite(backend, variable.buffer(None)?, &weight.bytes)?;
         }
         Ok(matched.len())
     }
@@ -257,7 +300,7 @@ impl Namespace {
             variable.check(&saved.descriptor, saved.kind)?;
         }
         for saved in saved {
-            backend.write(self.variables[&saved.name].buffer(None)?, &saved.bytes)?;
+            overwrite(backend, self.variables[&saved.name].buffer(None)?, &saved.bytes)?;
         }
         Ok(())
     }
@@ -280,11 +323,8 @@ impl State {
         }
         // What does not fit is refused before its first elements are made.
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
-        let is_zeros = matches!(initializer, Initializer::Zeros);
-        if !is_zeros {
-            let what = format_args!("the first elements of variable {name}");
-            check_host(&what, descriptor.bytes() as u64)?;
-            self.backend.write(&buffer, &initial(seed, name, descriptor, initializer)?)?;
+        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer)? {
+            self.backend.write(&buffer, &bytes)?;
         }
         Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
     }
@@ -380,5 +420,54 @@ impl HostVariables for State {
     fn drop(&mut self, namespace: Resource<WitVariables>) -> wasmtime::Result<()> {
         self.table.delete(namespace)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_compile::Target;
+    use saggar_device::Recorder;
+    use saggar_tensor::DType;
+
+    use super::*;
+
+    fn saved(name: &str, dtype: DType, elements: usize, bytes: Vec<u8>) -> SavedVariable {
+        let descriptor = Descriptor::new(dtype, Shape::new([elements]).unwrap());
+        SavedVariable { name: name.to_owned(), kind: VariableKind::Parameter, descriptor, bytes: bytes.into() }
+    }
+
+    #[test]
+    fn weights_are_checked_by_what_they_take_on_their_device() {
+        // Half-precision numbers are words on an adapter.
+        let weights = [saved("w", DType::F16, 100, vec![0; 200])];
+        for (target, taken) in [(Target::cpu(), 200), (Target::gpu(), 400)] {
+            let device = Recorder::new(target);
+            for (limit, fits) in [(taken, true), (taken - 1, false)] {
+                let refusal = |refused: DeviceError| {
+                    let is_whole = matches!(refused, DeviceError::OutOfMemory { asked_bytes, used_bytes: 0, .. } if asked_bytes == taken);
+                    assert!(is_whole, "{refused}");
+                };
+                let uploaded = Weights::upload(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
+                let sealed = Namespace::sealed(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
+                assert_eq!((uploaded.is_ok(), sealed.is_ok()), (fits, fits), "{taken} bytes of {limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_that_no_machine_holds_is_published_and_opened_where_graphs_are_looked_at() {
+        let (device, meter) = (Recorder::new(Target::gpu()), Meter::unlimited());
+        let (huge, small) = (saved("a", DType::F32, (1 << 31) - 1, Vec::new()), saved("b", DType::F32, 1, vec![1; 4]));
+        let first = |initializer| {
+            first_values(&device, 0, "a", &huge.descriptor, initializer).map_err(|fault| format!("{fault:?}"))
+        };
+        assert_eq!(first(Initializer::Normal((0.0, 1.0))), Ok(None));
+        assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "it is wrong all the same");
+        assert_eq!(first(Initializer::Zeros), Ok(None));
+
+        let opened = Namespace::sealed(&[huge.clone(), small.clone()], &device, &meter).unwrap();
+        let published = opened.save(&device, |_| true).unwrap();
+        assert_eq!(published, [huge, small], "what was written is kept");
+        Weights::upload(&published, &device, &meter).unwrap();
     }
 }

@@ -66,8 +66,8 @@ pub(crate) struct BenchInfer {
     /// Items of a request, one size after the other: 1,8,32.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N,...")]
     pub(crate) batch: Vec<u32>,
-    /// Requests of each size, one after the other.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    /// Requests of each size, one after the other. Also: --steps.
+    #[arg(long, alias = "steps", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) requests: u32,
     /// The state directory with the models.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]

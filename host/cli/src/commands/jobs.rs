@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::args::{JobName, Logs, Ps, Status};
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
+use crate::interrupt;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::project;
@@ -80,7 +81,7 @@ fn listed(client: &Client, query: &str) -> Result<Vec<Value>, Failure> {
 }
 
 /// Whether nothing comes after a job's state.
-fn is_over(job: &Value) -> bool {
+pub(super) fn is_over(job: &Value) -> bool {
     text(job, "state").parse().is_ok_and(JobState::is_final)
 }
 
@@ -321,16 +322,9 @@ pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value,
 
 /// Ctrl-C ends this command, not the job, and says so.
 pub(crate) fn detach_on_interrupt(job: String) {
-    let listen = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let Ok(runtime) = runtime else { return };
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            say(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
-            std::process::exit(exit::INTERRUPTED);
-        }
-    };
-    // Without the thread, Ctrl-C still ends the command; only the line is missing.
-    let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
+    interrupt::on(move || {
+        say(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
+    });
 }
 
 /// The job's address; in a project's directory its number says which.

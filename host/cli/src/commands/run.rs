@@ -107,15 +107,13 @@ fn submit(args: &Run, mode: Mode, spec: &JobSpec, client: &Client, output: Outpu
     let mut job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
     if mode == Mode::Serve {
-        return serve::until_served(args, client, output, &name);
+        return serve::until_served(args, client, output, &name, estimate);
     }
     if args.follow || args.wait {
-        return stay_until_over(client, output, &name, args.follow);
+        return stay_with(client, output, &name, args.follow, estimate);
     }
     if output.json {
-        if let Some(estimate) = estimate {
-            job["estimate"] = estimate;
-        }
+        add(&mut job, estimate);
         output.json(&job);
     } else {
         output.line(&name);
@@ -144,13 +142,32 @@ fn position(job: &Value) -> String {
 
 /// Follows or waits until the job is over, and returns the exit code that says how it ended.
 pub(crate) fn stay_until_over(client: &Client, output: Output, name: &str, follow: bool) -> Result<i32, Failure> {
-    let job = stay(client, output, name, follow)?;
+    stay_with(client, output, name, follow, None)
+}
+
+/// As [`stay_until_over`]; a document says what was estimated, too.
+fn stay_with(
+    client: &Client,
+    output: Output,
+    name: &str,
+    follow: bool,
+    estimate: Option<Value>,
+) -> Result<i32, Failure> {
+    let mut job = stay(client, output, name, follow)?;
     if output.json {
+        add(&mut job, estimate);
         output.json_line(&job);
     } else {
         output.line(&ended(&job, name, output));
     }
     Ok(exit_code(&job))
+}
+
+/// Puts what was estimated into a document.
+fn add(document: &mut Value, estimate: Option<Value>) {
+    if let Some(estimate) = estimate {
+        document["estimate"] = estimate;
+    }
 }
 
 /// Follows or waits until the job is over. Ctrl-C leaves it running.

@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use saggar_compile::program::{Kernel, Program};
+use saggar_compile::target::Target;
 use saggar_tensor::Port;
 
-use super::kept::Formed;
+use super::kept::{Formed, packed_bytes};
 use super::plan::Prepared;
 use super::region::Block;
 use super::scratch::Scratch;
@@ -16,7 +17,7 @@ use super::vector::under;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
-use crate::room::Room;
+use crate::room::{Needs, Room};
 
 /// A program on the CPU.
 #[derive(Debug)]
@@ -55,7 +56,11 @@ impl CpuExecutable {
     ) -> Result<CpuExecutable, DeviceError> {
         let kernels = under(threads.vectors(), || prepare(&program))?;
         let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
-        check_room(&program, scratch.growth_bytes(&program, workspace_bytes), room, meter)?;
+        let needs = Needs {
+            scratch_bytes: scratch.growth_bytes(&program, workspace_bytes),
+            packed_bytes: packed_bytes(kernels.iter().filter_map(Prepared::kept)),
+        };
+        room.check_program(&program, &Target::cpu(), needs, meter)?;
         let mut constants = Vec::with_capacity(program.constants.len());
         for (_, bytes) in &program.constants {
             let charge = room.charge(&"a constant", bytes.len() as u64, meter)?;
@@ -85,10 +90,12 @@ impl CpuExecutable {
     fn kept(&self, given: &[Given<'_>], blocks: &[Block<'_>]) -> Result<Vec<Option<Arc<Formed>>>, DeviceError> {
         let get = |kernel: &Prepared| {
             let Some(kept) = kernel.kept() else { return Ok(None) };
-            let memory =
-                given.get(kept.block).map_or_else(|| &self.constants[kept.block - given.len()], |given| given.memory);
+            let (name, memory) = match given.get(kept.block) {
+                Some(given) => (given.port, given.memory),
+                None => ("a constant", &self.constants[kept.block - given.len()]),
+            };
             let Block::Read(bytes) = &blocks[kept.block] else { unreachable!("what is kept is not written") };
-            memory.forms().get(kept, &bytes[..memory.bytes()], &self.meter).map(Some)
+            memory.forms().get(kept, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
         };
         self.kernels.iter().map(get).collect()
     }
@@ -184,21 +191,6 @@ impl CpuExecutable {
         };
         Ok(program.outputs.iter().zip(outputs).zip(charges).map(buffer).collect())
     }
-}
-
-/// Whether all that the program takes would fit, before any of it is there: `scratch_bytes` more, constants, and outputs.
-fn check_room(program: &Program, scratch_bytes: u64, room: &Room, meter: &Meter) -> Result<(), DeviceError> {
-    let sum =
-        |bytes: &mut dyn Iterator<Item = usize>| bytes.fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64));
-    let constants = sum(&mut program.constants.iter().map(|(_, bytes)| bytes.len()));
-    let outputs = sum(&mut program.outputs.iter().map(|port| port.descriptor.bytes()));
-    let kept = scratch_bytes.saturating_add(constants);
-    drop(meter.charge(kept)?);
-    let what = format_args!(
-        "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs})",
-        program.kernels.len()
-    );
-    room.check(&what, kept.saturating_add(outputs))
 }
 
 /// Every kernel, ready to run.

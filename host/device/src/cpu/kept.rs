@@ -1,6 +1,7 @@
 //! Operands in another form than they have in memory, made once and kept beside their buffer until it is written again:
 //! weights are packed for the products that they are in when a program runs for the first time.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_tensor::DType;
@@ -12,6 +13,7 @@ use super::implicit::FilterForm;
 use super::winograd::PointsForm;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
+use crate::room::Room;
 
 /// Another form of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +79,42 @@ impl Form {
     }
 }
 
+impl Kept {
+    /// Bytes of the value as it is needed.
+    pub(super) fn bytes(&self) -> u64 {
+        4 * self.form.len() as u64
+    }
+}
+
+/// Bytes of all forms that are needed, each once however many kernels need it.
+pub(super) fn packed_bytes<'a>(all: impl Iterator<Item = &'a Kept>) -> u64 {
+    let mut counted: Vec<&Kept> = Vec::new();
+    for kept in all {
+        if !counted.iter().any(|it| it.block == kept.block && it.form == kept.form) {
+            counted.push(kept);
+        }
+    }
+    counted.iter().map(|kept| kept.bytes()).fold(0, u64::saturating_add)
+}
+
 impl Forms {
-    /// The value, which is `bytes` now, as `kept` needs it.
+    /// The value, `what`, which is `bytes` now, as `kept` needs it.
     ///
     /// # Errors
-    /// `OutOfMemory`.
-    pub(super) fn get(&self, kept: &Kept, bytes: &[u8], meter: &Meter) -> Result<Arc<Formed>, DeviceError> {
+    /// `OutOfMemory`; `NoRoom`.
+    pub(super) fn get(
+        &self,
+        kept: &Kept,
+        what: &dyn fmt::Display,
+        bytes: &[u8],
+        room: &Arc<Room>,
+        meter: &Meter,
+    ) -> Result<Arc<Formed>, DeviceError> {
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(formed) = forms.iter().find(|formed| formed.form == kept.form) {
             return Ok(Arc::clone(formed));
         }
-        let charge = meter.charge(4 * kept.form.len() as u64)?;
+        let charge = room.charge(&format_args!("{what}, packed"), kept.bytes(), meter)?;
         let mut data = vec![0.0; kept.form.len()];
         kept.form.write(&floats(kept.dtype, bytes), &mut data);
         let formed = Arc::new(Formed { form: kept.form.clone(), data, _charge: charge });

@@ -49,7 +49,7 @@ impl Scratch {
     /// An arena with at least as much memory as the program needs. What is in it is arbitrary.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `OutOfMemory`; `NoRoom`.
     pub(super) fn take(&self, program: &Program, workspace_bytes: usize) -> Result<Arena, DeviceError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut arena = idle.unwrap_or_default();

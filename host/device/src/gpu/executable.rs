@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
-use saggar_compile::target::Class;
+use saggar_compile::target::{Class, Target};
 use saggar_compile::wgsl::{Binding, Window};
 use saggar_tensor::Port;
 
@@ -17,6 +17,7 @@ use super::variant;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::Meter;
+use crate::room::Needs;
 
 /// Bind groups kept for one kernel: inputs and outputs take turns among a few recycled buffers.
 const GROUPS_MAX: usize = 8;
@@ -79,7 +80,8 @@ pub(super) fn load(
         sizes.push(slab.bytes.max(8) as u64);
     }
     let scratch = context.scratches.of(meter, Scratch::new);
-    check_room(context, &program, scratch.growth_bytes(&sizes), meter)?;
+    let needs = Needs { scratch_bytes: scratch.growth_bytes(&sizes), ..Needs::default() };
+    context.room.check_program(&program, &Target::gpu(), needs, meter)?;
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
@@ -95,20 +97,6 @@ pub(super) fn load(
     let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
     let (context, meter) = (Arc::clone(context), meter.clone());
     Ok(Loaded { context, program, meter, scratch, constants, stages, groups })
-}
-
-/// Whether all that the program takes would fit, before any of it is there: `scratch_bytes` more, constants, and outputs.
-fn check_room(context: &Context, program: &Program, scratch_bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
-    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
-    let constants = sum(&mut program.constants.iter().map(|(descriptor, _)| memory::bytes(descriptor)));
-    let outputs = sum(&mut program.outputs.iter().map(|port| memory::bytes(&port.descriptor)));
-    let kept = scratch_bytes.saturating_add(constants);
-    drop(meter.charge(kept)?);
-    let what = format_args!(
-        "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs})",
-        program.kernels.len()
-    );
-    context.room.check(&what, kept.saturating_add(outputs))
 }
 
 impl Executable for Loaded {

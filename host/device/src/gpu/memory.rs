@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use saggar_compile::target::Class;
+use saggar_compile::target::{Class, Target};
 use saggar_tensor::{DType, Descriptor};
 
 use super::context::Context;
@@ -78,8 +78,7 @@ pub(super) fn tensor(
 
 /// Bytes of a tensor's elements on the device.
 pub(super) fn bytes(descriptor: &Descriptor) -> u64 {
-    let element_bytes = Class::of_words(descriptor.dtype).element_bytes(descriptor.dtype);
-    descriptor.shape.elements() as u64 * element_bytes as u64
+    Target::gpu().tensor_bytes(descriptor)
 }
 
 /// `bytes` of memory, not 0, charged to `meter` first.
@@ -94,14 +93,20 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
         });
     }
     let charge = context.room.charge(&name, bytes, meter)?;
-    let (id, buffer, recycled) = context.buffer(bytes).map_err(|error| {
-        tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
-        // Others use the adapter too: what is left is less than what is not ours.
-        let left = context.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
-        let of = format!("at most: its driver refuses the allocation: {error}");
-        context.room.refusal(&name, bytes, Available { bytes: left, of })
-    })?;
-    Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
+    match context.buffer(bytes) {
+        Ok((id, buffer, recycled)) => {
+            Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
+        }
+        Err(error) => {
+            tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
+            // What was refused takes nothing from what is left.
+            drop(charge);
+            // Others use the adapter too: what is left is less than what is not ours.
+            let left = context.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
+            let of = format!("at most: its driver refuses the allocation: {error}");
+            Err(context.room.refusal(&name, bytes, Available { bytes: left, of }))
+        }
+    }
 }
 
 /// The memory behind `buffer`, if it is this device's.

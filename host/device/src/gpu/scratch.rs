@@ -33,7 +33,7 @@ impl Scratch {
     /// one at their next dispatch.
     ///
     /// # Errors
-    /// `OutOfMemory`; `Unsupported` past the adapter's buffer size.
+    /// `OutOfMemory`; `NoRoom`; `Unsupported` past the adapter's buffer size.
     pub(super) fn reserve(&self, context: &Arc<Context>, sizes: &[u64]) -> Result<(), DeviceError> {
         let mut slabs = lock(&self.slabs);
         for (number, &bytes) in sizes.iter().enumerate() {

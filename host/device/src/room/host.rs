@@ -1,11 +1,68 @@
 //! How much memory the host has left for this process: what the system could free, and what its control groups leave it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Available;
+use super::{Available, UNLOOKED_BYTES_MAX};
+
+/// The host's memory, with what devices in it were charged: the system hands pages out when they are touched, so what is
+/// charged and was not touched is counted here.
+#[derive(Debug)]
+pub(super) struct Host {
+    look: fn() -> Option<Look>,
+    held_bytes: AtomicU64,
+    /// Bytes charged since the last look.
+    unlooked_bytes: AtomicU64,
+}
+
+/// What the system says.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) available: Available,
+    /// Bytes that this process has touched; none where no file says.
+    pub(super) touched_bytes: Option<u64>,
+}
+
+/// Looks at the system's files; none where they do not say what is left.
+pub(super) fn look() -> Option<Look> {
+    available().map(|available| Look { available, touched_bytes: touched_bytes() })
+}
+
+impl Host {
+    /// Nothing is held yet; `look` says what the system has.
+    pub(super) const fn new(look: fn() -> Option<Look>) -> Host {
+        Host { look, held_bytes: AtomicU64::new(0), unlooked_bytes: AtomicU64::new(0) }
+    }
+
+    /// Takes `bytes`. Returns what was held before, and whether it is time for a look.
+    pub(super) fn take(&self, bytes: u64) -> (u64, bool) {
+        let before = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        (before, unlooked >= UNLOOKED_BYTES_MAX)
+    }
+
+    /// They are free again.
+    pub(super) fn give_back(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// Bytes that are charged now.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Acquire)
+    }
+
+    /// What is left beside `held` bytes; none where nobody knows.
+    pub(super) fn left(&self, held: u64) -> Option<Available> {
+        self.unlooked_bytes.store(0, Ordering::Release);
+        let Look { available, touched_bytes } = (self.look)()?;
+        // What is held and was never touched is still to come out of it.
+        let untouched = held.saturating_sub(touched_bytes.unwrap_or(held));
+        Some(Available { bytes: available.bytes.saturating_sub(untouched), of: available.of })
+    }
+}
 
 /// The least of what the system and each control group above this process leave; none where no file says.
-pub(crate) fn available() -> Option<Available> {
+fn available() -> Option<Available> {
     let system = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
     let system = system.map(|bytes| Available { bytes, of: "MemAvailable of the system".to_owned() });
     let groups = std::fs::read_to_string("/proc/self/cgroup").map(|text| groups(&text)).unwrap_or_default();
@@ -14,31 +71,60 @@ pub(crate) fn available() -> Option<Available> {
 }
 
 /// Bytes of this process that are in memory.
-pub(crate) fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    kib(&status, "VmRSS:")
+fn touched_bytes() -> Option<u64> {
+    resident(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Without the files that it maps, such as datasets, where the system tells them apart: those are nothing that was charged.
+fn resident(status: &str) -> Option<u64> {
+    kib(status, "RssAnon:").or_else(|| kib(status, "VmRSS:"))
 }
 
 /// A control group of this process, or one above it.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
     directory: PathBuf,
-    /// Names of the files that hold the limit and the use, and the word for what the kernel could drop at once.
-    files: [&'static str; 3],
+    files: &'static Files,
 }
 
-const VERSION_2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
-const VERSION_1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+/// Where a control group says what it has.
+#[derive(Debug, PartialEq, Eq)]
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    /// Lines of `memory.stat` with what the kernel could drop. Pages of files that are read again and again, which are the
+    /// active ones, go too before a process is refused memory. Source: Linux, Documentation/admin-guide/cgroup-v2.rst,
+    /// and si_mem_available in mm/show_mem.c, which counts the same for MemAvailable.
+    droppable: &'static [&'static str],
+}
+
+const VERSION_2: Files = Files {
+    limit: "memory.max",
+    usage: "memory.current",
+    droppable: &["inactive_file", "active_file", "slab_reclaimable"],
+};
+/// Its files do not say how much of the kernel's own memory could be dropped.
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    droppable: &["total_inactive_file", "total_active_file"],
+};
 
 impl Group {
-    /// What it leaves; none where it has no limit.
     fn left(&self) -> Option<Available> {
-        let [limit, usage, droppable] = self.files;
-        let read = |name: &str| std::fs::read_to_string(self.directory.join(name)).ok();
+        self.files.left(|name| std::fs::read_to_string(self.directory.join(name)).ok())
+    }
+}
+
+impl Files {
+    /// What a group leaves whose files `read` gives; none where it has no limit.
+    fn left(&self, read: impl Fn(&str) -> Option<String>) -> Option<Available> {
+        let Files { limit, usage, droppable } = *self;
         // Without a limit it says `max`, or a number that no machine has.
         let limit_bytes: u64 = read(limit)?.trim().parse().ok().filter(|&bytes| bytes < 1 << 60)?;
         let used_bytes: u64 = read(usage)?.trim().parse().ok()?;
-        let droppable_bytes = read("memory.stat").and_then(|text| counted(&text, droppable)).unwrap_or(0);
+        let stat = read("memory.stat").unwrap_or_default();
+        let droppable_bytes = droppable.iter().filter_map(|name| counted(&stat, name)).fold(0, u64::saturating_add);
         let bytes = limit_bytes.saturating_sub(used_bytes.saturating_sub(droppable_bytes));
         Some(Available { bytes, of: format!("{limit} of the control group, {limit_bytes}") })
     }
@@ -51,8 +137,8 @@ fn groups(text: &str) -> Vec<Group> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let (root, files) = match controllers {
-            "" => ("/sys/fs/cgroup", VERSION_2),
-            list if list.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", VERSION_1),
+            "" => ("/sys/fs/cgroup", &VERSION_2),
+            list if list.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", &VERSION_1),
             _ => continue,
         };
         let path = Path::new(path.trim_start_matches('/'));
@@ -87,6 +173,8 @@ mod tests {
         assert_eq!(mem_available("MemTotal:  9 kB\nMemAvailable:     12 kB\n"), Some(12 << 10));
         assert_eq!(mem_available("MemTotal:  9 kB\n"), None);
         assert_eq!(counted("active_file 1\ninactive_file 4096\n", "inactive_file"), Some(4096));
+        let status = "VmRSS:  30 kB\nRssAnon:  10 kB\nRssFile:  20 kB\n";
+        assert_eq!((resident(status), resident("VmRSS:  30 kB\n")), (Some(10 << 10), Some(30 << 10)));
     }
 
     #[test]
@@ -104,17 +192,17 @@ mod tests {
 
     #[test]
     fn a_group_leaves_what_it_does_not_use_or_could_drop() {
-        let files = VERSION_2;
-        let path = std::env::temp_dir().join(format!("saggar-group-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(path.join(name), text).unwrap();
-        write("memory.max", "1000\n");
-        write("memory.current", "700\n");
-        write("memory.stat", "anon 500\ninactive_file 200\n");
-        let group = Group { directory: path.clone(), files };
-        assert_eq!(group.left().unwrap().bytes, 500);
-        write("memory.max", "max\n");
-        assert_eq!(group.left(), None);
-        std::fs::remove_dir_all(&path).unwrap();
+        let left = |files: &Files, texts: &[(&str, &str)]| {
+            let read = |name: &str| Some(texts.iter().find(|(file, _)| *file == name)?.1.to_owned());
+            files.left(read).map(|it| it.bytes)
+        };
+        let stat = "anon 400\ninactive_file 200\nactive_file 60\nslab_reclaimable 30\nslab 40\n";
+        let used = [("memory.current", "700\n"), ("memory.stat", stat)];
+        assert_eq!(left(&VERSION_2, &[&used[..], &[("memory.max", "1000\n")]].concat()), Some(300 + 200 + 60 + 30));
+        assert_eq!(left(&VERSION_2, &[&used[..], &[("memory.max", "max\n")]].concat()), None);
+        let stat = "inactive_file 1\nactive_file 1\ntotal_inactive_file 100\ntotal_active_file 50\n";
+        let texts = [("memory.limit_in_bytes", "1000"), ("memory.usage_in_bytes", "900"), ("memory.stat", stat)];
+        assert_eq!(left(&VERSION_1, &texts), Some(100 + 100 + 50));
+        assert_eq!(left(&VERSION_1, &texts[..2]), Some(100), "without statistics all that is used is needed");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Meter};
+use saggar_device::Meter;
 use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
 use saggar_store::{Checkpoint, SavedVariable};
 
@@ -14,9 +14,12 @@ use crate::worker::open_model;
 /// Is told the steps done, and those to do; says whether to go on.
 type GoOn = Box<dyn FnMut(u64, u64) -> bool + Send>;
 
+/// Waits until the device has done what it was given. A lost device says so at the next dispatch.
+type Wait = Box<dyn Fn() + Send>;
+
 pub(super) struct Measuring {
     trial: Trial,
-    device: Arc<dyn Backend>,
+    wait: Wait,
     meter: Meter,
     measured: Arc<Mutex<Measured>>,
     go_on: GoOn,
@@ -30,22 +33,22 @@ pub(super) struct Measuring {
 impl Measuring {
     pub(super) fn new(
         trial: Trial,
-        device: Arc<dyn Backend>,
+        wait: Wait,
         meter: Meter,
         measured: Arc<Mutex<Measured>>,
         go_on: GoOn,
     ) -> Measuring {
         let stopwatch = Stopwatch(Instant::now());
-        Measuring { trial, device, meter, measured, go_on, stopwatch, reports: false, first_batch: None }
+        Measuring { trial, wait, meter, measured, go_on, stopwatch, reports: false, first_batch: None }
     }
 
     fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time when everything is done that the device was given. A lost device says so at the next dispatch.
+    /// The time when everything is done that the device was given.
     fn now(&self) -> Duration {
-        let _ = self.device.synchronize();
+        (self.wait)();
         self.stopwatch.elapsed()
     }
 
@@ -61,15 +64,25 @@ impl Measuring {
             Until::Enough => false,
         };
         let is_first = measured.timeline.steps() == 0;
+        let is_last = measured.steps_to_do.is_some_and(|of| step >= of);
         // Reports may come every so many steps; the first batch is the first step.
         if let Some(at) = self.first_batch.filter(|_| is_first && step > 1) {
             measured.timeline.step(1, at);
         }
-        let now = if is_first || wanted { self.now() } else { self.stopwatch.elapsed() };
+        let to_do = measured.steps_to_do.map(|steps| steps.saturating_sub(measured.begins_at));
+        let steps = match self.trial.until {
+            Until::Enough => to_do.unwrap_or(u64::MAX),
+            Until::Steps(steps) => steps.min(measured.steps_to_do.unwrap_or(u64::MAX)),
+        };
+        // The device may be some dispatches behind, and waiting for it costs time of its own: it is waited for at the marks
+        // that figures end with.
+        let now = self.stopwatch.elapsed();
+        let ends = is_first || is_last || wanted || measured.timeline.begins_to_suffice(step, now, steps);
+        let now = if ends { self.now() } else { now };
         measured.timeline.step(step, now);
-        let enough = match (self.trial.until, measured.steps_to_do) {
-            (Until::Enough, steps) => measured.timeline.suffices(steps.unwrap_or(u64::MAX)),
-            (Until::Steps(_), _) => wanted,
+        let enough = match self.trial.until {
+            Until::Enough => measured.timeline.suffices(steps),
+            Until::Steps(_) => wanted,
         };
         if enough {
             measured.is_over = true;
@@ -138,7 +151,7 @@ impl JobContext for Measuring {
     }
 
     fn restore(&mut self) -> Result<Beginning, PluginError> {
-        // From where it starts changes nothing about its speed.
+        // From where it starts changes nothing about its speed; how many steps there are from there is counted.
         Ok(Beginning::Nothing)
     }
 
@@ -174,3 +187,6 @@ impl JobContext for Measuring {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,8 @@ struct Mark {
     step: u64,
     /// Epochs that ended before.
     epochs: u64,
+    /// Steps done when the last of those ended.
+    epoch_ended_at: u64,
 }
 
 /// How a training went so far.
@@ -34,8 +36,12 @@ pub struct Timeline {
     /// Whether it draws batches: then its epochs end.
     draws: bool,
     epochs: u64,
-    /// Steps done when the last epoch ended.
+    /// Steps done when the last epoch ended; those of the last report, until the next one tells.
     epoch_ended_at: u64,
+    /// Batches drawn since the last report.
+    drawn: u64,
+    /// How many those were when an epoch ended after that report.
+    drawn_at_end: Option<u64>,
 }
 
 /// What steps that were not done would take.
@@ -73,20 +79,36 @@ impl Timeline {
     /// So many steps are done. What is not later than before says nothing.
     pub fn step(&mut self, step: u64, at: Duration) {
         if step > self.steps() {
-            self.marks.push(Mark { at, step, epochs: self.epochs });
+            let mark = self.next(step, at);
+            self.epoch_ended_at = mark.epoch_ended_at;
+            (self.drawn, self.drawn_at_end) = (0, None);
+            self.marks.push(mark);
         }
+    }
+
+    /// The mark of this report. An epoch that ended since the last one did so after as many steps as batches had been drawn by
+    /// then: what is drawn for a validation comes after it.
+    fn next(&self, step: u64, at: Duration) -> Mark {
+        let epoch_ended_at = match self.drawn_at_end {
+            Some(drawn) => self.steps().saturating_add(drawn).min(step),
+            None => self.epoch_ended_at,
+        };
+        Mark { at, step, epochs: self.epochs, epoch_ended_at }
     }
 
     /// A batch was drawn.
     pub fn drawn(&mut self) {
         self.draws = true;
+        self.drawn += 1;
     }
 
-    /// The batches of an epoch are over. Several streams of batches may say so at one step.
+    /// The batches of an epoch are over. Several streams of batches may say so at one step, and of those that end between two
+    /// reports the first counts.
     pub fn epoch_ended(&mut self) {
-        if self.steps() > self.epoch_ended_at {
+        if self.steps() > self.epoch_ended_at && self.drawn_at_end.is_none() {
             self.epochs += 1;
             self.epoch_ended_at = self.steps();
+            self.drawn_at_end = Some(self.drawn);
         }
     }
 
@@ -119,7 +141,16 @@ impl Timeline {
 
     /// Whether it suffices for an estimate for `steps`.
     pub fn suffices(&self, steps: u64) -> bool {
-        let (Some(first), Some(last)) = (self.marks.first(), self.marks.last()) else { return false };
+        self.marks.last().is_some_and(|&last| self.suffices_at(last, steps))
+    }
+
+    /// Whether it would suffice for an estimate for `steps` with this report, and does not before.
+    pub fn begins_to_suffice(&self, step: u64, at: Duration, steps: u64) -> bool {
+        step > self.steps() && !self.suffices(steps) && self.suffices_at(self.next(step, at), steps)
+    }
+
+    fn suffices_at(&self, last: Mark, steps: u64) -> bool {
+        let first = self.marks.first().copied().unwrap_or(last);
         let steady = last.at.saturating_sub(first.at);
         let has_epoch_ends = last.epochs > 1 || !self.draws;
         last.step >= steps.div_ceil(STEPS_SHARE)
@@ -131,9 +162,7 @@ impl Timeline {
     pub fn beginning(&self, steps: u64) -> Timeline {
         let mut beginning = Timeline { draws: self.draws, ..Timeline::default() };
         for &mark in &self.marks {
-            if mark.epochs > beginning.epochs {
-                (beginning.epochs, beginning.epoch_ended_at) = (mark.epochs, beginning.steps());
-            }
+            (beginning.epochs, beginning.epoch_ended_at) = (mark.epochs, mark.epoch_ended_at);
             beginning.marks.push(mark);
             if beginning.suffices(steps) {
                 break;

@@ -1,7 +1,8 @@
-//! What a measured training mounts: versions of datasets of the state directory, or folders, which are taken in for as long
-//! as the command runs.
+//! What a measured training mounts: versions of datasets of the state directory, or folders, which are taken in and leave
+//! nothing behind.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,9 @@ use saggar_jobs::{Mount, Source};
 use saggar_store::{Clock, Dataset, Datasets, Home, SystemClock};
 
 use crate::exit::{self, Failure};
+
+/// Directories that are tried before one is made.
+const PLACES_MAX: u32 = 1000;
 
 /// A folder, and where the plugin finds what is in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,32 +40,40 @@ pub(super) fn folders(data: &[String], home: Option<&Home>) -> (Vec<Folder>, Vec
     (folders, datasets)
 }
 
-/// Datasets by mount point, and the folder that some of them lie in while this lives.
-#[derive(Debug, Default)]
-pub(super) struct Mounted {
-    pub(super) datasets: BTreeMap<String, Arc<Dataset>>,
-    _taken_in: Option<Temporary>,
+/// Opens datasets and takes folders in, by mount point. A folder has the place of a dataset that is mounted there.
+///
+/// # Errors
+/// What is not there, or is no dataset; two folders at one place.
+pub(super) fn open(
+    mounts: &[Mount],
+    folders: &[Folder],
+    home: Option<&Home>,
+) -> Result<BTreeMap<String, Arc<Dataset>>, Failure> {
+    let mut places: BTreeMap<&str, &Path> = BTreeMap::new();
+    for Folder { path, mount } in folders {
+        if let Some(other) = places.insert(mount, path) {
+            let message = format!("{} and {} are both mounted at {mount}", other.display(), path.display());
+            let hint = format!("name another place for one of them: --data {}:/other", path.display());
+            return Err(Failure::new(exit::USAGE, "mounted_twice", message).hint(hint));
+        }
+    }
+    let mut datasets = BTreeMap::new();
+    for mount in mounts.iter().filter(|mount| !places.contains_key(mount.mount.as_str())) {
+        datasets.insert(mount.mount.clone(), Arc::new(dataset(&mount.source, home)?));
+    }
+    for (mount, path) in places {
+        datasets.insert(mount.to_owned(), Arc::new(taken_in(path)?));
+    }
+    Ok(datasets)
 }
 
-impl Mounted {
-    /// Opens datasets and takes folders in. A folder has the place of a dataset that is mounted there.
-    ///
-    /// # Errors
-    /// What is not there, or is no dataset.
-    pub(super) fn open(mounts: &[Mount], folders: &[Folder], home: Option<&Home>) -> Result<Mounted, Failure> {
-        let mut datasets = BTreeMap::new();
-        for mount in mounts.iter().filter(|mount| folders.iter().all(|folder| folder.mount != mount.mount)) {
-            datasets.insert(mount.mount.clone(), Arc::new(dataset(&mount.source, home)?));
-        }
-        let taken_in = if folders.is_empty() { None } else { Some(Temporary::new()?) };
-        for folder in folders {
-            let Some(Temporary(place)) = &taken_in else { break };
-            let refuse = |error| Failure::invalid(format!("{}: {error}", folder.path.display()));
-            let info = Datasets::new(place).ingest("folder", &folder.path, SystemClock.now_ms()).map_err(refuse)?;
-            datasets.insert(folder.mount.clone(), Arc::new(Dataset::open(&info.dir).map_err(refuse)?));
-        }
-        Ok(Mounted { datasets, _taken_in: taken_in })
-    }
+/// The dataset of a folder's files. Its columns are maps of files, which show them though they are deleted: nothing of them is
+/// left behind, however the command ends.
+fn taken_in(folder: &Path) -> Result<Dataset, Failure> {
+    let refuse = |error| Failure::invalid(format!("{}: {error}", folder.display()));
+    let place = Temporary::new()?;
+    let info = Datasets::new(&place.0).ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
+    Dataset::open(&info.dir).map_err(refuse)
 }
 
 fn dataset(source: &Source, home: Option<&Home>) -> Result<Dataset, Failure> {
@@ -78,16 +90,26 @@ fn dataset(source: &Source, home: Option<&Home>) -> Result<Dataset, Failure> {
     Dataset::open(&info.dir).map_err(|error| Failure::invalid(error.to_string()))
 }
 
-/// A directory of this process, removed with it.
+/// A directory of its own.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn new() -> Result<Temporary, Failure> {
-        let path = std::env::temp_dir().join(format!("saggar-bench-{}", std::process::id()));
-        let made = std::fs::create_dir(&path);
-        made.map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display())))?;
-        Ok(Temporary(path))
+        let within = std::env::temp_dir();
+        for number in 0..PLACES_MAX {
+            // One that is there is another's: of another folder, or of a process that was killed and had this number.
+            let path = within.join(format!("saggar-bench-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Temporary(path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display())));
+                }
+            }
+        }
+        let message = format!("{} has too many directories saggar-bench-*", within.display());
+        Err(Failure::new(exit::UNEXPECTED, "write", message).hint("remove them, or name another directory: TMPDIR=DIR"))
     }
 }
 
@@ -111,10 +133,40 @@ mod tests {
     }
 
     #[test]
+    fn two_folders_at_one_place_are_refused() {
+        let [one, other] = ["a", "b"].map(|path| Folder { path: path.into(), mount: "/data".to_owned() });
+        let failure = open(&[], &[one, other], None).unwrap_err();
+        assert_eq!((failure.exit, failure.message.as_str()), (exit::USAGE, "a and b are both mounted at /data"));
+        assert!(failure.hint.unwrap().contains("b:/other"));
+    }
+
+    #[test]
+    fn directories_are_distinct_and_go_with_what_they_are_for() {
+        let [one, other] = [Temporary::new().unwrap(), Temporary::new().unwrap()];
+        assert_ne!(one.0, other.0);
+        let path = one.0.clone();
+        assert!(path.is_dir());
+        drop(one);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_that_was_taken_in_is_read_though_its_copy_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        // An array of two numbers in the form of NumPy.
+        let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
+        let array = [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes(), &[0; 8]].concat();
+        std::fs::write(place.path().join("x.npy"), array).unwrap();
+        let folder = Folder { path: place.path().to_owned(), mount: "/data".to_owned() };
+        let datasets = open(&[], &[folder], None).unwrap();
+        assert_eq!(datasets["/data"].len(None).unwrap(), 2);
+    }
+
+    #[test]
     fn what_is_not_there_is_said_with_what_helps() {
         let mount =
             Mount { source: Source::Dataset { name: "mnist".to_owned(), version: None }, mount: "/data".to_owned() };
-        let failure = Mounted::open(&[mount], &[], None).unwrap_err();
+        let failure = open(&[mount], &[], None).unwrap_err();
         assert_eq!(failure.exit, exit::NOT_FOUND);
         assert!(failure.message.contains("mnist") && failure.hint.unwrap().contains("--home"));
     }

@@ -65,7 +65,12 @@ pub(super) fn fields(info: &DeviceInfo) -> Map<String, Value> {
 
 /// A device that was not measured, in an answer.
 pub(super) fn failed(name: &str, failure: &Failure) -> Value {
-    json!({ "device": name, "error": { "code": failure.code, "message": failure.message } })
+    json!({ "device": name, "error": error(failure) })
+}
+
+/// A failure, in an answer.
+pub(super) fn error(failure: &Failure) -> Value {
+    json!({ "code": failure.code, "message": failure.message })
 }
 
 /// What a plugin's failure is to a user of the command.
@@ -83,10 +88,10 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
-/// Busy seconds; of an adapter without timestamps they are wall time around its work, and said to be estimated.
+/// Busy seconds; of a device without a clock of its own they are wall time around its work, and said to be estimated, as they
+/// are of jobs.
 pub(super) fn busy(info: &DeviceInfo, seconds: f64) -> String {
-    let estimated = !info.exact_seconds && info.backend != "cpu";
-    format!("{seconds:.2}{}", if estimated { " estimated" } else { "" })
+    format!("{seconds:.2}{}", if info.exact_seconds { "" } else { " estimated" })
 }
 
 /// A rate with three digits that tell: `1240`, `87.3`, `0.52`.
@@ -109,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn fh_38_an_adapter_without_timestamps_says_estimated() {
+    fn fh_38_a_device_without_a_clock_says_estimated() {
         let mut info = saggar_device::cpu::describe();
-        assert_eq!(busy(&info, 1.5), "1.50");
+        assert_eq!(busy(&info, 1.5), "1.50 estimated");
         (info.backend, info.software) = ("vulkan".to_owned(), true);
         assert_eq!(busy(&info, 1.5), "1.50 estimated");
         assert!(adapter(&info).ends_with(", software"));

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Plugin, Terms};
+use saggar_store::Home;
 use saggar_store::checkpoint::SavedVariable;
-use saggar_store::models::{self, VersionFiles};
-use saggar_store::{Home, ModelError, Models};
 use serde_json::{Value, json};
 
 use super::device::{self, Results};
 use crate::args::BenchInfer;
-use crate::commands::build;
+use crate::commands::{build, stored};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
@@ -73,7 +72,9 @@ impl Model {
                 return Err(Failure::new(exit::USAGE, "no_weights", message).hint(hint));
             }
         };
-        let (files, variables) = version(weights, args, home.as_ref())?;
+        let models = args.models.clone().or_else(|| home.as_ref().map(Home::models));
+        let hint = "name a version's directory, or the state directory that has the model: --home DIR";
+        let (files, variables) = stored::version(weights, models.as_deref(), hint)?;
         let wasm = match (is_plugin, args.weights.is_some()) {
             (true, _) => {
                 let component = if path.is_dir() { build::component(path, output)? } else { path.to_owned() };
@@ -125,29 +126,6 @@ impl Model {
         };
         args.batch.iter().map(row).collect()
     }
-}
-
-/// A version's files and weights: its directory, or a model's name with or without a number.
-fn version(text: &str, args: &BenchInfer, home: Option<&Home>) -> Result<(VersionFiles, Vec<SavedVariable>), Failure> {
-    let not_found = |reason: String| {
-        let hint = "name a version's directory, or the state directory that has the model: --home DIR";
-        Failure::new(exit::NOT_FOUND, "no_model", reason).hint(hint)
-    };
-    let told = |error: ModelError| match error {
-        ModelError::NotFound { .. } => not_found(format!("there is no model {text}")),
-        error => Failure::invalid(error.to_string()),
-    };
-    if Path::new(text).join("manifest.json").is_file() {
-        return models::load(Path::new(text)).map_err(told);
-    }
-    let directory = args.models.clone().or_else(|| home.map(Home::models));
-    let directory = directory.ok_or_else(|| not_found(format!("there is no model {text}, and no state directory")))?;
-    let (name, number) = match text.split_once('@') {
-        Some((name, number)) => (name, Some(number)),
-        None => (text, None),
-    };
-    let number = number.map(|number| number.parse().map_err(|_| not_found(format!("{text}: a version is a number"))));
-    Models::new(directory).open(name, number.transpose()?).map_err(told)
 }
 
 impl Row {

@@ -1,7 +1,8 @@
 //! A profile as a trace that chrome://tracing and Perfetto show: a process for each device, with a row of dispatches and a row
 //! of kernels. Source: "Trace Event Format", the JSON object form.
 
-use std::io::BufWriter;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use saggar_compile::cost::cost;
@@ -15,15 +16,27 @@ const DISPATCHES: u32 = 1;
 /// The row of kernels.
 const KERNELS: u32 = 2;
 
-/// Writes the trace of all devices.
+/// Creates the file that a trace is to be written to.
 ///
 /// # Errors
-/// The file cannot be written.
-pub(super) fn write(path: &Path, devices: &[&Kernels]) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()));
-    let file = std::fs::File::create(path).map_err(failed)?;
-    serde_json::to_writer(BufWriter::new(file), &document(devices)).map_err(|error| failed(error.into()))
+/// It cannot be created.
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| failed(path, &error))
+}
+
+/// Writes the trace of all devices to `to`, which was created at `path`.
+///
+/// # Errors
+/// It cannot be written to its end.
+pub(super) fn write(path: &Path, to: impl Write, devices: &[&Kernels]) -> Result<(), Failure> {
+    let mut buffered = BufWriter::new(to);
+    let written = serde_json::to_writer(&mut buffered, &document(devices)).map_err(std::io::Error::from);
+    // What is buffered last meets its errors here; dropped, it would hide them.
+    written.and_then(|()| buffered.flush()).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
 }
 
 fn document(devices: &[&Kernels]) -> Value {
@@ -87,4 +100,35 @@ fn events(process: u32, kernels: &Kernels) -> Vec<Value> {
 
 fn micros(seconds: f64) -> f64 {
     seconds * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full.
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_trace_that_is_not_written_to_its_end_is_a_failure() {
+        let path = Path::new("out.json");
+        // It is short: all of it is buffered until the end.
+        let failure = write(path, Full, &[]).unwrap_err();
+        assert!(failure.message.starts_with("out.json: "), "{failure}");
+        let mut text = Vec::new();
+        write(path, &mut text, &[]).unwrap();
+        assert!(serde_json::from_slice::<Value>(&text).unwrap()["traceEvents"].is_array());
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(create(place.path()).unwrap_err().code, "write", "a directory is no file");
+    }
 }

@@ -1,15 +1,16 @@
 //! `saggar bench train`: a plugin's own training for some steps on each device.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_jobs::JobSpec;
 use saggar_jobs::measure::{Estimate, Measured, Trial, Until, measure};
 use saggar_plugin::{Host, HostConfig, Plugin, PluginError};
-use saggar_store::{Home, Models};
+use saggar_store::{Dataset, Home, Models};
 use serde_json::{Value, json};
 
-use super::data::{Mounted, folders};
+use super::data::{self, folders};
 use super::device::{self, Results};
 use super::profile::{self, Kernels};
 use super::trace;
@@ -23,7 +24,7 @@ struct Training {
     host: Host,
     plugin: Plugin,
     spec: JobSpec,
-    mounted: Mounted,
+    datasets: BTreeMap<String, Arc<Dataset>>,
     models: Option<Models>,
 }
 
@@ -35,33 +36,49 @@ struct Row {
     estimate: Option<Estimate>,
     /// What the steps took that were asked for.
     took_seconds: Option<f64>,
-    /// What its kernels took, where that is asked for.
-    kernels: Option<Kernels>,
+    /// What its kernels took, or why that is not known, where it is asked for.
+    kernels: Option<Result<Kernels, Failure>>,
 }
 
 pub(super) fn train(args: &BenchTrain, output: Output) -> Result<i32, Failure> {
     let training = Training::of(args, output)?;
+    // Where no trace can be written, nothing is measured for one.
+    let file = args.profile.as_deref().map(|path| Ok((path, trace::create(path)?))).transpose()?;
     let results = device::each(&args.devices, output, |device| {
         let trial = training.trial(Until::Steps(args.steps));
         let measured = measure(&training.host, &training.plugin, &device, Meter::unlimited(), trial, |_, _| true);
         let measured = measured.map_err(|error| device::plugin_failure(&error))?;
-        let profiled = args.profile.as_ref().map(|_| Kernels::of(&device, |device| training.repeat(device, args)));
-        Ok(Row { kernels: profiled.transpose()?, ..Row::new(device.info().clone(), measured, args) })
+        let kernels = args.profile.as_ref().map(|_| Kernels::of(&device, |device| training.repeat(device, args)));
+        Ok(Row { kernels, ..Row::new(device.info().clone(), measured, args) })
     });
-    let rows = || results.iter().filter_map(|(_, result)| result.as_ref().ok());
-    if let Some(path) = &args.profile {
-        trace::write(path, &rows().filter_map(|row| row.kernels.as_ref()).collect::<Vec<_>>())?;
-    }
     if output.json {
         output.json(&document(args, &training.plugin, &results));
     } else {
         show(args, &results, output);
-        rows().filter_map(|row| row.kernels.as_ref()).for_each(|kernels| kernels.show(output));
-        if let Some(path) = &args.profile {
-            output.note(&format!("wrote {}: chrome://tracing and https://ui.perfetto.dev show it", path.display()));
+    }
+    // What was measured is shown already, whatever becomes of the profile.
+    let mut code = device::exit_code(&results);
+    let mut profiled = Vec::new();
+    for (name, kernels) in
+        results.iter().filter_map(|(name, result)| Some((name, result.as_ref().ok()?.kernels.as_ref()?)))
+    {
+        match kernels {
+            Ok(kernels) => profiled.push(kernels),
+            Err(failure) => {
+                let message = format!("{name}: measured, but not profiled: {}", failure.message);
+                output.failure(&Failure::new(failure.exit, &failure.code, message));
+                code = if code == 0 { failure.exit } else { code };
+            }
         }
     }
-    Ok(device::exit_code(&results))
+    if !output.json {
+        profiled.iter().for_each(|kernels| kernels.show(output));
+    }
+    if let Some((path, file)) = file {
+        trace::write(path, file, &profiled)?;
+        output.note(&format!("wrote {}: chrome://tracing and https://ui.perfetto.dev show it", path.display()));
+    }
+    Ok(code)
 }
 
 impl Training {
@@ -80,7 +97,7 @@ impl Training {
         };
         let (mut spec, component) = run::local(&run, output)?;
         spec.seed = args.seed.unwrap_or(spec.seed);
-        let mounted = Mounted::open(&spec.data, &folders, home.as_ref())?;
+        let datasets = data::open(&spec.data, &folders, home.as_ref())?;
         let cache_dir = home.as_ref().map(Home::cache);
         let host = Host::new(HostConfig { cache_dir, ..HostConfig::default() });
         let host = host.map_err(|error| device::plugin_failure(&error))?;
@@ -92,7 +109,7 @@ impl Training {
             let message = format!("{} exports no trainer", component.display());
             return Err(Failure::invalid(message).hint("`saggar bench infer` measures a plugin that only predicts"));
         }
-        Ok(Training { host, plugin, spec, mounted, models: home.map(|home| Models::new(home.models())) })
+        Ok(Training { host, plugin, spec, datasets, models: home.map(|home| Models::new(home.models())) })
     }
 
     /// Trains for a few more steps, on a device that writes kernels down.
@@ -104,7 +121,7 @@ impl Training {
     fn trial(&self, until: Until) -> Trial {
         Trial {
             spec: self.spec.clone(),
-            datasets: self.mounted.datasets.clone(),
+            datasets: self.datasets.clone(),
             secrets: Default::default(),
             models: self.models.clone(),
             until,
@@ -164,7 +181,11 @@ impl Row {
         if let Value::Object(measured) = measured {
             fields.extend(measured);
         }
-        fields.extend(self.kernels.as_ref().map(|kernels| ("profile".to_owned(), kernels.json())));
+        let kernels = |kernels: &Result<Kernels, Failure>| match kernels {
+            Ok(kernels) => kernels.json(),
+            Err(failure) => json!({ "error": device::error(failure) }),
+        };
+        fields.extend(self.kernels.as_ref().map(|it| ("profile".to_owned(), kernels(it))));
         Value::Object(fields)
     }
 }

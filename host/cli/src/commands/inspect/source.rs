@@ -1,7 +1,7 @@
 //! From what a user names to graphs: what a plugin builds, a model version, an ONNX file, a graph in text form.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use saggar_compile::Target;
@@ -10,12 +10,12 @@ use saggar_device::{Backend, Meter, Recorder};
 use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Plugin, PluginError};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::dataset::{Dataset, Datasets};
-use saggar_store::models::{self, Models};
+use saggar_store::models;
 use saggar_tensor::{text, verify};
 
 use super::stand_in;
 use crate::args::Inspect;
-use crate::commands::{build, run, serve};
+use crate::commands::{build, run, serve, stored};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
@@ -32,7 +32,7 @@ pub(super) struct Found {
 /// The graphs of what `args` names.
 ///
 /// # Errors
-/// `not_found` where nothing of that name is there; `invalid` where it has no graph, saying why.
+/// `no_model` where nothing of that name is there; `invalid` where it has no graph, saying why.
 pub(super) fn graphs(args: &Inspect, target: Target, output: Output) -> Result<Found, Failure> {
     let path = Path::new(&args.source);
     let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
@@ -44,12 +44,10 @@ pub(super) fn graphs(args: &Inspect, target: Target, output: Output) -> Result<F
         session.import(path)?;
     } else if path.is_file() {
         session.component(&read(path)?)?;
-    } else if path.join("manifest.json").is_file() {
-        session.version(path)?;
-    } else if path.is_dir() {
+    } else if path.is_dir() && !path.join(models::MANIFEST_FILE).is_file() {
         session.component(&read(&build::component(path, output)?)?)?;
     } else {
-        session.version(&served(args)?)?;
+        session.version()?;
     }
     session.found()
 }
@@ -66,27 +64,6 @@ fn read_text(path: &Path) -> Result<Found, Failure> {
     let recorded = RecordedGraph { phase: "text".to_owned(), graph: Arc::new(graph) };
     let recorded = Recorded { graphs: vec![recorded], ..Recorded::default() };
     Ok(Found { recorded, cut_short: Vec::new() })
-}
-
-/// The directory of a served model's version: the newest of `digits`, or `digits@2`.
-fn served(args: &Inspect) -> Result<PathBuf, Failure> {
-    let missing = |what: String| {
-        let hint = "name a plugin's component or directory, a model that the state directory has (--home), an .onnx or a \
-                    .graph file";
-        Failure::new(exit::NOT_FOUND, "not_found", what).hint(hint)
-    };
-    let (name, version) = args.source.split_once('@').unwrap_or((&args.source, ""));
-    let number: Option<u64> = version.parse().ok();
-    if !version.is_empty() && number.is_none() {
-        return Err(missing(format!("{}: versions are numbers: {name}@1", args.source)));
-    }
-    let models = args.home.join("models");
-    let found = Models::new(&models).scan().unwrap_or_default();
-    let of_model = found.into_iter().filter(|it| it.name == name && number.is_none_or(|number| it.version == number));
-    let newest = of_model.max_by_key(|it| it.version);
-    newest
-        .map(|it| it.dir)
-        .ok_or_else(|| missing(format!("there is no {} here, nor in {}", args.source, models.display())))
 }
 
 /// A device that keeps graphs, and plugins that build some.
@@ -143,10 +120,12 @@ impl<'a> Session<'a> {
     }
 
     /// What a published version builds.
-    fn version(&mut self, directory: &Path) -> Result<(), Failure> {
-        let wrong = |error: &dyn std::fmt::Display| Failure::invalid(format!("{}: {error}", directory.display()));
-        let (files, variables) = models::load(directory).map_err(|error| wrong(&error))?;
-        let plugin = self.host.compile(&files.load_plugin().map_err(|error| wrong(&error))?).map_err(refused)?;
+    fn version(&mut self) -> Result<(), Failure> {
+        let hint = "name a plugin's component or directory, a model that the state directory has (--home), an .onnx or a \
+                    .graph file";
+        let (files, variables) = stored::version(&self.args.source, Some(&self.args.home.join("models")), hint)?;
+        let wrong = |error| Failure::invalid(format!("{}: {error}", files.dir.display()));
+        let plugin = self.host.compile(&files.load_plugin().map_err(wrong)?).map_err(refused)?;
         self.predict("prediction", plugin, variables, files.manifest.config);
         Ok(())
     }

@@ -1,38 +1,77 @@
 //! `saggar run --estimate`: what the training would take, measured where it would run, before it is submitted.
 
+use std::time::{Duration, Instant};
+
 use saggar_jobs::{ESTIMATE, JobSpec};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Payload};
 use crate::commands::jobs;
 use crate::exit::Failure;
+use crate::interrupt;
 use crate::output::{Output, say};
 use crate::units::show_duration;
 
+/// How long a job that is stopped may take until it has ended.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How often the server is asked whether it has.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Has the server measure the training in a job of its own, which is removed again, and says what the whole would take.
-/// What passes the job's own time is warned of, also where notes are not wanted.
+/// What passes the job's own time is warned of. Ctrl-C takes the measuring job away.
 ///
 /// # Errors
 /// The measurement fails as the training would; its job stays, with its log.
 pub(super) fn before(spec: &JobSpec, client: &Client, output: Output) -> Result<Value, Failure> {
     let job = client.post("/api/v1/jobs", Payload::Json(&json!(measured(spec))))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
+    let (interrupted, measuring) = (client.clone(), name.clone());
+    interrupt::on(move || take_away(&interrupted, &measuring));
     output.note(&format!("measuring what the training would take, as {name}"));
-    let job = jobs::wait(client, output, &name)?;
-    if job["state"] != "SUCCEEDED" {
-        let code = super::exit_code(&job);
-        let message = format!("nothing was started: {}", super::ended(&job, &name, output));
-        return Err(Failure::new(code, "not_measured", message).hint(format!("`saggar logs {name}` tells more")));
+    let estimate = estimate(client, output, &name);
+    // From here on nothing is there that would have to go.
+    interrupt::on(|| ());
+    let mut estimate = estimate?;
+    // It was asked for: programs find it in the answer, and people here, also where they want no notes.
+    if !output.json {
+        say(&format!("  estimate {}", shown(&estimate)));
     }
-    let mut estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE}"))?;
-    if let Err(failure) = client.delete(&format!("/api/v1/jobs/{name}")) {
-        output.note(&format!("{name} stays: {failure}"));
-    }
-    output.note(&format!("  estimate {}", shown(&estimate)));
     let warning = warning(spec, &estimate);
     estimate["exceeds_max_runtime"] = json!(warning.is_some());
     warning.inspect(|warning| say(&format!("saggar: warning: {warning}")));
     Ok(estimate)
+}
+
+/// What the job that measures has found, which is removed.
+fn estimate(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
+    let job = jobs::wait(client, output, name)?;
+    if job["state"] != "SUCCEEDED" {
+        let code = super::exit_code(&job);
+        let message = format!("nothing was started: {}", super::ended(&job, name, output));
+        return Err(Failure::new(code, "not_measured", message).hint(format!("`saggar logs {name}` tells more")));
+    }
+    let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE}"))?;
+    if let Err(failure) = client.delete(&format!("/api/v1/jobs/{name}")) {
+        output.note(&format!("{name} stays: {failure}"));
+    }
+    Ok(estimate)
+}
+
+/// Stops a job that nobody waits for any more, and removes it.
+fn take_away(client: &Client, name: &str) {
+    say(&format!("\nnothing is started; {name}, which measures, is stopped and removed"));
+    let path = format!("/api/v1/jobs/{name}");
+    let ended = || {
+        client.post(&format!("{path}/stop"), Payload::Nothing)?;
+        let began = Instant::now();
+        while began.elapsed() < STOP_PATIENCE && !jobs::is_over(&client.get(&path)?) {
+            std::thread::sleep(STOP_INTERVAL);
+        }
+        client.delete(&path)
+    };
+    if let Err(failure) = ended() {
+        say(&format!("{name} stays: {failure}; `saggar stop {name}` and `saggar rm {name}` remove it"));
+    }
 }
 
 /// The same training, measured. It is tried once, and what it is compared with and how long it may take is left out.
@@ -62,7 +101,7 @@ fn shown(estimate: &Value) -> String {
 /// What is said where the estimate passes the job's own time, extensions included.
 fn warning(spec: &JobSpec, estimate: &Value) -> Option<String> {
     let seconds = estimate["seconds"].as_f64()?;
-    let granted = spec.max_runtime_seconds? * f64::from(spec.auto_extend + 1);
+    let granted = spec.max_runtime_seconds? * (f64::from(spec.auto_extend) + 1.0);
     (seconds > granted).then(|| {
         let [time, granted] = [seconds, granted].map(show_duration);
         format!("the training takes about {time}, more than the {granted} of --max-runtime: it would be saved and ended before it is done")
@@ -86,6 +125,7 @@ mod tests {
         assert_eq!(warning(&spec(Some(700.0), 0), &estimate), None);
         assert_eq!(warning(&spec(Some(600.0), 1), &estimate), None, "it is granted once more");
         assert_eq!(warning(&spec(None, 0), &estimate), None);
+        assert_eq!(warning(&spec(Some(600.0), u32::MAX), &estimate), None, "as often as can be written");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{ended, exit_code, stay};
+use super::{add, ended, exit_code, stay};
 use crate::args::Run;
 use crate::client::Client;
 use crate::exit::{self, Failure};
@@ -16,7 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until the job is over and the server answers from what it published. Prints the address alone.
-pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name: &str) -> Result<i32, Failure> {
+pub(super) fn until_served(
+    args: &Run,
+    client: &Client,
+    output: Output,
+    job_name: &str,
+    estimate: Option<Value>,
+) -> Result<i32, Failure> {
     let job = stay(client, output, job_name, args.follow)?;
     let sentence = ended(&job, job_name, output);
     let code = exit_code(&job);
@@ -28,7 +34,9 @@ pub(super) fn until_served(args: &Run, client: &Client, output: Output, job_name
     let (model, version) = wait_until_served(client, &job, PATIENCE)?;
     let url = client.url(&format!("/models/{model}/predict"));
     if output.json {
-        output.json_line(&json!({ "job": job_name, "model": model, "version": version, "url": url }));
+        let mut document = json!({ "job": job_name, "model": model, "version": version, "url": url });
+        add(&mut document, estimate);
+        output.json_line(&document);
     } else {
         output.line(&url);
     }

@@ -1,0 +1,80 @@
+//! A model version that lies on disk, for commands that ask no server.
+
+use std::path::Path;
+
+use saggar_store::checkpoint::SavedVariable;
+use saggar_store::models::{self, VersionFiles};
+use saggar_store::{ModelError, Models};
+
+use crate::exit::{self, Failure};
+
+/// A version's files and weights, checked: of its directory; or of a model of the directory `models`, `digits@3` or, of
+/// `digits`, the newest version that is whole. `hint` says what may be named.
+///
+/// # Errors
+/// `no_model` where there is none of that name; `invalid` where it is not whole or cannot be read, saying why.
+pub(crate) fn version(
+    text: &str,
+    models: Option<&Path>,
+    hint: &str,
+) -> Result<(VersionFiles, Vec<SavedVariable>), Failure> {
+    let not_found = |reason: String| Failure::new(exit::NOT_FOUND, "no_model", reason).hint(hint);
+    if Path::new(text).join(models::MANIFEST_FILE).is_file() {
+        return models::load(Path::new(text)).map_err(|error| Failure::invalid(error.to_string()));
+    }
+    let Some(models) = models else {
+        return Err(not_found(format!("there is no model {text}, and no state directory")));
+    };
+    let (name, number) = match text.split_once('@') {
+        Some((name, number)) => (name, Some(number)),
+        None => (text, None),
+    };
+    let number = number.map(|number| number.parse().map_err(|_| not_found(format!("{text}: a version is a number"))));
+    Models::new(models).open(name, number.transpose()?).map_err(|error| match error {
+        ModelError::NotFound { .. } | ModelError::BadName { .. } => {
+            not_found(format!("there is no model {text} in {}", models.display()))
+        }
+        error => Failure::invalid(error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_store::models::Publication;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_whole_version_is_meant_and_what_is_wrong_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let publish = |config| {
+            let it = Publication {
+                model: "digits",
+                plugin: b"wasm",
+                variables: &[],
+                config,
+                source_job: "",
+                created_ms: Default::default(),
+            };
+            Models::new(place.path()).publish(&it).unwrap().dir
+        };
+        let whole = publish("1");
+        std::fs::remove_file(publish("2").join("plugin.wasm")).unwrap();
+        let open = |text: &str| version(text, Some(place.path()), "a hint").map(|(files, _)| files.manifest.config);
+        assert_eq!(open("digits").unwrap(), "1", "the second one is not whole");
+        assert_eq!(
+            (open("digits@1").unwrap(), open(whole.to_str().unwrap()).unwrap()),
+            ("1".to_owned(), "1".to_owned())
+        );
+        assert_eq!(open("digits@2").unwrap_err().code, "invalid");
+        for missing in ["digits@3", "digits@", "digits@x", "other", "No/Name"] {
+            let failure = open(missing).unwrap_err();
+            assert_eq!((failure.exit, failure.code.as_str()), (exit::NOT_FOUND, "no_model"), "{missing}");
+            assert!(failure.message.contains(missing) && failure.hint.is_some(), "{failure}");
+        }
+        assert!(version("digits", None, "a hint").unwrap_err().message.contains("no state directory"));
+        // What cannot be listed is not taken for what is not there.
+        std::fs::write(place.path().join("file"), "").unwrap();
+        assert_eq!(open("file").unwrap_err().code, "invalid");
+    }
+}
