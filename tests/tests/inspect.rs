@@ -125,15 +125,15 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 
 #[test]
 fn a_served_model_and_an_onnx_file_show_what_they_predict_with() {
-    let (home, server) = Server::fresh();
-    let hostile = guest("hostile");
-    server.saggar_ok(&["run", hostile.to_str().unwrap(), "--device", "cpu", "--wait", "--", "steps=1", "model=well"]);
-    for name in ["well", "well@1"] {
-        let table = inspected(&[name, "--home", home.path().to_str().unwrap()]);
+    let home = tempfile::tempdir().unwrap();
+    drop(Server::with_digits(home.path(), &[]));
+    let home = home.path().to_str().unwrap();
+    for name in ["digits", "digits@1"] {
+        let table = inspected(&[name, "--home", home]);
         assert!(table.contains("prediction"), "{table}");
     }
-    let (_, errors, code) = inspect(&["well@7", "--home", home.path().to_str().unwrap()]);
-    assert!(code == 3 && errors.contains("well@7"), "{errors}");
+    let (_, errors, code) = inspect(&["digits@7", "--home", home]);
+    assert!(code == 3 && errors.contains("digits@7"), "{errors}");
     let Some(file) = shared("models/ort-examples-mnist/model.onnx") else {
         println!("SKIP: no ONNX models beside the project");
         return;
