@@ -3,10 +3,11 @@
 use saggar_tensor::arbitrary::{Case, cases, graph};
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{Elements, Value, evaluate};
+use saggar_tensor::op::{Conv2d, Pool, Pool2d};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
 use crate::limits::EXPR_INSTRUCTIONS_MAX;
-use crate::program::Body;
+use crate::program::{Body, ValueId};
 use crate::{CompileError, Program, Target, compile, reference};
 
 pub(crate) const WORDS: Target = Target {
@@ -161,6 +162,50 @@ fn a_map_is_written_over_what_it_reads_last() {
     assert_eq!([slabs(&over, false, false), slabs(&apart, false, false)], [matrix + 256, 2 * matrix + 256]);
     assert_eq!(slabs(&over, true, false), slabs(&apart, true, false), "read again");
     assert_eq!(slabs(&over, false, true), slabs(&apart, false, true), "read in another order");
+}
+
+/// The gradient of max pooling, where every window is a tile: it chooses among what it is written over.
+#[test]
+fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {
+    let in_place = |target: &Target, pool: Pool2d, read_again: bool| {
+        let mut builder = GraphBuilder::new();
+        let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+        let values = [vec![2, 1, 8, 12], vec![20, 1, 1, 1]].map(|dims| {
+            let shape = Shape::new(&*dims).unwrap();
+            let numbers: Vec<f64> = (0..shape.elements()).map(|at| (at * 7 % 11) as f64 - 5.0).collect();
+            Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+        });
+        let [x, filter] = ["x", "filter"].map(|name| {
+            let value = &values[usize::from(name == "filter")];
+            builder.input(name, float(value.descriptor().shape.dims())).unwrap()
+        });
+        let conv = Conv2d { padding: [0; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
+        let y = builder.conv2d(x, filter, conv).unwrap();
+        let largest = builder.pool2d(y, Pool::Max, pool).unwrap();
+        let mut loss = builder.reduce_sum(largest, &[0, 1, 2, 3], false).unwrap();
+        if read_again {
+            let squares = builder.mul(y, y).unwrap();
+            let sum = builder.reduce_sum(squares, &[0, 1, 2, 3], false).unwrap();
+            loss = builder.add(loss, sum).unwrap();
+        }
+        let gradient = gradients(&mut builder, loss, &[filter]).unwrap();
+        builder.output("gradient", gradient[0]).unwrap();
+        let program = check("tiles", &verify(builder.finish()).unwrap(), &values, &[], target);
+        let place = |value: &ValueId| program.values[value.index()].place;
+        let found = program.kernels.iter().find_map(|kernel| match &kernel.body {
+            Body::MaxPool2dGrad { input, output, .. } => Some(place(input) == place(output)),
+            _ => None,
+        });
+        found.expect("the gradient is a kernel")
+    };
+    let pool = |window: [usize; 2], strides: [usize; 2]| Pool2d { padding: [0; 4], window, strides, dilations: [1, 1] };
+    let cpu = Target::cpu();
+    assert!(in_place(&cpu, pool([2, 3], [2, 3]), false), "tiles");
+    assert!(!in_place(&cpu, pool([3, 3], [1, 3]), false), "windows overlap");
+    assert!(!in_place(&cpu, pool([2, 2], [2, 3]), false), "elements between windows");
+    assert!(!in_place(&cpu, pool([3, 2], [3, 2]), false), "elements after the last window");
+    assert!(!in_place(&cpu, pool([2, 3], [2, 3]), true), "read again");
+    assert!(!in_place(&Target { in_place: false, ..cpu }, pool([2, 3], [2, 3]), false), "a target that cannot");
 }
 
 #[test]

@@ -6,11 +6,10 @@ use saggar_tensor::op::{Op, Source};
 use saggar_tensor::{Descriptor, Graph, NodeId};
 
 use crate::error::CompileError;
-use crate::expr::Instruction;
 use crate::fuse::{Draft, base};
 use crate::label::{label, op_name};
-use crate::program::{Body, Kernel, Place, Program, Slab, Value, ValueId};
-use crate::schedule::{Schedule, is_identity};
+use crate::program::{Body, Kernel, Layout, Place, Program, Slab, Value, ValueId};
+use crate::schedule::{Schedule, reads_in_order};
 use crate::target::{Class, Target};
 
 /// Scratch values in one place, and when it is needed.
@@ -150,29 +149,26 @@ fn given_up(
     root: NodeId,
     lifetimes: &BTreeMap<NodeId, Lifetime>,
 ) -> Option<NodeId> {
-    let Body::Map { dims, expr, .. } = &draft.body else { return None };
     let written = lifetimes.get(&root)?;
-    let size = |node: NodeId| graph.descriptor(node).bytes();
-    let in_order = |node: NodeId| {
-        expr.instructions.iter().all(|(instruction, _)| match instruction {
-            Instruction::Load { value, view, .. } => base(graph, NodeId(value.0)) != node || is_identity(view, dims),
-            Instruction::Random { key, .. } => base(graph, NodeId(key.0)) != node,
-            Instruction::Immediate(_)
-            | Instruction::Index(_)
-            | Instruction::Accumulated
-            | Instruction::Unary(..)
-            | Instruction::Binary(..)
-            | Instruction::Select(..) => true,
-        })
-    };
     draft.loads.iter().copied().find(|&load| {
         let Some(read) = lifetimes.get(&load) else { return false };
         read.to == at
-            && read.class == written.class
             && graph.descriptor(load).dtype == graph.descriptor(root).dtype
-            && size(load) == size(root)
-            && in_order(load)
+            && read.bytes == written.bytes
+            && (reads_in_order(&draft.body, |node| base(graph, node) == load)
+                || reads_in_tiles(graph, &draft.body, load))
     })
+}
+
+/// Whether a gradient of max pooling chooses among the elements of `load`, window by window, where windows are tiles: each
+/// then writes what it alone has read.
+fn reads_in_tiles(graph: &Graph, body: &Body, load: NodeId) -> bool {
+    let Body::MaxPool2dGrad { pool, layout: Layout::ChannelsLast, input, gradient, output: _ } = body else {
+        return false;
+    };
+    let dims = |value: &ValueId| graph.descriptor(NodeId(value.0)).shape.dims();
+    let is_load = |value: &ValueId| base(graph, NodeId(value.0)) == load;
+    is_load(input) && !is_load(gradient) && pool.is_tiling([dims(input)[1], dims(input)[2]])
 }
 
 /// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed.

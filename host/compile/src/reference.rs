@@ -106,7 +106,7 @@ fn check_overlaps(program: &Program, body: &Body) {
     }
 }
 
-/// Whether a value is written over one that is read, element by element: a variable, or scratch memory.
+/// Whether a value is written over one that is read, element by element or tile by tile: a variable, or scratch memory.
 fn is_update(program: &Program, body: &Body, [written, read]: [ValueId; 2]) -> bool {
     let [to, from] = [written, read].map(|value| &program.values[value.index()]);
     let is_same = match to.place {
@@ -114,7 +114,14 @@ fn is_update(program: &Program, body: &Body, [written, read]: [ValueId; 2]) -> b
         Place::Slab { .. } => to.place == from.place && to.descriptor.bytes() == from.descriptor.bytes(),
         Place::Input(_) | Place::Constant(_) | Place::Output(_) => false,
     };
-    is_same && body::reads_in_place(body, read)
+    let in_tiles = match body {
+        Body::MaxPool2dGrad { pool, input, gradient, .. } => {
+            let dims = from.descriptor.shape.dims();
+            *input == read && *gradient != read && pool.is_tiling([dims[1], dims[2]])
+        }
+        _ => false,
+    };
+    is_same && (in_tiles || body::reads_in_place(body, read))
 }
 
 fn overlap(program: &Program, a: ValueId, b: ValueId) -> bool {

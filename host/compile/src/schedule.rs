@@ -66,11 +66,16 @@ fn updates_in_place(graph: &Graph, draft: &Draft, assigned: u32) -> bool {
     if draft.loads.iter().all(|load| variable(graph, *load) != Some(assigned)) {
         return true;
     }
-    let Body::Map { dims, expr, .. } = &draft.body else { return false };
-    let is_assigned = |value: &ValueId| variable(graph, NodeId(value.0)) == Some(assigned);
+    reads_in_order(&draft.body, |node| variable(graph, node) == Some(assigned))
+}
+
+/// Whether a map reads the nodes that `is_meant` names, if at all, element by element.
+pub(crate) fn reads_in_order(body: &Body, is_meant: impl Fn(NodeId) -> bool) -> bool {
+    let Body::Map { dims, expr, .. } = body else { return false };
+    let is_meant = |value: &ValueId| is_meant(NodeId(value.0));
     expr.instructions.iter().all(|(instruction, _)| match instruction {
-        Instruction::Load { value, view, .. } => !is_assigned(value) || is_identity(view, dims),
-        Instruction::Random { key, .. } => !is_assigned(key),
+        Instruction::Load { value, view, .. } => !is_meant(value) || is_identity(view, dims),
+        Instruction::Random { key, .. } => !is_meant(key),
         Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Accumulated
@@ -81,7 +86,7 @@ fn updates_in_place(graph: &Graph, draft: &Draft, assigned: u32) -> bool {
 }
 
 /// Whether the view's element is always the one at the iteration's own position.
-pub(crate) fn is_identity(view: &View, dims: &[usize]) -> bool {
+fn is_identity(view: &View, dims: &[usize]) -> bool {
     let mut stride = 1;
     let mut in_order = view.offset == 0 && view.bounds.is_empty();
     for (&size, &step) in dims.iter().zip(&view.strides).rev() {

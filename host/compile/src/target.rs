@@ -51,8 +51,8 @@ pub struct Target {
     pub wide_integers: bool,
     /// Whether windowed operators are fastest with channels side by side.
     pub channels_last: bool,
-    /// Whether a map may write a value over one that it reads element by element and that nothing reads after it. A
-    /// shader cannot: one storage binding would be read and another one written, both of the same memory.
+    /// Whether a map may write a value over one that it reads element by element, and a gradient of max pooling over one
+    /// that it reads tile by tile, where nothing reads it after that. A shader cannot: one storage binding would be read and another one written, both of the same memory.
     pub in_place: bool,
     /// Alignment of a value in a slab.
     pub alignment_bytes: usize,

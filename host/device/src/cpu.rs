@@ -37,6 +37,7 @@ mod storage;
 mod threads;
 mod vector;
 mod winograd;
+mod words;
 
 use std::fmt::Display;
 use std::sync::Arc;

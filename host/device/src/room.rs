@@ -93,15 +93,14 @@ impl Room {
         let charge = meter.charge(bytes)?;
         // Taken before the look: of two that ask at once for the last bytes, the later one finds them taken.
         let held = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
-        let (host_held, is_due) = match self.memory {
+        let host_held = match self.memory {
             Memory::Host => self.host.take(bytes),
-            Memory::HostUpTo { .. } | Memory::Bytes { .. } => (0, true),
+            Memory::HostUpTo { .. } | Memory::Bytes { .. } => self.host.held_bytes(),
         };
         // Dropped on the way out with an error, it gives back what was taken.
         let charge = charge.in_room(self);
-        if is_due {
-            self.look(what, bytes, held, host_held)?;
-        }
+        let is_due = self.is_of_host() && self.host.is_due(bytes);
+        self.look(what, bytes, held, is_due.then_some(host_held))?;
         Ok(charge)
     }
 
@@ -110,7 +109,7 @@ impl Room {
     /// # Errors
     /// `NoRoom`.
     pub(crate) fn check(&self, what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
-        self.look(what, bytes, self.held_bytes.load(Ordering::Acquire), self.host.held_bytes())
+        self.look(what, bytes, self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
     /// Whether all that a program takes would fit, before any of it is there: its needs, constants and outputs.
@@ -142,7 +141,7 @@ impl Room {
         self.check(&what, kept.saturating_add(outputs).saturating_add(packed_bytes))
     }
 
-    fn look(&self, what: &dyn Display, bytes: u64, held: u64, host_held: u64) -> Result<(), DeviceError> {
+    fn look(&self, what: &dyn Display, bytes: u64, held: u64, host_held: Option<u64>) -> Result<(), DeviceError> {
         match self.left(held, host_held) {
             Some(available) if bytes > available.bytes => Err(self.refusal(what, bytes, available)),
             Some(_) | None => Ok(()),
@@ -162,19 +161,25 @@ impl Room {
 
     /// What is left; none where nobody knows.
     pub(crate) fn available(&self) -> Option<Available> {
-        self.left(self.held_bytes.load(Ordering::Acquire), self.host.held_bytes())
+        self.left(self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
-    /// What is left of the room beside `held` bytes, and of the host beside `host_held`.
-    fn left(&self, held: u64, host_held: u64) -> Option<Available> {
-        let of_limit = |bytes: u64, of: &str| Available { bytes: bytes.saturating_sub(held), of: of.to_owned() };
-        match self.memory {
-            Memory::Bytes { bytes, of } => Some(of_limit(bytes, of)),
-            Memory::Host => self.host.left(host_held),
-            Memory::HostUpTo { bytes, of } => {
-                let limits = [Some(of_limit(bytes, of)), self.host.left(self.host.held_bytes())];
-                limits.into_iter().flatten().min_by_key(|it| it.bytes)
+    /// What is left of the room beside `held` bytes, and of the host beside `host_held`, where that is to be looked at.
+    fn left(&self, held: u64, host_held: Option<u64>) -> Option<Available> {
+        let limit = match self.memory {
+            Memory::Host => None,
+            Memory::HostUpTo { bytes, of } | Memory::Bytes { bytes, of } => {
+                Some(Available { bytes: bytes.saturating_sub(held), of: of.to_owned() })
             }
+        };
+        let host = host_held.filter(|_| self.is_of_host()).and_then(|held| self.host.left(held));
+        [limit, host].into_iter().flatten().min_by_key(|it| it.bytes)
+    }
+
+    fn is_of_host(&self) -> bool {
+        match self.memory {
+            Memory::Host | Memory::HostUpTo { .. } => true,
+            Memory::Bytes { .. } => false,
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::program::Layout;
+use saggar_compile::program::{Body, Layout, ValueId};
 use saggar_device::{Backend, Meter, cpu};
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{Value, evaluate};
@@ -155,6 +155,74 @@ fn windows_are_what_they_mean(one: &dyn Backend, two: &dyn Backend, rounding: f6
                 }
             }
             assert!(run(one, &graph, &values) == found, "{case:?}: other bits with one thread");
+        }
+    }
+}
+
+/// Sums of small whole numbers, so that many are equal, some of them not numbers: of the largest the first is chosen,
+/// whether the gradient is written over what it chooses from or beside it.
+#[test]
+fn gradients_of_the_largest_are_exact_in_place_and_apart() {
+    let whole = |dims: &[usize], seed: usize, nan: bool| {
+        let shape = Shape::new(dims).unwrap();
+        let number = |i: usize| if nan && i % 97 == 5 { f64::NAN } else { ((i * 31 + seed) % 7) as f64 - 3.0 };
+        let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
+        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+    };
+    for (window, steps, size, in_place) in [
+        ([2, 2], [2, 2], [8, 12], true),
+        ([4, 1], [4, 1], [8, 7], true),
+        ([2, 2], [2, 2], [9, 12], false),
+        ([3, 3], [2, 3], [9, 12], false),
+        ([2, 2], [3, 2], [8, 12], false),
+    ] {
+        for nan in [false, true] {
+            let mut g = GraphBuilder::new();
+            let values = [whole(&[3, 2, size[0], size[1]], 1, nan), whole(&[37, 2, 1, 1], 2, false)];
+            let [x, f] = ["x", "f"].map(|name| {
+                let value = &values[usize::from(name == "f")];
+                g.input(name, value.descriptor().clone()).unwrap()
+            });
+            let maps = nn::conv2d(&mut g, x, f, None, Conv2dOptions::default()).unwrap();
+            let pool = Pool2dOptions { window: Some(window), strides: steps, ..Pool2dOptions::default() };
+            let largest = nn::max_pool2d(&mut g, maps, pool).unwrap();
+            let weights: Vec<f64> = (0..).map(|at| f64::from(at % 5 - 2)).take(37).collect();
+            let weights = Value::from_numbers(DType::F32, Shape::new([1, 37, 1, 1]).unwrap(), &weights).unwrap();
+            let scale = g.input("scale", weights.descriptor().clone()).unwrap();
+            let scaled = g.mul(largest, scale).unwrap();
+            let sum = g.reduce_sum(scaled, &[0, 1, 2, 3], false).unwrap();
+            let gradient = gradients(&mut g, sum, &[x]).unwrap()[0];
+            g.output("gradient", gradient).unwrap();
+            let graph = verify(g.finish()).unwrap();
+            let [a, b] = values;
+            let values = [a, b, weights];
+            let expected = evaluate(&graph, &values, &mut []).unwrap();
+            for kind in cpu::VectorSet::here() {
+                let backend = cpu::open_with(cpu::Options { vectors: Some(kind), ..cpu::Options::default() }).unwrap();
+                let meter = Meter::unlimited();
+                let program = compile(&graph, &backend.target()).unwrap();
+                let place = |value: &ValueId| program.values[value.index()].place;
+                let chosen = program.kernels.iter().find_map(|kernel| match &kernel.body {
+                    Body::MaxPool2dGrad { input, output, .. } => Some(place(input) == place(output)),
+                    _ => None,
+                });
+                assert_eq!(chosen, Some(in_place), "{window:?} by {steps:?} over {size:?}\n{program}");
+                let executable = backend.load(Arc::new(program), &meter).unwrap();
+                let inputs = values.each_ref().map(|value| {
+                    let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
+                    backend.write(&buffer, &value.to_bytes()).unwrap();
+                    buffer
+                });
+                for _ in 0..2 {
+                    let output = executable.dispatch(&inputs, &[]).unwrap().remove(0);
+                    let found = backend.read(&output).unwrap();
+                    let found = Value::from_bytes(output.descriptor().clone(), &found).unwrap();
+                    let pairs = expected[0].numbers().into_iter().zip(found.numbers());
+                    for (at, (x, y)) in pairs.enumerate() {
+                        assert!(x == y, "{kind:?}: {window:?} by {steps:?} over {size:?}, element {at}: {x} {y}");
+                    }
+                }
+            }
         }
     }
 }

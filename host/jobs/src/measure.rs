@@ -8,7 +8,7 @@ mod timeline;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{Host, Plugin, PluginError, TrainLimits, train};
@@ -106,15 +106,5 @@ fn begins_at(spec: &JobSpec) -> u64 {
     match spec.init_from {
         Some(Origin::Checkpoint { which: Which::Step(step), .. }) => step,
         Some(Origin::Checkpoint { which: Which::Latest | Which::Best, .. } | Origin::Model { .. }) | None => 0,
-    }
-}
-
-/// The clock of one training.
-#[derive(Clone, Copy, Debug)]
-struct Stopwatch(Instant);
-
-impl Stopwatch {
-    fn elapsed(self) -> Duration {
-        self.0.elapsed()
     }
 }

@@ -10,8 +10,13 @@ mod profile;
 mod trace;
 mod train;
 
+use std::path::Path;
+
+use saggar_plugin::{Host, HostConfig};
+use saggar_store::Home;
+
 use crate::args::Bench;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::output::Output;
 
 pub(crate) fn bench(args: &Bench, output: Output) -> Result<i32, Failure> {
@@ -19,4 +24,22 @@ pub(crate) fn bench(args: &Bench, output: Output) -> Result<i32, Failure> {
         Bench::Train(args) => train::train(args, output),
         Bench::Infer(args) => infer::infer(args, output),
     }
+}
+
+/// The state directory, if there is one at this place.
+fn home(path: &Path) -> Result<Option<Home>, Failure> {
+    let open = || Home::open(path).map_err(|error| Failure::invalid(error.to_string()));
+    path.is_dir().then(open).transpose()
+}
+
+/// What runs plugins; it keeps what it compiles in the state directory, if there is one.
+fn host(home: Option<&Home>) -> Result<Host, Failure> {
+    let cache_dir = home.map(Home::cache);
+    Host::new(HostConfig { cache_dir, ..HostConfig::default() }).map_err(|error| device::plugin_failure(&error))
+}
+
+/// A component's bytes.
+fn component(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", path.display())))
 }

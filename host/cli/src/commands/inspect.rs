@@ -91,6 +91,14 @@ fn compiled(number: usize, recorded: &RecordedGraph, name: TargetName, target: &
 }
 
 impl Compiled {
+    /// The target, as it is named on the command line.
+    fn target_name(&self) -> &'static str {
+        match self.target {
+            TargetName::Cpu => "cpu",
+            TargetName::Gpu => "gpu",
+        }
+    }
+
     /// Each kernel's shader, or why it has none.
     fn shaders(&self) -> Vec<Result<Shader, String>> {
         let program = &self.stages.program;

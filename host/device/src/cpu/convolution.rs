@@ -17,6 +17,7 @@ use super::patch::Windows;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
 use super::threads::Threads;
+use super::words::Words;
 
 /// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
@@ -93,7 +94,7 @@ impl Sizes {
     }
 
     /// The patch matrix of group `group` of whole images, side by side.
-    fn patches<'a>(&self, images: &'a [f32], group: usize, words: &'a mut Vec<u64>) -> &'a [f32] {
+    fn patches<'a>(&self, images: &'a [f32], group: usize, words: &'a mut Words) -> &'a [f32] {
         let image = self.groups * self.input();
         let count = images.len() / image.max(1);
         if self.is_pointwise() {
@@ -111,7 +112,7 @@ impl Sizes {
     }
 
     /// Group `group` of whole result images as a matrix of output channels and places, images side by side.
-    fn side_by_side<'a>(&self, results: &'a [f32], group: usize, words: &'a mut Vec<u64>) -> &'a [f32] {
+    fn side_by_side<'a>(&self, results: &'a [f32], group: usize, words: &'a mut Words) -> &'a [f32] {
         let image = self.groups * self.result();
         let count = results.len() / image.max(1);
         if count <= 1 {

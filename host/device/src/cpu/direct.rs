@@ -13,6 +13,7 @@ use super::ending::{End, Ends};
 use super::evaluate::buffer;
 use super::patch::{Windows, copy_row};
 use super::simd::{FusedWork, MulAdd, dispatch_fused};
+use super::words::Words;
 
 /// Output channels of a tile at most: with two vectors of places, their sums, a vector of each and a factor are fifteen
 /// of sixteen registers.
@@ -104,14 +105,7 @@ impl Direct {
 
     /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` `[outputs, taps]`, and `out`
     /// `[outputs, height, width]`.
-    pub(super) fn run(
-        &self,
-        image: &[f32],
-        filter: &[f32],
-        out: &mut [f32],
-        ends: Ends<'_>,
-        words: &mut [Vec<u64>; 2],
-    ) {
+    pub(super) fn run(&self, image: &[f32], filter: &[f32], out: &mut [f32], ends: Ends<'_>, words: &mut [Words; 2]) {
         let [laid_out, lines] = words;
         let laid_out = buffer::<f32>(laid_out, self.laid_out);
         let lines = buffer::<f32>(lines, HEIGHT_MAX * self.line());

@@ -15,6 +15,7 @@ use super::random::{self, Bits};
 use super::routine::{DIMS_MAX, Place, Routine, Step, Task};
 use super::simd::{self, Work};
 use super::vector;
+use super::words::Words;
 use crate::half;
 
 /// Elements a step works on at a time: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
@@ -61,11 +62,11 @@ impl<'a> Frame<'a> {
 /// Registers of one task. Kept by each thread between tasks.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    slots: Vec<Vec<u64>>,
+    slots: Vec<Words>,
     /// For callers that need a block of their own.
-    pub(super) spare: Vec<u64>,
+    pub(super) spare: Words,
     /// For callers that need a buffer of their own: patches of images, accumulators.
-    pub(super) buffers: [Vec<u64>; 2],
+    pub(super) buffers: [Words; 2],
     /// For products on this thread.
     pub(super) product: Buffers,
 }
@@ -85,11 +86,8 @@ pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
 }
 
 /// The first `count` elements of a buffer that grows as needed; their values are left from before.
-pub(super) fn buffer<T: Pod>(words: &mut Vec<u64>, count: usize) -> &mut [T] {
-    let needed = (count * size_of::<T>()).div_ceil(8);
-    if words.len() < needed {
-        words.resize(needed, 0);
-    }
+pub(super) fn buffer<T: Pod>(words: &mut Words, count: usize) -> &mut [T] {
+    words.reserve((count * size_of::<T>()).div_ceil(8));
     &mut elements_mut::<T>(bytemuck::cast_slice_mut(words))[..count]
 }
 
@@ -97,7 +95,7 @@ impl Routine {
     /// Computes what is the same for all elements. Before any block of a task.
     pub(super) fn begin(&self, scratch: &mut Scratch, frame: Frame<'_>) {
         if scratch.slots.len() < self.slots {
-            scratch.slots.resize_with(self.slots, || vec![0; BLOCK]);
+            scratch.slots.resize_with(self.slots, || Words::zeroed(8 * BLOCK));
         }
         for step in &self.uniform {
             self.step(step, scratch, frame, 0, 1);
@@ -201,13 +199,7 @@ impl Routine {
     }
 }
 
-fn source<'s, T: Pod>(
-    slots: &'s [Vec<u64>],
-    frame: Frame<'s>,
-    place: Place,
-    start: usize,
-    len: usize,
-) -> Source<'s, T> {
+fn source<'s, T: Pod>(slots: &'s [Words], frame: Frame<'s>, place: Place, start: usize, len: usize) -> Source<'s, T> {
     match place {
         Place::Slot(slot) => Source::Slice(&elements(bytemuck::cast_slice(&slots[slot]))[..len]),
         Place::Uniform(slot) => Source::Scalar(elements(bytemuck::cast_slice(&slots[slot]))[0]),

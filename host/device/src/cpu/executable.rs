@@ -11,9 +11,10 @@ use super::kept::{Formed, packed_bytes};
 use super::plan::Prepared;
 use super::region::Block;
 use super::scratch::Scratch;
-use super::storage::{Given, Guard, HostMemory, lock, memory, zeroed};
+use super::storage::{Given, Guard, HostMemory, lock, memory};
 use super::threads::Threads;
 use super::vector::under;
+use super::words::Words;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
@@ -28,7 +29,7 @@ pub(super) struct CpuExecutable {
     workspace_bytes: usize,
     written: Vec<bool>,
     threads: Arc<Threads>,
-    /// What a dispatch does, counted in the first one.
+    /// What a dispatch does, counted in the first one, which takes all threads.
     operations: OnceLock<usize>,
     room: Arc<Room>,
     meter: Meter,
@@ -64,7 +65,7 @@ impl CpuExecutable {
         let mut constants = Vec::with_capacity(program.constants.len());
         for (_, bytes) in &program.constants {
             let charge = room.charge(&"a constant", bytes.len() as u64, meter)?;
-            constants.push(HostMemory::new(words(bytes), bytes.len(), charge));
+            constants.push(HostMemory::new(Words::of(bytes), bytes.len(), charge));
         }
         let mut written = vec![false; program.variables.len()];
         for &variable in &program.written_variables {
@@ -112,7 +113,7 @@ impl CpuExecutable {
             for (kernel, kept) in self.kernels.iter().zip(kept) {
                 let started = took.is_some().then(Instant::now);
                 let pieces = kernel.regions.cut(blocks);
-                kernel.run(threads, pieces, workspace, kept.as_ref().map(|kept| &kept.data[..]));
+                kernel.run(threads, pieces, workspace, kept.as_deref().map(Formed::data));
                 if let (Some(took), Some(started)) = (&mut took, started) {
                     took.push(started.elapsed());
                 }
@@ -121,11 +122,12 @@ impl CpuExecutable {
         let running = self.threads.running();
         let alone_max = if running.is_crowded() { BESIDE_OPERATIONS_MAX } else { ALONE_OPERATIONS_MAX };
         match self.operations.get() {
-            Some(&operations) if operations > alone_max => self.threads.enter(|| on(&self.threads, blocks)),
-            Some(_) | None => {
-                let alone = Threads::alone();
-                on(&alone, blocks);
-                self.operations.get_or_init(|| alone.operations());
+            Some(&operations) if operations <= alone_max => on(&Threads::alone(), blocks),
+            Some(_) => self.threads.enter(|| on(&self.threads, blocks)),
+            None => {
+                let counting = self.threads.counting();
+                counting.enter(|| on(&counting, blocks));
+                self.operations.get_or_init(|| counting.operations());
             }
         }
     }
@@ -167,7 +169,8 @@ impl CpuExecutable {
             charges.push(self.room.charge(&what, port.descriptor.bytes() as u64, &self.meter)?);
         }
         let mut arena = self.scratch.take(program, self.workspace_bytes)?;
-        let mut outputs: Vec<Vec<u64>> = program.outputs.iter().map(|port| zeroed(port.descriptor.bytes())).collect();
+        let zeros = |port: &Port| Words::zeroed(port.descriptor.bytes());
+        let mut outputs: Vec<Words> = program.outputs.iter().map(zeros).collect();
 
         let (mut guards, holder) = lock(&given)?;
         let started = Instant::now();
@@ -185,7 +188,7 @@ impl CpuExecutable {
         self.meter.add_busy(started.elapsed());
         self.meter.add_work(self.kernels.len() as u64, 1);
         self.scratch.put_back(arena);
-        let buffer = |((port, words), charge): ((&Port, Vec<u64>), Charge)| {
+        let buffer = |((port, words), charge): ((&Port, Words), Charge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
             Buffer::new(port.descriptor.clone(), Arc::new(memory))
         };
@@ -210,13 +213,6 @@ pub(super) fn prepare(program: &Program) -> Result<Vec<Prepared>, DeviceError> {
 
 fn writable(words: &mut [u64]) -> Block<'_> {
     Block::Write(bytemuck::cast_slice_mut(words))
-}
-
-/// Bytes in words of their own.
-fn words(bytes: &[u8]) -> Vec<u64> {
-    let mut words = zeroed(bytes.len());
-    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
-    words
 }
 
 /// The blocks of inputs and variables.

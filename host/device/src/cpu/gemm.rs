@@ -15,6 +15,7 @@ use pack::Layout;
 use product::{Columns, Product, Right, Rows};
 
 use super::ending::Ends;
+use super::words::Words;
 
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ impl<'a> Matrix<'a> {
 }
 
 /// Buffers that a product on one thread needs: for panels, and for rows of the first operand that are not contiguous.
-pub(super) type Buffers = [Vec<u64>; 2];
+pub(super) type Buffers = [Words; 2];
 
 /// `c = a b`, or `c += a b` where `add`, on this thread: `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
 pub(super) fn multiply(

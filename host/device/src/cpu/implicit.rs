@@ -18,6 +18,7 @@ use super::evaluate::buffer;
 use super::gemm::pack::parts;
 use super::gemm::product::{Packed, Run};
 use super::threads::Threads;
+use super::words::Words;
 use taps::Taps;
 
 /// Images `[images, height, width, channels]` seen through windows: places of results, and what lies under them.
@@ -85,7 +86,7 @@ impl View {
     }
 
     /// What rows `rows` of places, counted over all images, see of `images`.
-    fn band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>, words: &'a mut Vec<u64>) -> Band<'a> {
+    fn band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>, words: &'a mut Words) -> Band<'a> {
         if self.is_inside(0) && self.is_inside(1) { self.whole(images, rows) } else { self.framed(images, rows, words) }
     }
 
@@ -104,7 +105,7 @@ impl View {
     }
 
     /// A copy with zeros around.
-    fn framed<'a>(&self, images: &[f32], rows: std::ops::Range<usize>, words: &'a mut Vec<u64>) -> Band<'a> {
+    fn framed<'a>(&self, images: &[f32], rows: std::ops::Range<usize>, words: &'a mut Words) -> Band<'a> {
         let pitch = self.width() * self.channels;
         let [[top, bottom], [left, _]] = [self.reach(0), self.reach(1)];
         let height = |rows: usize| (rows - 1) * self.steps[0] + (bottom - top).unsigned_abs() + 1;

@@ -11,6 +11,7 @@ use super::gemm::Matrix;
 use super::gemm::pack::{Layout, pack, parts};
 use super::implicit::FilterForm;
 use super::winograd::PointsForm;
+use super::words::Words;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 use crate::room::Room;
@@ -46,8 +47,7 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct Formed {
     form: Form,
-    /// Its elements.
-    pub(super) data: Vec<f32>,
+    words: Words,
     _charge: Charge,
 }
 
@@ -76,6 +76,13 @@ impl Form {
                 }
             }
         }
+    }
+}
+
+impl Formed {
+    /// Its elements.
+    pub(super) fn data(&self) -> &[f32] {
+        &bytemuck::cast_slice(&self.words)[..self.form.len()]
     }
 }
 
@@ -115,9 +122,10 @@ impl Forms {
             return Ok(Arc::clone(formed));
         }
         let charge = room.charge(&format_args!("{what}, packed"), kept.bytes(), meter)?;
-        let mut data = vec![0.0; kept.form.len()];
-        kept.form.write(&floats(kept.dtype, bytes), &mut data);
-        let formed = Arc::new(Formed { form: kept.form.clone(), data, _charge: charge });
+        let mut words = Words::zeroed(4 * kept.form.len());
+        let data = &mut bytemuck::cast_slice_mut(&mut words)[..kept.form.len()];
+        kept.form.write(&floats(kept.dtype, bytes), data);
+        let formed = Arc::new(Formed { form: kept.form.clone(), words, _charge: charge });
         forms.push(Arc::clone(&formed));
         Ok(formed)
     }

@@ -153,10 +153,23 @@ fn largest<S: Vectors>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Rang
 #[derive(Debug)]
 pub(super) struct PoolGradLast {
     images: Images,
-    /// The operand, where the largest elements are looked for; none for sums.
-    input: Option<usize>,
+    /// Where the largest elements are looked for.
+    operand: Operand<usize>,
     gradient: usize,
     output: usize,
+    /// Whether windows are tiles: every element of the result is then written once.
+    tiling: bool,
+}
+
+/// What a gradient chooses among.
+#[derive(Clone, Copy, Debug)]
+enum Operand<T> {
+    /// Nothing: every element has a part in a sum.
+    None,
+    /// The elements of the forward operand.
+    Apart(T),
+    /// What lies where the result is written, tile by tile.
+    Beneath,
 }
 
 impl PoolGradLast {
@@ -167,19 +180,26 @@ impl PoolGradLast {
         input: Option<ValueId>,
         [gradient, output]: [ValueId; 2],
     ) -> Result<PoolGradLast, Refusal> {
-        Ok(PoolGradLast {
-            images: Images::new(pool, planner.dims(output), planner.dims(gradient)),
-            input: input.map(|input| planner.operand(input)).transpose()?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
-        })
+        let images = Images::new(pool, planner.dims(output), planner.dims(gradient));
+        let tiling = pool.is_tiling(images.windows.input);
+        let (gradient, output) = (planner.operand(gradient)?, planner.region(output));
+        let operand = match input {
+            None => Operand::None,
+            Some(input) if tiling && planner.region(input) == output => Operand::Beneath,
+            Some(input) => Operand::Apart(planner.operand(input)?),
+        };
+        Ok(PoolGradLast { images, operand, gradient, output, tiling })
     }
 
     /// Runs it.
     pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
         let dx = elements_mut::<f32>(pieces[self.output].take());
         let dy = elements::<f32>(pieces[self.gradient].read());
-        let x = self.input.map(|input| elements::<f32>(pieces[input].read()));
+        let x = match self.operand {
+            Operand::Apart(input) => Operand::Apart(elements::<f32>(pieces[input].read())),
+            Operand::Beneath => Operand::Beneath,
+            Operand::None => Operand::None,
+        };
         let [image, result] = self.images.sizes();
         if image == 0 {
             return;
@@ -187,8 +207,18 @@ impl PoolGradLast {
         let tasks: Vec<_> = dx.chunks_exact_mut(image).enumerate().collect();
         threads.each(self.images.operations(dy.len()), tasks, |(number, dx)| {
             let dy = &dy[number * result..][..result];
-            let x = x.map(|x| &x[number * image..][..image]);
-            vector::run(Image { images: &self.images, x, dy, dx });
+            match x {
+                Operand::None => vector::run(Image { images: &self.images, x: None, dy, dx }),
+                Operand::Apart(x) => {
+                    let x = Some(&x[number * image..][..image]);
+                    if self.tiling {
+                        vector::run(Tiles { images: &self.images, x, dy, dx });
+                    } else {
+                        vector::run(Image { images: &self.images, x, dy, dx });
+                    }
+                }
+                Operand::Beneath => vector::run(Tiles { images: &self.images, x: None, dy, dx }),
+            }
         });
     }
 }
@@ -229,6 +259,40 @@ impl VectorWork for Image<'_> {
                         after = s.where_same(first, s.splat(at as f32), after, before);
                     }
                     s.store_some(dx, after);
+                }
+            }
+        }
+    }
+}
+
+/// The gradient of the largest elements of one image whose windows are tiles.
+struct Tiles<'a> {
+    images: &'a Images,
+    /// The operand; none where it lies beneath the result.
+    x: Option<&'a [f32]>,
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl VectorWork for Tiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Vectors>(self, s: S) {
+        let Tiles { images, x, dy, dx } = self;
+        let channels = images.channels;
+        let zero = s.splat(0.0);
+        let mut taps = Vec::new();
+        for (place, dy) in dy.chunks_exact(channels).enumerate() {
+            images.taps(place, &mut taps);
+            for channel in (0..channels).step_by(S::LANES) {
+                let here = channel..channels;
+                // Added to nothing, as where windows overlap: -0 becomes 0.
+                let gradient = s.add(zero, s.load_some(&dy[channel..]));
+                let first = first_largest(s, x.unwrap_or(dx), &taps, here.clone());
+                for (at, tap) in taps.iter().enumerate() {
+                    let chosen = s.where_same(first, s.splat(at as f32), gradient, zero);
+                    s.store_some(&mut dx[tap * channels..][here.clone()], chosen);
                 }
             }
         }

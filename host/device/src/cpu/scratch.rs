@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_compile::program::Program;
 
-use super::storage::zeroed;
+use super::words::Words;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 use crate::room::Room;
@@ -27,7 +27,7 @@ pub(super) struct Arena(Vec<Piece>);
 
 #[derive(Debug, Default)]
 struct Piece {
-    words: Vec<u64>,
+    words: Words,
     charge: Option<Charge>,
 }
 
@@ -80,7 +80,7 @@ impl Arena {
     /// The program's slabs, and its workspace.
     pub(super) fn split(&mut self, program: &Program) -> (impl Iterator<Item = &mut [u64]>, &mut [u64]) {
         let (slabs, rest) = self.0.split_at_mut(program.slabs.len());
-        (slabs.iter_mut().map(|piece| piece.words.as_mut_slice()), &mut rest[0].words)
+        (slabs.iter_mut().map(|piece| &mut *piece.words), &mut rest[0].words)
     }
 }
 
@@ -90,7 +90,7 @@ impl Piece {
             // The old words go first, so that both are never held.
             *self = Piece::default();
             self.charge = Some(room.charge(&"scratch memory", bytes as u64, meter)?);
-            self.words = zeroed(bytes);
+            self.words = Words::zeroed(bytes);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use saggar_tensor::Descriptor;
 
 use super::kept::Forms;
+use super::words::Words;
 use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
@@ -13,7 +14,7 @@ use crate::room::Room;
 
 /// Memory of one tensor, aligned for every data type.
 pub(super) struct HostMemory {
-    words: RwLock<Vec<u64>>,
+    words: RwLock<Words>,
     bytes: usize,
     charge: Charge,
     forms: Forms,
@@ -27,14 +28,9 @@ impl fmt::Debug for HostMemory {
 
 impl Storage for HostMemory {}
 
-/// Zeroed words for `bytes`. Large ones come from the system untouched, so that a page costs only when it is used.
-pub(super) fn zeroed(bytes: usize) -> Vec<u64> {
-    vec![0; bytes.div_ceil(8)]
-}
-
 impl HostMemory {
     /// Memory with these words, of which `bytes` bytes count.
-    pub(super) fn new(words: Vec<u64>, bytes: usize, charge: Charge) -> HostMemory {
+    pub(super) fn new(words: Words, bytes: usize, charge: Charge) -> HostMemory {
         HostMemory { words: RwLock::new(words), bytes, charge, forms: Forms::default() }
     }
 
@@ -45,7 +41,7 @@ impl HostMemory {
     pub(super) fn zeros(descriptor: &Descriptor, room: &Arc<Room>, meter: &Meter) -> Result<HostMemory, DeviceError> {
         let bytes = descriptor.bytes();
         let charge = room.charge(&format_args!("a tensor {descriptor}"), bytes as u64, meter)?;
-        Ok(HostMemory::new(zeroed(bytes), bytes, charge))
+        Ok(HostMemory::new(Words::zeroed(bytes), bytes, charge))
     }
 
     /// What its owner is charged.
@@ -59,12 +55,12 @@ impl HostMemory {
     }
 
     /// Waits until it may be read. A kernel that panicked left numbers, not invariants: poison is ignored.
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Vec<u64>> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Words> {
         self.words.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it may be written.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Vec<u64>> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Words> {
         let words = self.words.write().unwrap_or_else(PoisonError::into_inner);
         self.forms.forget();
         words
@@ -91,9 +87,9 @@ pub(super) fn memory<'a>(buffer: &'a Buffer, port: &str) -> Result<&'a HostMemor
 /// A lock held for a dispatch.
 pub(super) enum Guard<'a> {
     /// Shared.
-    Read(RwLockReadGuard<'a, Vec<u64>>),
+    Read(RwLockReadGuard<'a, Words>),
     /// Alone.
-    Write(RwLockWriteGuard<'a, Vec<u64>>),
+    Write(RwLockWriteGuard<'a, Words>),
 }
 
 /// A tensor that a dispatch is given.

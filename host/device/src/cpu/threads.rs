@@ -1,6 +1,7 @@
 //! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
 //! write disjoint memory: so any number of threads gives the same bits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
@@ -14,10 +15,10 @@ pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
 /// A pool, or the caller alone.
 #[derive(Debug)]
 pub(super) struct Threads {
-    pool: Option<rayon::ThreadPool>,
+    pool: Option<Arc<rayon::ThreadPool>>,
     count: usize,
     vectors: Option<VectorSet>,
-    /// Operations that were done alone.
+    /// Operations that were done with this value.
     operations: AtomicUsize,
     /// Programs that run now, on these threads or on their callers'.
     running: AtomicUsize,
@@ -64,15 +65,20 @@ impl Threads {
                 kernel: "threads".to_owned(),
                 reason: error.to_string(),
             })?;
-        Ok(Threads { pool: Some(pool), count, vectors, ..Threads::alone() })
+        Ok(Threads { pool: Some(Arc::new(pool)), count, vectors, ..Threads::alone() })
     }
 
-    /// The caller alone. Counts the operations that it is given.
+    /// The caller alone.
     pub(super) fn alone() -> Threads {
         Threads { pool: None, count: 1, vectors: None, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) }
     }
 
-    /// The operations that were done so far, where the caller is alone.
+    /// The same threads, to count the operations of one dispatch.
+    pub(super) fn counting(&self) -> Threads {
+        Threads { pool: self.pool.clone(), count: self.count, vectors: self.vectors, ..Threads::alone() }
+    }
+
+    /// The operations that were done so far.
     pub(super) fn operations(&self) -> usize {
         self.operations.load(Ordering::Relaxed)
     }
@@ -103,15 +109,12 @@ impl Threads {
 
     /// Runs `f` on every task: at once where `operations` (of all tasks together) are worth it, else in order.
     pub(super) fn each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
+        self.operations.fetch_add(operations, Ordering::Relaxed);
         match &self.pool {
             Some(pool) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
                 pool.install(|| tasks.into_par_iter().with_max_len(1).for_each(f));
             }
-            Some(_) => tasks.into_iter().for_each(f),
-            None => {
-                self.operations.fetch_add(operations, Ordering::Relaxed);
-                tasks.into_iter().for_each(f);
-            }
+            Some(_) | None => tasks.into_iter().for_each(f),
         }
     }
 }

@@ -34,11 +34,14 @@ impl Host {
         Host { look, held_bytes: AtomicU64::new(0), unlooked_bytes: AtomicU64::new(0) }
     }
 
-    /// Takes `bytes`. Returns what was held before, and whether it is time for a look.
-    pub(super) fn take(&self, bytes: u64) -> (u64, bool) {
-        let before = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
-        let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
-        (before, unlooked >= UNLOOKED_BYTES_MAX)
+    /// Takes `bytes`. Returns what was held before.
+    pub(super) fn take(&self, bytes: u64) -> u64 {
+        self.held_bytes.fetch_add(bytes, Ordering::AcqRel)
+    }
+
+    /// Whether it is time for a look, with `bytes` more that are charged.
+    pub(super) fn is_due(&self, bytes: u64) -> bool {
+        self.unlooked_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) >= UNLOOKED_BYTES_MAX
     }
 
     /// They are free again.

@@ -7,7 +7,7 @@ use saggar_device::Meter;
 use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
 use saggar_store::{Checkpoint, SavedVariable};
 
-use super::{Measured, Stopwatch, Trial, Until};
+use super::{Measured, Trial, Until};
 use crate::spec::NonFinite;
 use crate::worker::open_model;
 
@@ -23,7 +23,7 @@ pub(super) struct Measuring {
     meter: Meter,
     measured: Arc<Mutex<Measured>>,
     go_on: GoOn,
-    stopwatch: Stopwatch,
+    began: Instant,
     /// Whether the training says by itself how many steps it has done.
     reports: bool,
     /// When its first batch was used, or at least drawn.
@@ -38,8 +38,8 @@ impl Measuring {
         measured: Arc<Mutex<Measured>>,
         go_on: GoOn,
     ) -> Measuring {
-        let stopwatch = Stopwatch(Instant::now());
-        Measuring { trial, wait, meter, measured, go_on, stopwatch, reports: false, first_batch: None }
+        let began = Instant::now();
+        Measuring { trial, wait, meter, measured, go_on, began, reports: false, first_batch: None }
     }
 
     fn measured(&self) -> MutexGuard<'_, Measured> {
@@ -49,7 +49,7 @@ impl Measuring {
     /// The time when everything is done that the device was given.
     fn now(&self) -> Duration {
         (self.wait)();
-        self.stopwatch.elapsed()
+        self.began.elapsed()
     }
 
     /// So many steps are done, of as many where that is known.
@@ -76,7 +76,7 @@ impl Measuring {
         };
         // The device may be some dispatches behind, and waiting for it costs time of its own: it is waited for at the marks
         // that figures end with.
-        let now = self.stopwatch.elapsed();
+        let now = self.began.elapsed();
         let ends = is_first || is_last || wanted || measured.timeline.begins_to_suffice(step, now, steps);
         let now = if ends { self.now() } else { now };
         measured.timeline.step(step, now);

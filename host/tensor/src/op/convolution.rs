@@ -27,6 +27,19 @@ pub struct Pool2d {
     pub dilations: [usize; 2],
 }
 
+impl Pool2d {
+    /// Whether every element of planes of this height and width lies under exactly one window, and all of each window
+    /// inside.
+    pub fn is_tiling(&self, size: [usize; 2]) -> bool {
+        let whole = |axis: usize| {
+            self.strides[axis] == self.window[axis]
+                && (self.dilations[axis] == 1 || self.window[axis] == 1)
+                && size[axis].is_multiple_of(self.window[axis])
+        };
+        self.padding == [0; 4] && whole(0) && whole(1)
+    }
+}
+
 /// How a pooling window is combined. (An average is a sum over a count, both sums: a composite.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pool {

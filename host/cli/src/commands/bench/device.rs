@@ -51,8 +51,8 @@ pub(super) fn adapter(info: &DeviceInfo) -> String {
     format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
 }
 
-/// What a device is, as fields of an answer.
-pub(super) fn fields(info: &DeviceInfo) -> Map<String, Value> {
+/// What a device is and what was measured of it, as fields of an answer.
+pub(super) fn fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
     let fields = json!({
         "device": info.name,
         "adapter": info.adapter,
@@ -60,7 +60,11 @@ pub(super) fn fields(info: &DeviceInfo) -> Map<String, Value> {
         "software": info.software,
         "exact_seconds": info.exact_seconds,
     });
-    if let Value::Object(fields) = fields { fields } else { Map::new() }
+    [fields, measured]
+        .into_iter()
+        .filter_map(|it| if let Value::Object(it) = it { Some(it) } else { None })
+        .flatten()
+        .collect()
 }
 
 /// A device that was not measured, in an answer.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, DeviceInfo, Meter};
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Plugin, Terms};
+use saggar_plugin::{Host, LoadedModel, ModelLimits, ModelParts, Plugin, Terms};
 use saggar_store::Home;
 use saggar_store::checkpoint::SavedVariable;
 use serde_json::{Value, json};
@@ -57,10 +57,7 @@ pub(super) fn infer(args: &BenchInfer, output: Output) -> Result<i32, Failure> {
 
 impl Model {
     fn of(args: &BenchInfer, output: Output) -> Result<Model, Failure> {
-        let home = match args.home.is_dir() {
-            true => Some(Home::open(&args.home).map_err(|error| Failure::invalid(error.to_string()))?),
-            false => None,
-        };
+        let home = super::home(&args.home)?;
         let path = Path::new(&args.model);
         let is_plugin = path.is_file() || path.join("Cargo.toml").is_file();
         let weights = match (&args.weights, is_plugin) {
@@ -78,10 +75,7 @@ impl Model {
         let wasm = match (is_plugin, args.weights.is_some()) {
             (true, _) => {
                 let component = if path.is_dir() { build::component(path, output)? } else { path.to_owned() };
-                let read = std::fs::read(&component);
-                read.map_err(|error| {
-                    Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display()))
-                })?
+                super::component(&component)?
             }
             (false, false) => files.load_plugin().map_err(|error| Failure::invalid(error.to_string()))?,
             (false, true) => {
@@ -90,8 +84,7 @@ impl Model {
                     .hint("name a .wasm component, or the directory of a plugin"));
             }
         };
-        let host = Host::new(HostConfig { cache_dir: home.as_ref().map(Home::cache), ..HostConfig::default() });
-        let host = host.map_err(|error| device::plugin_failure(&error))?;
+        let host = super::host(home.as_ref())?;
         let plugin = host.compile(&wasm).map_err(|error| Failure::invalid(format!("{}: {error}", args.model)))?;
         Ok(Model { host, plugin, config: files.manifest.config, variables })
     }
@@ -157,20 +150,19 @@ impl Row {
 
     fn json(&self) -> Value {
         let rate = self.requests_per_second();
-        let mut fields = device::fields(&self.info);
-        let measured = json!({
-            "batch": self.batch,
-            "requests": self.took.len(),
-            "first_seconds": self.first.as_secs_f64(),
-            "p50_seconds": self.percentile(50),
-            "p99_seconds": self.percentile(99),
-            "requests_per_second": rate,
-            "items_per_second": rate * f64::from(self.batch),
-            "gpu_seconds": self.busy.as_secs_f64(),
-        });
-        if let Value::Object(measured) = measured {
-            fields.extend(measured);
-        }
+        let fields = device::fields(
+            &self.info,
+            json!({
+                "batch": self.batch,
+                "requests": self.took.len(),
+                "first_seconds": self.first.as_secs_f64(),
+                "p50_seconds": self.percentile(50),
+                "p99_seconds": self.percentile(99),
+                "requests_per_second": rate,
+                "items_per_second": rate * f64::from(self.batch),
+                "gpu_seconds": self.busy.as_secs_f64(),
+            }),
+        );
         Value::Object(fields)
     }
 }

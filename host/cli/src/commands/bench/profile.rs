@@ -151,8 +151,7 @@ impl Kernels {
 impl Stats {
     /// Operations and bytes in a second.
     fn rates(&self) -> [f64; 2] {
-        let each = self.seconds / self.calls.max(1) as f64;
-        [self.cost.operations, self.cost.bytes].map(|units| if each > 0.0 { units as f64 / each } else { 0.0 })
+        rates(self.cost, self.seconds / self.calls.max(1) as f64)
     }
 
     fn percent(&self, peak: Peak) -> f64 {
@@ -166,17 +165,25 @@ pub(super) fn named(program: &Program, kernel: &Kernel) -> String {
     format!("{} {}", kernel.label, written.unwrap_or_default()).trim_end().to_owned()
 }
 
+/// Operations and bytes in a second of what takes `seconds`.
+pub(super) fn rates(cost: Cost, seconds: f64) -> [f64; 2] {
+    [cost.operations, cost.bytes].map(|units| if seconds > 0.0 { units as f64 / seconds } else { 0.0 })
+}
+
 /// How near rates of operations and of bytes come to the peak, in percent: the nearer of the two, which is what holds the
 /// kernel back.
-pub(super) fn percent([operations, bytes]: [f64; 2], peak: Peak) -> f64 {
-    100.0 * (operations / peak.operations_per_second).max(bytes / peak.bytes_per_second)
+pub(super) fn percent(rates: [f64; 2], peak: Peak) -> f64 {
+    100.0 * of_peak(rates, peak)
+}
+
+/// The larger share: of what the device does in a second, so many operations or so many bytes.
+fn of_peak([operations, bytes]: [f64; 2], peak: Peak) -> f64 {
+    (operations / peak.operations_per_second).max(bytes / peak.bytes_per_second)
 }
 
 /// A dispatch's time, shared out by what each kernel would take at the peak.
 fn shared_out(seconds: f64, costs: &[Cost], peak: Peak) -> Vec<f64> {
-    let least = |cost: &Cost| {
-        (cost.operations as f64 / peak.operations_per_second).max(cost.bytes as f64 / peak.bytes_per_second)
-    };
+    let least = |cost: &Cost| of_peak([cost.operations as f64, cost.bytes as f64], peak);
     let all: f64 = costs.iter().map(least).sum();
     costs.iter().map(|cost| if all > 0.0 { seconds * least(cost) / all } else { 0.0 }).collect()
 }

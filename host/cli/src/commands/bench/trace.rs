@@ -8,7 +8,7 @@ use std::path::Path;
 use saggar_compile::cost::cost;
 use serde_json::{Value, json};
 
-use super::profile::{Kernels, named, percent, scaled};
+use super::profile::{Kernels, named, percent, rates, scaled};
 use crate::exit::{self, Failure};
 
 /// The row of dispatches.
@@ -78,8 +78,7 @@ fn events(process: u32, kernels: &Kernels) -> Vec<Value> {
         }));
         for (kernel, seconds) in program.kernels.iter().zip(kernels.seconds(dispatched)) {
             let cost = cost(program, kernel);
-            let rates =
-                [cost.operations, cost.bytes].map(|units| if seconds > 0.0 { units as f64 / seconds } else { 0.0 });
+            let rates = rates(cost, seconds);
             events.push(json!({
                 "ph": "X", "cat": "kernel", "name": named(program, kernel), "pid": process, "tid": KERNELS, "ts": at,
                 "dur": micros(seconds),

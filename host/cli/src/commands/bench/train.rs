@@ -6,8 +6,8 @@ use std::sync::Arc;
 use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_jobs::JobSpec;
 use saggar_jobs::measure::{Estimate, Measured, Trial, Until, measure};
-use saggar_plugin::{Host, HostConfig, Plugin, PluginError};
-use saggar_store::{Dataset, Home, Models};
+use saggar_plugin::{Host, Plugin, PluginError};
+use saggar_store::{Dataset, Models};
 use serde_json::{Value, json};
 
 use super::data::{self, folders};
@@ -16,7 +16,7 @@ use super::profile::{self, Kernels};
 use super::trace;
 use crate::args::{BenchTrain, Run};
 use crate::commands::run;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::output::Output;
 
 /// A training that is ready to be measured.
@@ -83,10 +83,7 @@ pub(super) fn train(args: &BenchTrain, output: Output) -> Result<i32, Failure> {
 
 impl Training {
     fn of(args: &BenchTrain, output: Output) -> Result<Training, Failure> {
-        let home = match args.home.is_dir() {
-            true => Some(Home::open(&args.home).map_err(|error| Failure::invalid(error.to_string()))?),
-            false => None,
-        };
+        let home = super::home(&args.home)?;
         let (folders, datasets) = folders(&args.data, home.as_ref());
         let run = Run {
             plugin: args.plugin.clone(),
@@ -98,11 +95,8 @@ impl Training {
         let (mut spec, component) = run::local(&run, output)?;
         spec.seed = args.seed.unwrap_or(spec.seed);
         let datasets = data::open(&spec.data, &folders, home.as_ref())?;
-        let cache_dir = home.as_ref().map(Home::cache);
-        let host = Host::new(HostConfig { cache_dir, ..HostConfig::default() });
-        let host = host.map_err(|error| device::plugin_failure(&error))?;
-        let wasm = std::fs::read(&component)
-            .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
+        let host = super::host(home.as_ref())?;
+        let wasm = super::component(&component)?;
         let invalid = |error| Failure::invalid(format!("{}: {error}", component.display()));
         let plugin = host.compile(&wasm).map_err(invalid)?;
         if !plugin.trains() {
@@ -168,19 +162,18 @@ impl Row {
     }
 
     fn json(&self) -> Value {
-        let mut fields = device::fields(&self.info);
-        let measured = json!({
-            "steps": self.measured.timeline.steps(),
-            "steps_in_all": self.measured.steps_in_all(),
-            "first_step_seconds": self.first_step_seconds(),
-            "steps_per_second": self.measured.timeline.steps_per_second(),
-            "gpu_seconds": self.measured.busy.as_secs_f64(),
-            "seconds": self.took_seconds,
-            "estimate": self.estimate.map(|it| it.fields()),
-        });
-        if let Value::Object(measured) = measured {
-            fields.extend(measured);
-        }
+        let mut fields = device::fields(
+            &self.info,
+            json!({
+                "steps": self.measured.timeline.steps(),
+                "steps_in_all": self.measured.steps_in_all(),
+                "first_step_seconds": self.first_step_seconds(),
+                "steps_per_second": self.measured.timeline.steps_per_second(),
+                "gpu_seconds": self.measured.busy.as_secs_f64(),
+                "seconds": self.took_seconds,
+                "estimate": self.estimate.map(|it| it.fields()),
+            }),
+        );
         let kernels = |kernels: &Result<Kernels, Failure>| match kernels {
             Ok(kernels) => kernels.json(),
             Err(failure) => json!({ "error": device::error(failure) }),

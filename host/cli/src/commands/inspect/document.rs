@@ -6,7 +6,7 @@ use saggar_tensor::{Descriptor, Graph, NodeId, Port};
 use serde_json::{Map, Value, json};
 
 use super::{Compiled, listing};
-use crate::args::{Stage, TargetName};
+use crate::args::Stage;
 use crate::exit::Failure;
 
 /// A graph in the list.
@@ -34,10 +34,6 @@ pub(super) fn entry(number: usize, compiled: &Result<Compiled, String>, recorded
 
 /// One graph with the stages that are wanted.
 pub(super) fn document(it: &Compiled, wanted: Stage) -> Result<Value, Failure> {
-    let target = match it.target {
-        TargetName::Cpu => "cpu",
-        TargetName::Gpu => "gpu",
-    };
     let mut stages = Map::new();
     let mut put = |stage: Stage, name: &str, value: &dyn Fn() -> Result<Value, Failure>| {
         if it.shows(wanted, stage) {
@@ -52,7 +48,7 @@ pub(super) fn document(it: &Compiled, wanted: Stage) -> Result<Value, Failure> {
     put(Stage::Memory, "memory", &|| Ok(memory(it)))?;
     put(Stage::Wgsl, "wgsl", &|| Ok(shaders(it)))?;
     put(Stage::Routines, "routines", &|| Ok(it.routines()?.into()))?;
-    Ok(json!({ "graph": it.number, "phase": it.phase, "target": target, "stages": stages }))
+    Ok(json!({ "graph": it.number, "phase": it.phase, "target": it.target_name(), "stages": stages }))
 }
 
 fn described(name: &str, descriptor: &Descriptor) -> Value {

@@ -8,7 +8,7 @@ use saggar_device::recorder::RecordedGraph;
 use saggar_tensor::{NodeId, Port};
 
 use super::Compiled;
-use crate::args::{Stage, TargetName};
+use crate::args::Stage;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::units::show_bytes;
@@ -54,10 +54,7 @@ pub(super) fn show(it: &Compiled, wanted: Stage, output: Output) -> Result<(), F
         }
     };
     if wanted == Stage::All {
-        let target = match it.target {
-            TargetName::Cpu => "cpu",
-            TargetName::Gpu => "gpu",
-        };
+        let target = it.target_name();
         output.line(&format!("graph {} of the {}, for {target}", it.number, it.phase));
     }
     if it.shows(wanted, Stage::Graph) {

@@ -24,7 +24,8 @@ fn expected(windows: &Windows, channels: usize, outputs: usize, image: &[f32], f
 /// Directly, in memory where everything that is not written first is NaN.
 fn found(direct: &Direct, image: &[f32], filter: &[f32], outputs: usize) -> Vec<f32> {
     let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
-    let mut words = [vec![u64::MAX; direct.laid_out], vec![u64::MAX; HEIGHT_MAX * direct.laid_out]];
+    let mut words = [direct.laid_out, HEIGHT_MAX * direct.laid_out].map(|count| Words::zeroed(8 * count));
+    words.iter_mut().for_each(|words| words.fill(u64::MAX));
     direct.run(image, filter, &mut out, Ends::NONE, &mut words);
     out
 }

@@ -5,6 +5,7 @@ use super::tile::{HEIGHT_MAX, Left, Place, Sums, accumulate};
 use super::{Buffers, Matrix};
 use crate::cpu::ending::Ends;
 use crate::cpu::vector::{self, VectorWork, Vectors};
+use crate::cpu::words::Words;
 
 /// Elements of the second operand that stay in the second-level cache while all rows pass over them.
 const CACHED_ELEMENTS: usize = 1 << 17;
@@ -180,7 +181,7 @@ enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(a: Rows<'a>, rows: usize, [first, depth]: [usize; 2], words: &'a mut Vec<u64>) -> Block<'a> {
+    fn new(a: Rows<'a>, rows: usize, [first, depth]: [usize; 2], words: &'a mut Words) -> Block<'a> {
         let a = match a {
             Rows::Matrix(a) => a.right_of(first),
             Rows::Gathered { data, bases, runs } => {

@@ -1,0 +1,119 @@
+//! Memory for numbers: zeros at first, on a line of the processor's caches, and large ones in the largest pages that the
+//! system has. A vector across two lines is read as two, and a page of 4 KiB costs a fault when it is first used and a
+//! search of the page tables whenever it has not been used lately.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
+
+/// Bytes of a cache line, which the widest vectors fill.
+const LINE_BYTES: usize = 64;
+/// Memory that comes from the system itself: two of the pages that x86-64 and ARM have besides small ones.
+const MAPPED_BYTES_MIN: usize = 4 << 20;
+
+/// Words of memory.
+#[derive(Default)]
+pub(super) struct Words {
+    memory: Memory,
+    /// Words before the first line.
+    first: usize,
+    len: usize,
+}
+
+enum Memory {
+    Own(Vec<u64>),
+    Mapped(MmapMut),
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::Own(Vec::new())
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Words").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Words {
+    /// Zeros for `bytes` bytes. A page of large ones costs only when it is used.
+    pub(super) fn zeroed(bytes: usize) -> Words {
+        let len = bytes.div_ceil(8);
+        if bytes >= MAPPED_BYTES_MIN
+            && let Ok(map) = MmapMut::map_anon(len * 8)
+        {
+            // Where the system has no larger pages it says so, and small ones do.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Words { memory: Memory::Mapped(map), first: 0, len };
+        }
+        let own = vec![0_u64; len + LINE_BYTES / 8 - 1];
+        let first = own.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES / 8 - 1);
+        Words { memory: Memory::Own(own), first, len }
+    }
+
+    /// A copy of these bytes.
+    pub(super) fn of(bytes: &[u8]) -> Words {
+        let mut words = Words::zeroed(bytes.len());
+        bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        words
+    }
+
+    /// Makes them at least as many; what is in them is arbitrary then.
+    pub(super) fn reserve(&mut self, len: usize) {
+        if self.len < len {
+            // The old ones go first, so that both are never held.
+            *self = Words::default();
+            *self = Words::zeroed(len * 8);
+        }
+    }
+}
+
+impl Deref for Words {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        match &self.memory {
+            Memory::Own(own) => &own[self.first..][..self.len],
+            Memory::Mapped(map) => bytemuck::cast_slice(map),
+        }
+    }
+}
+
+impl DerefMut for Words {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        match &mut self.memory {
+            Memory::Own(own) => &mut own[self.first..][..self.len],
+            Memory::Mapped(map) => bytemuck::cast_slice_mut(map),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_zeros_on_a_line_of_their_own_whatever_their_number() {
+        for bytes in [0, 1, 8, 9, 4096, MAPPED_BYTES_MIN - 1, MAPPED_BYTES_MIN, MAPPED_BYTES_MIN + 12] {
+            let mut words = Words::zeroed(bytes);
+            assert_eq!(words.len(), bytes.div_ceil(8), "{bytes} bytes");
+            assert_eq!(words.as_ptr().addr() % LINE_BYTES, 0, "{bytes} bytes");
+            assert!(words.iter().all(|&word| word == 0), "{bytes} bytes");
+            words.fill(u64::MAX);
+            assert!(words.iter().all(|&word| word == u64::MAX), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn words_are_kept_where_there_are_enough() {
+        let mut words = Words::of(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        words.reserve(2);
+        assert_eq!(bytemuck::cast_slice::<u64, u8>(&words)[..10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+        words.reserve(MAPPED_BYTES_MIN / 8);
+        assert_eq!(words.len(), MAPPED_BYTES_MIN / 8);
+    }
+}
