@@ -192,9 +192,9 @@ fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {
         builder.output("gradient", gradient[0]).unwrap();
         let program = check("tiles", &verify(builder.finish()).unwrap(), &values, &[], target);
         let place = |value: &ValueId| program.values[value.index()].place;
-        let found = program.kernels.iter().find_map(|kernel| match &kernel.body {
-            Body::MaxPool2dGrad { input, output, .. } => Some(place(input) == place(output)),
-            _ => None,
+        let found = program.kernels.iter().find_map(|kernel| {
+            let Body::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
+            Some(place(input) == place(output))
         });
         found.expect("the gradient is a kernel")
     };

@@ -114,13 +114,11 @@ fn is_update(program: &Program, body: &Body, [written, read]: [ValueId; 2]) -> b
         Place::Slab { .. } => to.place == from.place && to.descriptor.bytes() == from.descriptor.bytes(),
         Place::Input(_) | Place::Constant(_) | Place::Output(_) => false,
     };
-    let in_tiles = match body {
-        Body::MaxPool2dGrad { pool, input, gradient, .. } => {
-            let dims = from.descriptor.shape.dims();
-            *input == read && *gradient != read && pool.is_tiling([dims[1], dims[2]])
-        }
-        _ => false,
-    };
+    let mut in_tiles = false;
+    if let Body::MaxPool2dGrad { pool, input, gradient, .. } = body {
+        let dims = from.descriptor.shape.dims();
+        in_tiles = *input == read && *gradient != read && pool.is_tiling([dims[1], dims[2]]);
+    }
     is_same && (in_tiles || body::reads_in_place(body, read))
 }
 

@@ -37,7 +37,7 @@ struct Case {
     pool: [usize; 2],
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 16] = [
     case([2, 1, 12, 11], 20, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([3, 20, 7, 9], 50, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
     case([1, 3, 15, 14], 33, [7, 7], [3; 4], [2, 2], [1, 1], [3, 2]),
@@ -51,6 +51,11 @@ const CASES: [Case; 12] = [
     case([2, 33, 16, 12], 64, [3, 3], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([5, 90, 7, 6], 70, [3, 3], [2, 1, 0, 2], [1, 1], [1, 1], [2, 1]),
     case([2, 40, 21, 9], 40, [3, 3], [0, 3, 4, 0], [1, 1], [1, 1], [3, 2]),
+    // The same of five taps a side, and filters that are small and large at the points, for one image and many.
+    case([10, 20, 12, 12], 50, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
+    case([3, 37, 13, 10], 41, [5, 5], [2, 1, 0, 3], [1, 1], [1, 1], [2, 2]),
+    case([6, 70, 9, 11], 66, [5, 5], [2; 4], [1, 1], [1, 1], [2, 2]),
+    case([8, 66, 10, 13], 68, [3, 3], [1, 2, 1, 0], [1, 1], [1, 1], [2, 2]),
 ];
 
 const fn case(
@@ -202,9 +207,9 @@ fn gradients_of_the_largest_are_exact_in_place_and_apart() {
                 let meter = Meter::unlimited();
                 let program = compile(&graph, &backend.target()).unwrap();
                 let place = |value: &ValueId| program.values[value.index()].place;
-                let chosen = program.kernels.iter().find_map(|kernel| match &kernel.body {
-                    Body::MaxPool2dGrad { input, output, .. } => Some(place(input) == place(output)),
-                    _ => None,
+                let chosen = program.kernels.iter().find_map(|kernel| {
+                    let Body::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
+                    Some(place(input) == place(output))
                 });
                 assert_eq!(chosen, Some(in_place), "{window:?} by {steps:?} over {size:?}\n{program}");
                 let executable = backend.load(Arc::new(program), &meter).unwrap();

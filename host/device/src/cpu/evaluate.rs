@@ -67,6 +67,8 @@ pub(super) struct Scratch {
     pub(super) spare: Words,
     /// For callers that need a buffer of their own: patches of images, accumulators.
     pub(super) buffers: [Words; 2],
+    /// For [`with_buffer`].
+    own: Words,
     /// For products on this thread.
     pub(super) product: Buffers,
 }
@@ -83,6 +85,14 @@ pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
         cell.set(Some(scratch));
         result
     })
+}
+
+/// Lends `f` a buffer of this thread, which may use the rest of the scratch memory as well.
+pub(super) fn with_buffer<R>(f: impl FnOnce(&mut Words) -> R) -> R {
+    let mut words = with_scratch(|scratch| std::mem::take(&mut scratch.own));
+    let result = f(&mut words);
+    with_scratch(|scratch| scratch.own = words);
+    result
 }
 
 /// The first `count` elements of a buffer that grows as needed; their values are left from before.

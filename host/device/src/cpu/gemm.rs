@@ -12,7 +12,7 @@ pub(super) mod tile;
 mod tests;
 
 use pack::Layout;
-use product::{Columns, Product, Right, Rows};
+use product::{Columns, Packed, Product, Right, Rows};
 
 use super::ending::Ends;
 use super::words::Words;
@@ -85,6 +85,12 @@ pub(super) fn multiply_by(
     let mut few: [&mut [f32]; FEW_ROWS] = std::array::from_fn(|_| Default::default());
     few.iter_mut().zip(rows).for_each(|(few, row)| *few = row);
     run(&mut few[..count]);
+}
+
+/// `c = a b`, on this thread, for all panels of `b`: `c` are the rows, wherever they are.
+pub(super) fn multiply_rows(c: &mut [&mut [f32]], a: Matrix<'_>, b: Packed<'_>, words: &mut Buffers) {
+    let panels = Columns { first: 0, end: b.layout.panels() };
+    Product { c, a: Rows::Matrix(a), b: Right::Packed(b), panels, add: false, ends: None, words }.run();
 }
 
 /// Rows that need no allocation.

@@ -17,7 +17,7 @@ use super::pool_last::{PoolGradLast, PoolLast};
 use super::reduce::{ArgFold, Fold};
 use super::region::{Overlap, Piece, Regions, block_of};
 use super::threads::Threads;
-use super::winograd::Winograd;
+use super::winograd;
 
 /// Why a kernel cannot be run: the compiler broke a promise that [`saggar_compile::program`] makes.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,9 @@ enum Work {
     InputGrad(InputGrad),
     FilterGrad(FilterGrad),
     Forward(implicit::Forward),
-    Winograd(Winograd),
+    Winograd(winograd::Forward),
+    WinogradInputGrad(winograd::InputGrad),
+    WinogradFilterGrad(winograd::FilterGrad),
     InputGradLast(implicit::InputGrad),
     FilterGradLast(implicit::FilterGrad),
     PoolLast(PoolLast),
@@ -153,6 +155,8 @@ impl Prepared {
             Work::FilterGrad(grad) => grad.workspace_bytes(),
             Work::Forward(conv) => conv.workspace_bytes(),
             Work::Winograd(conv) => conv.workspace_bytes(),
+            Work::WinogradInputGrad(grad) => grad.workspace_bytes(),
+            Work::WinogradFilterGrad(grad) => grad.workspace_bytes(),
             Work::InputGradLast(grad) => grad.workspace_bytes(),
             Work::FilterGradLast(grad) => grad.workspace_bytes(),
             Work::Map(_)
@@ -175,6 +179,8 @@ impl Prepared {
             Work::Forward(conv) => conv.kept(),
             Work::Winograd(conv) => conv.kept(),
             Work::Conv2d(_)
+            | Work::WinogradInputGrad(_)
+            | Work::WinogradFilterGrad(_)
             | Work::InputGradLast(_)
             | Work::FilterGradLast(_)
             | Work::PoolLast(_)
@@ -204,6 +210,8 @@ impl Prepared {
             Work::FilterGrad(grad) => grad.run(threads, pieces, workspace),
             Work::Forward(conv) => conv.run(threads, pieces, workspace, kept),
             Work::Winograd(conv) => conv.run(threads, pieces, workspace, kept),
+            Work::WinogradInputGrad(grad) => grad.run(threads, pieces, workspace),
+            Work::WinogradFilterGrad(grad) => grad.run(threads, pieces, workspace),
             Work::InputGradLast(grad) => grad.run(threads, pieces, workspace),
             Work::FilterGradLast(grad) => grad.run(threads, pieces, workspace),
             Work::PoolLast(pool) => pool.run(threads, pieces),
@@ -221,16 +229,24 @@ impl Prepared {
 fn prepare_last(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
     Ok(match body {
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
-            match Winograd::new(planner, conv, [*input, *filter], result, epilogue)? {
+            match winograd::Forward::new(planner, conv, [*input, *filter], result, epilogue)? {
                 Some(conv) => Work::Winograd(conv),
                 None => Work::Forward(implicit::Forward::new(planner, conv, [*input, *filter], result, epilogue)?),
             }
         }
         Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
-            Work::InputGradLast(implicit::InputGrad::new(planner, conv, [*gradient, *filter, *output])?)
+            let values = [*gradient, *filter, *output];
+            match winograd::InputGrad::new(planner, conv, values)? {
+                Some(grad) => Work::WinogradInputGrad(grad),
+                None => Work::InputGradLast(implicit::InputGrad::new(planner, conv, values)?),
+            }
         }
         Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
-            Work::FilterGradLast(implicit::FilterGrad::new(planner, conv, [*input, *gradient, *output])?)
+            let values = [*input, *gradient, *output];
+            match winograd::FilterGrad::new(planner, conv, values)? {
+                Some(grad) => Work::WinogradFilterGrad(grad),
+                None => Work::FilterGradLast(implicit::FilterGrad::new(planner, conv, values)?),
+            }
         }
         Body::Pool2d { kind, pool, layout: _, input, output } => {
             Work::PoolLast(PoolLast::new(planner, *kind, pool, [*input, *output])?)

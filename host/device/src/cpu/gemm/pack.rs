@@ -95,6 +95,20 @@ pub(in super::super) struct Part<'a> {
     out: &'a mut [f32],
 }
 
+/// One panel of one block, as it lies in the matrix and in memory.
+pub(in super::super) struct Opened<'a> {
+    /// First depth.
+    pub(in super::super) first: usize,
+    /// First column.
+    pub(in super::super) column: usize,
+    /// Columns that there are.
+    pub(in super::super) columns: usize,
+    /// Elements of one depth, which lie side by side; those after the columns that there are must be zeros.
+    pub(in super::super) width: usize,
+    /// All depths, one after the other.
+    pub(in super::super) out: &'a mut [f32],
+}
+
 /// The parts of a packed matrix, which may be filled in any order.
 pub(in super::super) fn parts(layout: Layout, out: &mut [f32]) -> Vec<Part<'_>> {
     let mut rest = &mut out[..layout.len()];
@@ -115,12 +129,17 @@ impl<'a> Part<'a> {
         Part { layout, first, panel, out }
     }
 
-    /// Fills it with the elements of each depth and column.
-    pub(in super::super) fn fill_with(self, element: impl Fn(usize, usize) -> f32) {
+    /// Its place in the matrix, and its memory.
+    pub(in super::super) fn open(self) -> Opened<'a> {
         let Part { layout, first, panel, out } = self;
         let column = panel * layout.panel_columns();
         let columns = layout.panel_columns().min(layout.columns - column);
-        let width = layout.vectors(panel) * layout.lanes;
+        Opened { first, column, columns, width: layout.vectors(panel) * layout.lanes, out }
+    }
+
+    /// Fills it with the elements of each depth and column.
+    pub(in super::super) fn fill_with(self, element: impl Fn(usize, usize) -> f32) {
+        let Opened { first, column, columns, width, out } = self.open();
         for (depth, out) in out.chunks_exact_mut(width).enumerate() {
             for (at, out) in out[..columns].iter_mut().enumerate() {
                 *out = element(first + depth, column + at);

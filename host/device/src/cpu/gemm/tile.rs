@@ -190,12 +190,22 @@ impl Place<'_, '_> {
     /// Writes a tile.
     #[inline(always)]
     pub(super) fn write<S: Vectors, const H: usize, const W: usize>(&mut self, s: S, sums: &Sums<S, H, W>) {
-        let whole = self.columns == W * S::LANES;
-        for (row, sums) in self.rows.iter_mut().zip(sums) {
-            let out = &mut row[self.column..][..self.columns];
-            for (column, &sums) in sums.iter().enumerate() {
+        let rows: &mut [&mut [f32]; H] = self.rows.first_chunk_mut().expect("a row of the result for each of the tile");
+        if self.columns == W * S::LANES && !self.add && self.ends.is_none() {
+            for row in 0..H {
+                let out = &mut rows[row][self.column..][..W * S::LANES];
+                for column in 0..W {
+                    s.store(&mut out[column * S::LANES..], sums[row][column]);
+                }
+            }
+            return;
+        }
+        for row in 0..H {
+            let out = &mut rows[row][self.column..][..self.columns];
+            for column in 0..W {
                 let first = column * S::LANES;
-                if whole || first + S::LANES <= self.columns {
+                let sums = sums[row][column];
+                if first + S::LANES <= self.columns {
                     let out = &mut out[first..][..S::LANES];
                     let value = value(s, sums, out, self.add, self.ends, self.column + first);
                     s.store(out, value);

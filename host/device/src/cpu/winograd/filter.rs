@@ -1,17 +1,21 @@
-//! Filters of three by three taps at the points of a tile: for every point a matrix of input channels by results.
+//! Filters at the points of a tile: for every point a matrix of the channels that are summed over by the others.
 
-use super::Size;
-use super::transform::{Four, Two, filter};
-use crate::cpu::gemm::pack::{Layout, Part, parts};
+use super::tile::{Size, Tile, with_tile};
+use super::transform::{Points, SIDE_MAX, TAPS_MAX};
+use crate::cpu::gemm::pack::{Layout, Opened, parts};
 use crate::cpu::gemm::product::Packed;
+use crate::cpu::simd::{self, Work};
+use crate::cpu::threads::Threads;
 
-/// A filter `[o, c, 3, 3]` as the second operands of a tile's products, one after the other.
+/// A filter `[o, c, k, k]` as the second operands of a tile's products, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct PointsForm {
     /// The panels of each of them.
     pub(super) layout: Layout,
     /// Of which tile.
     pub(super) size: Size,
+    /// Whether rows are the channels of results and columns those of images, as adjoints have it, or the other way round.
+    pub(super) adjoint: bool,
 }
 
 impl PointsForm {
@@ -26,25 +30,118 @@ impl PointsForm {
         Packed { layout: self.layout, data: &data[point * len..][..len] }
     }
 
-    /// The parts of all matrices, each with its point.
-    pub(super) fn parts<'a>(&self, out: &'a mut [f32]) -> Vec<(usize, Part<'a>)> {
-        let points = out[..self.len()].chunks_exact_mut(self.layout.len()).enumerate();
-        points.flat_map(|(point, out)| parts(self.layout, out).into_iter().map(move |part| (point, part))).collect()
-    }
-
-    /// Fills a part from a filter.
-    pub(super) fn fill(&self, taps: &[f32], (point, part): (usize, Part<'_>)) {
-        let PointsForm { layout, size } = *self;
-        let place = [point / size.side(), point % size.side()];
-        let taps = |depth: usize, column: usize| &taps[(column * layout.depth + depth) * 9..][..9];
-        part.fill_with(|depth, column| match size {
-            Size::Four => filter::<Four>(taps(depth, column), place),
-            Size::Two => filter::<Two>(taps(depth, column), place),
-        });
-    }
-
     /// Fills all of it from a filter.
     pub(in super::super) fn write(&self, taps: &[f32], out: &mut [f32]) {
-        self.parts(out).into_iter().for_each(|part| self.fill(taps, part));
+        self.write_on(&Threads::alone(), taps, out);
     }
+
+    /// As [`PointsForm::write`], on these threads.
+    pub(super) fn write_on(&self, threads: &Threads, taps: &[f32], out: &mut [f32]) {
+        // The same panel of every point is made at once.
+        let mut tasks: Vec<Vec<Opened<'_>>> = Vec::new();
+        for point in out[..self.len()].chunks_exact_mut(self.layout.len()) {
+            for (at, part) in parts(self.layout, point).into_iter().enumerate() {
+                if at == tasks.len() {
+                    tasks.push(Vec::with_capacity(self.size.points()));
+                }
+                tasks[at].push(part.open());
+            }
+        }
+        threads.each(TAPS_MAX * self.len(), tasks, |points| {
+            with_tile!(self.size, T => simd::dispatch(Make::<T> { form: self, taps, points, tile: T {} }));
+        });
+    }
+}
+
+/// Columns that are made at a time.
+const LANES: usize = 8;
+
+/// Numbers of some columns.
+type Numbers = [f64; LANES];
+
+/// One panel at every point.
+struct Make<'a, 'o, T> {
+    form: &'a PointsForm,
+    taps: &'a [f32],
+    points: Vec<Opened<'o>>,
+    #[expect(dead_code, reason = "names the type")]
+    tile: T,
+}
+
+impl<T: Tile> Work for Make<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Make { form, taps, mut points, .. } = self;
+        let layout = form.layout;
+        let [Opened { first, column, columns, width, .. }, ..] = points[..] else { return };
+        let depths = points[0].out.len() / width;
+        let count = T::TAPS * T::TAPS;
+        for depth in 0..depths {
+            for lane in (0..columns).step_by(LANES) {
+                let lanes = LANES.min(columns - lane);
+                let mut square = [[[0.0; LANES]; TAPS_MAX]; TAPS_MAX];
+                for at in 0..lanes {
+                    let [row, column] = [first + depth, column + lane + at];
+                    let pair = if form.adjoint { row * layout.columns + column } else { column * layout.depth + row };
+                    let taps = &taps[pair * count..][..count];
+                    for y in 0..T::TAPS {
+                        for x in 0..T::TAPS {
+                            square[y][x][at] = f64::from(taps[y * T::TAPS + x]);
+                        }
+                    }
+                }
+                let mut rows = [[[0.0; LANES]; SIDE_MAX]; TAPS_MAX];
+                for y in 0..T::TAPS {
+                    rows[y] = line::<T>(&square[y]);
+                }
+                for x in 0..<T::Points as Points>::SIDE {
+                    let mut down = [[0.0; LANES]; TAPS_MAX];
+                    for y in 0..T::TAPS {
+                        down[y] = rows[y][x];
+                    }
+                    let made = line::<T>(&down);
+                    for y in 0..<T::Points as Points>::SIDE {
+                        let out = &mut points[y * <T::Points as Points>::SIDE + x].out;
+                        let out = &mut out[depth * width + lane..][..lanes];
+                        for (out, value) in out.iter_mut().zip(made[y]) {
+                            *out = value as f32;
+                        }
+                    }
+                }
+            }
+            for point in &mut points {
+                point.out[depth * width + columns..(depth + 1) * width].fill(0.0);
+            }
+        }
+    }
+}
+
+/// What taps give at each point along a side. Opposite points share the sums of even and of odd powers.
+#[inline(always)]
+fn line<T: Tile>(taps: &[Numbers; TAPS_MAX]) -> [Numbers; SIDE_MAX] {
+    let mut points = [[0.0; LANES]; SIDE_MAX];
+    points[0] = taps[0];
+    points[<T::Points as Points>::SIDE - 1] = taps[T::TAPS - 1];
+    let mut point = 1;
+    while point + 2 < <T::Points as Points>::SIDE {
+        let factor = <T::Points as Points>::FACTORS[point];
+        let powers = <T::Points as Points>::POWERS[point];
+        for at in 0..LANES {
+            let (mut even, mut odd) = (taps[0][at], 0.0);
+            for tap in 1..T::TAPS {
+                let part = powers[tap] * taps[tap][at];
+                if tap % 2 == 0 {
+                    even += part;
+                } else {
+                    odd += part;
+                }
+            }
+            points[point][at] = factor * (even + odd);
+            points[point + 1][at] = factor * (even - odd);
+        }
+        point += 2;
+    }
+    points
 }

@@ -1,0 +1,137 @@
+//! Tiles over images: how many there are, how many are between their transforms at a time, and the products there.
+
+use std::ops::Range;
+
+use saggar_tensor::op::Conv2d;
+
+use super::tile::Size;
+use crate::cpu::evaluate::with_scratch;
+use crate::cpu::gemm::{Matrix, multiply_rows};
+use crate::cpu::threads::Threads;
+use crate::cpu::winograd::PointsForm;
+
+/// Elements of tiles that are between their transforms at the same time where all threads share them: they should stay in
+/// the last-level cache.
+const BAND_ELEMENTS: usize = 1 << 20;
+/// And where each thread has its own: they should stay in the cache next to it.
+const NEAR_ELEMENTS: usize = 1 << 17;
+/// Elements of a filter at the points that stay in that cache too. Larger ones are read for many tiles at a time.
+const NEAR_FILTER: usize = 1 << 17;
+
+/// Tiles over the images of a convolution with channels last, of one group, in steps of one.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    /// How large they are.
+    pub(super) tile: Size,
+    /// How many images.
+    pub(super) images: usize,
+    /// Height and width of an image.
+    pub(super) size: [usize; 2],
+    /// Of images and of results.
+    pub(super) channels: [usize; 2],
+    /// Rows and columns of results.
+    pub(super) places: [usize; 2],
+    /// Rows above and columns before the first element.
+    pub(super) before: [usize; 2],
+}
+
+impl Grid {
+    /// Over images `[n, h, w, c]` with results `[n, oh, ow, o]`.
+    pub(super) fn new(tile: Size, conv: &Conv2d, images: &[usize], results: &[usize]) -> Grid {
+        Grid {
+            tile,
+            images: images[0],
+            size: [images[1], images[2]],
+            channels: [images[3], results[3]],
+            places: [results[1], results[2]],
+            before: [conv.padding[0], conv.padding[2]],
+        }
+    }
+
+    /// Rows and columns of tiles of an image.
+    pub(super) fn tiles(&self) -> [usize; 2] {
+        self.places.map(|places| places.div_ceil(self.tile.step()))
+    }
+
+    /// Rows of tiles of all images.
+    pub(super) fn rows(&self) -> usize {
+        self.images * self.tiles()[0]
+    }
+
+    /// Elements of a row of tiles between its transforms, on both sides of a product.
+    fn row_elements(&self) -> usize {
+        self.tile.points() * self.tiles()[1] * (self.channels[0] + self.channels[1])
+    }
+
+    /// Whether each thread takes bands of its own from one transform to the other, because a filter is small. By the
+    /// convolution's shape alone.
+    pub(super) fn is_near(&self) -> bool {
+        self.tile.points() * self.channels[0] * self.channels[1] <= NEAR_FILTER
+    }
+
+    /// Rows of tiles that are computed together.
+    fn band_rows(&self) -> usize {
+        let elements = if self.is_near() { NEAR_ELEMENTS } else { BAND_ELEMENTS };
+        (elements / self.row_elements().max(1)).clamp(1, self.rows().max(1))
+    }
+
+    /// Elements of a band between its transforms, on both sides of a product.
+    pub(super) fn band_elements(&self) -> usize {
+        self.band_rows() * self.row_elements()
+    }
+
+    /// As [`Grid::band_elements`], where all threads share a band.
+    pub(super) fn shared_elements(&self) -> usize {
+        if self.is_near() { 0 } else { self.band_elements() }
+    }
+
+    /// The bands of some rows.
+    pub(super) fn bands(&self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let step = self.band_rows();
+        rows.clone().step_by(step).map(move |first| first..(first + step).min(rows.end))
+    }
+
+    /// Memory of a band of so many rows: that of images at the points, `[tiles, points, c]`, and that of results.
+    pub(super) fn split<'a>(&self, between: &'a mut [f32], rows: usize) -> [&'a mut [f32]; 2] {
+        let elements = [0, 1].map(|side| rows * self.row(side));
+        let (images, results) = between.split_at_mut(elements[0]);
+        [images, &mut results[..elements[1]]]
+    }
+
+    /// Elements of a row of tiles at the points, on the side of images, 0, or of results, 1.
+    pub(super) fn row(&self, side: usize) -> usize {
+        self.tiles()[1] * self.tile.points() * self.channels[side]
+    }
+
+    /// Images whose bands one thread takes after each other, where they are small.
+    pub(super) fn band_images(&self) -> usize {
+        (self.band_rows() / self.tiles()[0].max(1)).max(1)
+    }
+
+    /// Elements of an image.
+    pub(super) fn image_elements(&self) -> usize {
+        self.size[0] * self.size[1] * self.channels[0]
+    }
+
+    /// Multiply-adds of all products.
+    pub(super) fn operations(&self) -> usize {
+        let pairs = self.channels[0].saturating_mul(self.channels[1]);
+        pairs.saturating_mul(self.tile.points() * self.rows() * self.tiles()[1])
+    }
+
+    /// The products of a band's tiles with a filter, at every point.
+    pub(super) fn multiply(&self, threads: &Threads, from: &[f32], form: &PointsForm, filter: &[f32], out: &mut [f32]) {
+        let (depth, columns, points) = (form.layout.depth, form.layout.columns, self.tile.points());
+        let tiles = from.len() / (points * depth);
+        let mut tasks: Vec<(usize, Vec<&mut [f32]>)> = (0..points).map(|at| (at, Vec::with_capacity(tiles))).collect();
+        for tile in out.chunks_exact_mut(points * columns) {
+            for ((_, rows), row) in tasks.iter_mut().zip(tile.chunks_exact_mut(columns)) {
+                rows.push(row);
+            }
+        }
+        threads.each(points * tiles * depth * columns, tasks, |(point, mut rows)| {
+            let a = Matrix { data: &from[point * depth..], row: points * depth, column: 1 };
+            with_scratch(|scratch| multiply_rows(&mut rows, a, form.at(filter, point), &mut scratch.product));
+        });
+    }
+}

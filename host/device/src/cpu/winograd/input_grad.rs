@@ -1,0 +1,88 @@
+//! Adjoint of a convolution in its input.
+
+use std::ops::Range;
+
+use saggar_compile::program::ValueId;
+use saggar_tensor::op::Conv2d;
+
+use super::PointsForm;
+use super::grid::Grid;
+use super::tile::choose;
+use crate::cpu::evaluate::{buffer, with_buffer};
+use crate::cpu::gemm::pack::Layout;
+use crate::cpu::lanes::{elements, elements_mut};
+use crate::cpu::plan::{Planner, Refusal};
+use crate::cpu::region::Piece;
+use crate::cpu::threads::Threads;
+
+/// Adjoint in the input, of `float32` images.
+#[derive(Debug)]
+pub(in super::super) struct InputGrad {
+    grid: Grid,
+    form: PointsForm,
+    gradient: usize,
+    filter: usize,
+    output: usize,
+}
+
+impl InputGrad {
+    /// Prepares a `Body::Conv2dInputGrad` with channels last of `[gradient, filter, output]`, if it is worth it.
+    pub(in super::super) fn new(
+        planner: &Planner<'_>,
+        conv: &Conv2d,
+        [gradient, filter, output]: [ValueId; 3],
+    ) -> Result<Option<InputGrad>, Refusal> {
+        let (from, to) = (planner.dims(gradient), planner.dims(output));
+        let size = choose(conv, planner.dims(filter), [from[0], from[1], from[2]], false);
+        let Some(size) = size else { return Ok(None) };
+        let grid = Grid::new(size, conv, to, from);
+        let layout = Layout::new(grid.channels[1], grid.channels[0]);
+        Ok(Some(InputGrad {
+            grid,
+            form: PointsForm { layout, size, adjoint: true },
+            gradient: planner.operand(gradient)?,
+            filter: planner.operand(filter)?,
+            output: planner.region(output),
+        }))
+    }
+
+    /// Tiles between their transforms, and a filter.
+    pub(in super::super) fn workspace_bytes(&self) -> usize {
+        4 * (self.grid.shared_elements() + self.form.len())
+    }
+
+    /// Runs it.
+    pub(in super::super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+        let output = elements_mut::<f32>(pieces[self.output].take());
+        let gradient = elements::<f32>(pieces[self.gradient].read());
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let (between, filter) = workspace.split_at_mut(self.grid.shared_elements());
+        self.form.write_on(threads, elements::<f32>(pieces[self.filter].read()), filter);
+        // Of images from the band's on.
+        let run = |threads: &Threads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
+            let [parts, values] = self.grid.split(between, band.len());
+            self.grid.values(threads, gradient, band.start, values);
+            self.grid.multiply(threads, values, &self.form, filter, parts);
+            self.grid.spread(threads, parts, band.start, images);
+        };
+        if !self.grid.is_near() {
+            return self
+                .grid
+                .bands(0..self.grid.rows())
+                .for_each(|band| run(threads, between, band, (0, &mut *output)));
+        }
+        let (rows, elements) = (self.grid.tiles()[0], self.grid.band_elements());
+        let together = self.grid.band_images();
+        let images = output.chunks_mut(together * self.grid.image_elements()).enumerate();
+        threads.each(self.grid.operations(), images.collect(), |(task, images)| {
+            let first = task * together;
+            let end = (first + together).min(self.grid.images);
+            with_buffer(|words| {
+                let between = buffer(words, elements);
+                for band in self.grid.bands(first * rows..end * rows) {
+                    run(&Threads::alone(), between, band, (first, &mut *images));
+                }
+            });
+        });
+    }
+}
