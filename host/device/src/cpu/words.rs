@@ -9,8 +9,10 @@ use memmap2::MmapMut;
 
 /// Bytes of a cache line, which the widest vectors fill.
 const LINE_BYTES: usize = 64;
-/// Memory that comes from the system itself: two of the pages that x86-64 and ARM have besides small ones.
-const MAPPED_BYTES_MIN: usize = 4 << 20;
+/// The pages that x86-64 and ARM have besides small ones. Memory of that size comes from the system itself.
+const LARGE_PAGE: usize = 2 << 20;
+/// A last page that lacks at most this part of the memory is a large one too.
+const ROUNDED_PART: usize = 16;
 
 /// Words of memory.
 #[derive(Default)]
@@ -42,8 +44,10 @@ impl Words {
     /// Zeros for `bytes` bytes. A page of large ones costs only when it is used.
     pub(super) fn zeroed(bytes: usize) -> Words {
         let len = bytes.div_ceil(8);
-        if bytes >= MAPPED_BYTES_MIN
-            && let Ok(map) = MmapMut::map_anon(len * 8)
+        let whole = (len * 8).next_multiple_of(LARGE_PAGE);
+        let mapped = if whole - len * 8 <= len * 8 / ROUNDED_PART { whole } else { len * 8 };
+        if bytes >= LARGE_PAGE
+            && let Ok(map) = MmapMut::map_anon(mapped)
         {
             // Where the system has no larger pages it says so, and small ones do.
             #[cfg(target_os = "linux")]
@@ -78,7 +82,7 @@ impl Deref for Words {
     fn deref(&self) -> &[u64] {
         match &self.memory {
             Memory::Own(own) => &own[self.first..][..self.len],
-            Memory::Mapped(map) => bytemuck::cast_slice(map),
+            Memory::Mapped(map) => &bytemuck::cast_slice(map)[..self.len],
         }
     }
 }
@@ -87,7 +91,7 @@ impl DerefMut for Words {
     fn deref_mut(&mut self) -> &mut [u64] {
         match &mut self.memory {
             Memory::Own(own) => &mut own[self.first..][..self.len],
-            Memory::Mapped(map) => bytemuck::cast_slice_mut(map),
+            Memory::Mapped(map) => &mut bytemuck::cast_slice_mut(map)[..self.len],
         }
     }
 }
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn words_are_zeros_on_a_line_of_their_own_whatever_their_number() {
-        for bytes in [0, 1, 8, 9, 4096, MAPPED_BYTES_MIN - 1, MAPPED_BYTES_MIN, MAPPED_BYTES_MIN + 12] {
+        for bytes in [0, 1, 8, 9, 4096, LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + 12, 2 * LARGE_PAGE - 12] {
             let mut words = Words::zeroed(bytes);
             assert_eq!(words.len(), bytes.div_ceil(8), "{bytes} bytes");
             assert_eq!(words.as_ptr().addr() % LINE_BYTES, 0, "{bytes} bytes");
@@ -113,7 +117,7 @@ mod tests {
         let mut words = Words::of(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         words.reserve(2);
         assert_eq!(bytemuck::cast_slice::<u64, u8>(&words)[..10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
-        words.reserve(MAPPED_BYTES_MIN / 8);
-        assert_eq!(words.len(), MAPPED_BYTES_MIN / 8);
+        words.reserve(LARGE_PAGE / 8);
+        assert_eq!(words.len(), LARGE_PAGE / 8);
     }
 }

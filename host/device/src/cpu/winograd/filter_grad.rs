@@ -54,7 +54,7 @@ impl FilterGrad {
     /// Rows of tiles of one partial sum, of which there are several where each thread has its own tiles.
     fn partial_rows(&self) -> usize {
         let rows = self.grid.rows();
-        if self.grid.is_near() { rows.div_ceil(PARTIALS_MAX) } else { rows }
+        if self.grid.near { rows.div_ceil(PARTIALS_MAX) } else { rows }
     }
 
     /// Tiles between their transforms, and the sums over all of them.
@@ -80,7 +80,7 @@ impl FilterGrad {
         };
         let rows = self.grid.rows();
         let (step, elements) = (self.partial_rows(), self.grid.band_elements());
-        if self.grid.is_near() {
+        if self.grid.near {
             let count = rows.div_ceil(step);
             let tasks = partials[..count * self.sums()].chunks_exact_mut(self.sums()).enumerate().collect();
             threads.each(self.grid.operations(), tasks, |(at, sums)| {

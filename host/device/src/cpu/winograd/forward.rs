@@ -106,7 +106,7 @@ impl Forward {
         };
         let bands = self.grid.bands(0..self.grid.rows());
         let bands = bands.map(|band| (band.start, rows.by_ref().take(band.len()).collect::<Vec<_>>()));
-        if !self.grid.is_near() {
+        if !self.grid.near {
             return bands.for_each(|(first, band)| run(threads, between, first, band));
         }
         let elements = self.grid.band_elements();

@@ -33,12 +33,17 @@ pub(super) struct Grid {
     pub(super) places: [usize; 2],
     /// Rows above and columns before the first element.
     pub(super) before: [usize; 2],
+    /// Whether each thread takes bands of its own from one transform to the other, because a filter is small. By the
+    /// convolution's shape alone.
+    pub(super) near: bool,
 }
 
 impl Grid {
     /// Over images `[n, h, w, c]` with results `[n, oh, ow, o]`.
     pub(super) fn new(tile: Size, conv: &Conv2d, images: &[usize], results: &[usize]) -> Grid {
+        let near = tile.points() * images[3] * results[3] <= NEAR_FILTER;
         Grid {
+            near,
             tile,
             images: images[0],
             size: [images[1], images[2]],
@@ -63,15 +68,9 @@ impl Grid {
         self.tile.points() * self.tiles()[1] * (self.channels[0] + self.channels[1])
     }
 
-    /// Whether each thread takes bands of its own from one transform to the other, because a filter is small. By the
-    /// convolution's shape alone.
-    pub(super) fn is_near(&self) -> bool {
-        self.tile.points() * self.channels[0] * self.channels[1] <= NEAR_FILTER
-    }
-
     /// Rows of tiles that are computed together.
     fn band_rows(&self) -> usize {
-        let elements = if self.is_near() { NEAR_ELEMENTS } else { BAND_ELEMENTS };
+        let elements = if self.near { NEAR_ELEMENTS } else { BAND_ELEMENTS };
         (elements / self.row_elements().max(1)).clamp(1, self.rows().max(1))
     }
 
@@ -82,7 +81,7 @@ impl Grid {
 
     /// As [`Grid::band_elements`], where all threads share a band.
     pub(super) fn shared_elements(&self) -> usize {
-        if self.is_near() { 0 } else { self.band_elements() }
+        if self.near { 0 } else { self.band_elements() }
     }
 
     /// The bands of some rows.

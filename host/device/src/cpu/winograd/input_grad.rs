@@ -15,6 +15,9 @@ use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
 use crate::cpu::threads::Threads;
 
+/// Tasks that are enough to share among threads.
+const TASKS_MIN: usize = 8;
+
 /// Adjoint in the input, of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct InputGrad {
@@ -35,7 +38,9 @@ impl InputGrad {
         let (from, to) = (planner.dims(gradient), planner.dims(output));
         let size = choose(conv, planner.dims(filter), [from[0], from[1], from[2]], false);
         let Some(size) = size else { return Ok(None) };
-        let grid = Grid::new(size, conv, to, from);
+        let mut grid = Grid::new(size, conv, to, from);
+        // Tiles of an image overlap, so a thread takes whole images; few of them are not enough for all threads.
+        grid.near &= grid.images.div_ceil(grid.band_images()) >= TASKS_MIN;
         let layout = Layout::new(grid.channels[1], grid.channels[0]);
         Ok(Some(InputGrad {
             grid,
@@ -65,11 +70,9 @@ impl InputGrad {
             self.grid.multiply(threads, values, &self.form, filter, parts);
             self.grid.spread(threads, parts, band.start, images);
         };
-        if !self.grid.is_near() {
-            return self
-                .grid
-                .bands(0..self.grid.rows())
-                .for_each(|band| run(threads, between, band, (0, &mut *output)));
+        if !self.grid.near {
+            let bands = self.grid.bands(0..self.grid.rows());
+            return bands.for_each(|band| run(threads, between, band, (0, &mut *output)));
         }
         let (rows, elements) = (self.grid.tiles()[0], self.grid.band_elements());
         let together = self.grid.band_images();
