@@ -164,6 +164,27 @@ fn a_map_is_written_over_what_it_reads_last() {
     assert_eq!(slabs(&over, false, true), slabs(&apart, false, true), "read in another order");
 }
 
+/// A value that takes as much memory as the one it is read from only because both are rounded up has its own place.
+#[test]
+fn a_map_of_the_first_elements_is_not_written_over_all() {
+    let mut builder = GraphBuilder::new();
+    let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+    let dims = [vec![7, 9], vec![5, 3]];
+    let values = dims.each_ref().map(|dims| {
+        let shape = Shape::new(&**dims).unwrap();
+        let numbers: Vec<f64> = (0..shape.elements()).map(|at| (at % 5) as f64 / 8.0).collect();
+        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+    });
+    let [a, w] = ["a", "w"].map(|name| builder.input(name, float(&dims[usize::from(name == "w")])).unwrap());
+    let sums = builder.reduce_sum(a, &[1], false).unwrap();
+    let first = builder.slice(sums, &[0], &[5], &[1]).unwrap();
+    let powers = builder.exp(first).unwrap();
+    let row = builder.reshape(powers, &[1, 5]).unwrap();
+    let result = builder.matmul(row, w).unwrap();
+    builder.output("y", result).unwrap();
+    check("first elements", &verify(builder.finish()).unwrap(), &values, &[], &Target::cpu());
+}
+
 /// The gradient of max pooling, where every window is a tile: it chooses among what it is written over.
 #[test]
 fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {

@@ -149,12 +149,15 @@ fn given_up(
     root: NodeId,
     lifetimes: &BTreeMap<NodeId, Lifetime>,
 ) -> Option<NodeId> {
-    let written = lifetimes.get(&root)?;
+    lifetimes.get(&root)?;
+    let same = |load: NodeId| {
+        let [read, written] = [load, root].map(|node| graph.descriptor(node));
+        read.dtype == written.dtype && read.shape.elements() == written.shape.elements()
+    };
     draft.loads.iter().copied().find(|&load| {
         let Some(read) = lifetimes.get(&load) else { return false };
         read.to == at
-            && graph.descriptor(load).dtype == graph.descriptor(root).dtype
-            && read.bytes == written.bytes
+            && same(load)
             && (reads_in_order(&draft.body, |node| base(graph, node) == load)
                 || reads_in_tiles(graph, &draft.body, load))
     })

@@ -95,7 +95,7 @@ pub(super) fn with_buffer<R>(f: impl FnOnce(&mut Words) -> R) -> R {
     result
 }
 
-/// The first `count` elements of a buffer that grows as needed; their values are left from before.
+/// The first `count` elements of a buffer that grows as needed; their values are arbitrary.
 pub(super) fn buffer<T: Pod>(words: &mut Words, count: usize) -> &mut [T] {
     words.reserve((count * size_of::<T>()).div_ceil(8));
     &mut elements_mut::<T>(bytemuck::cast_slice_mut(words))[..count]

@@ -178,8 +178,8 @@ impl Prepared {
             Work::MatMul(product) => product.kept(),
             Work::Forward(conv) => conv.kept(),
             Work::Winograd(conv) => conv.kept(),
+            Work::WinogradInputGrad(grad) => grad.kept(),
             Work::Conv2d(_)
-            | Work::WinogradInputGrad(_)
             | Work::WinogradFilterGrad(_)
             | Work::InputGradLast(_)
             | Work::FilterGradLast(_)
@@ -210,7 +210,7 @@ impl Prepared {
             Work::FilterGrad(grad) => grad.run(threads, pieces, workspace),
             Work::Forward(conv) => conv.run(threads, pieces, workspace, kept),
             Work::Winograd(conv) => conv.run(threads, pieces, workspace, kept),
-            Work::WinogradInputGrad(grad) => grad.run(threads, pieces, workspace),
+            Work::WinogradInputGrad(grad) => grad.run(threads, pieces, workspace, kept),
             Work::WinogradFilterGrad(grad) => grad.run(threads, pieces, workspace),
             Work::InputGradLast(grad) => grad.run(threads, pieces, workspace),
             Work::FilterGradLast(grad) => grad.run(threads, pieces, workspace),

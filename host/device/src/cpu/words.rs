@@ -11,8 +11,6 @@ use memmap2::MmapMut;
 const LINE_BYTES: usize = 64;
 /// The pages that x86-64 and ARM have besides small ones. Memory of that size comes from the system itself.
 const LARGE_PAGE: usize = 2 << 20;
-/// A last page that lacks at most this part of the memory is a large one too.
-const ROUNDED_PART: usize = 16;
 
 /// Words of memory.
 #[derive(Default)]
@@ -44,10 +42,8 @@ impl Words {
     /// Zeros for `bytes` bytes. A page of large ones costs only when it is used.
     pub(super) fn zeroed(bytes: usize) -> Words {
         let len = bytes.div_ceil(8);
-        let whole = (len * 8).next_multiple_of(LARGE_PAGE);
-        let mapped = if whole - len * 8 <= len * 8 / ROUNDED_PART { whole } else { len * 8 };
         if bytes >= LARGE_PAGE
-            && let Ok(map) = MmapMut::map_anon(mapped)
+            && let Ok(map) = MmapMut::map_anon(len * 8)
         {
             // Where the system has no larger pages it says so, and small ones do.
             #[cfg(target_os = "linux")]
@@ -82,7 +78,7 @@ impl Deref for Words {
     fn deref(&self) -> &[u64] {
         match &self.memory {
             Memory::Own(own) => &own[self.first..][..self.len],
-            Memory::Mapped(map) => &bytemuck::cast_slice(map)[..self.len],
+            Memory::Mapped(map) => bytemuck::cast_slice(map),
         }
     }
 }
@@ -91,7 +87,7 @@ impl DerefMut for Words {
     fn deref_mut(&mut self) -> &mut [u64] {
         match &mut self.memory {
             Memory::Own(own) => &mut own[self.first..][..self.len],
-            Memory::Mapped(map) => &mut bytemuck::cast_slice_mut(map)[..self.len],
+            Memory::Mapped(map) => bytemuck::cast_slice_mut(map),
         }
     }
 }

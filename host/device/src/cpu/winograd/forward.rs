@@ -41,7 +41,8 @@ impl Forward {
         let block = planner.kept(filter);
         let places = [result[0], result[1], result[2]];
         let Some(size) = choose(conv, planner.dims(filter), places, block.is_some()) else { return Ok(None) };
-        let grid = Grid::new(size, conv, planner.dims(input), result);
+        let mut grid = Grid::new(size, conv, planner.dims(input), result);
+        grid.share_few(grid.rows().div_ceil(grid.band_rows()));
         let form = PointsForm { layout: Layout::new(grid.channels[0], grid.channels[1]), size, adjoint: false };
         let kept = block.map(|block| Kept { block, form: Form::Points(form), dtype: planner.dtype(filter) });
         Ok(Some(Forward {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use saggar_tensor::op::Conv2d;
 
-use super::tile::Size;
+use super::tile::{Size, TRANSFORM};
 use crate::cpu::evaluate::with_scratch;
 use crate::cpu::gemm::{Matrix, multiply_rows};
 use crate::cpu::threads::Threads;
@@ -15,6 +15,8 @@ use crate::cpu::winograd::PointsForm;
 const BAND_ELEMENTS: usize = 1 << 20;
 /// And where each thread has its own: they should stay in the cache next to it.
 const NEAR_ELEMENTS: usize = 1 << 17;
+/// Tasks that are enough for threads to have their own bands.
+const TASKS_MIN: usize = 8;
 /// Elements of a filter at the points that stay in that cache too. Larger ones are read for many tiles at a time.
 const NEAR_FILTER: usize = 1 << 17;
 
@@ -41,16 +43,23 @@ pub(super) struct Grid {
 impl Grid {
     /// Over images `[n, h, w, c]` with results `[n, oh, ow, o]`.
     pub(super) fn new(tile: Size, conv: &Conv2d, images: &[usize], results: &[usize]) -> Grid {
-        let near = tile.points() * images[3] * results[3] <= NEAR_FILTER;
-        Grid {
-            near,
+        let mut grid = Grid {
+            near: tile.points() * images[3] * results[3] <= NEAR_FILTER,
             tile,
             images: images[0],
             size: [images[1], images[2]],
             channels: [images[3], results[3]],
             places: [results[1], results[2]],
             before: [conv.padding[0], conv.padding[2]],
-        }
+        };
+        // A row of tiles is the least that a band has, and memory that each thread has is not charged.
+        grid.near &= grid.row_elements() <= NEAR_ELEMENTS;
+        grid
+    }
+
+    /// Has all threads share a band, where so many tasks are too few for them to have their own.
+    pub(super) fn share_few(&mut self, tasks: usize) {
+        self.near &= tasks >= TASKS_MIN;
     }
 
     /// Rows and columns of tiles of an image.
@@ -69,7 +78,7 @@ impl Grid {
     }
 
     /// Rows of tiles that are computed together.
-    fn band_rows(&self) -> usize {
+    pub(super) fn band_rows(&self) -> usize {
         let elements = if self.near { NEAR_ELEMENTS } else { BAND_ELEMENTS };
         (elements / self.row_elements().max(1)).clamp(1, self.rows().max(1))
     }
@@ -112,10 +121,11 @@ impl Grid {
         self.size[0] * self.size[1] * self.channels[0]
     }
 
-    /// Multiply-adds of all products.
+    /// Multiply-adds of all products, and as much as the transforms take.
     pub(super) fn operations(&self) -> usize {
-        let pairs = self.channels[0].saturating_mul(self.channels[1]);
-        pairs.saturating_mul(self.tile.points() * self.rows() * self.tiles()[1])
+        let [inputs, outputs] = self.channels;
+        let tile = inputs.saturating_mul(outputs).saturating_add(TRANSFORM * (inputs + outputs));
+        tile.saturating_mul(self.tile.points() * self.rows() * self.tiles()[1])
     }
 
     /// The products of a band's tiles with a filter, at every point.

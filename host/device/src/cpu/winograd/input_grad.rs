@@ -10,19 +10,18 @@ use super::grid::Grid;
 use super::tile::choose;
 use crate::cpu::evaluate::{buffer, with_buffer};
 use crate::cpu::gemm::pack::Layout;
+use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
 use crate::cpu::threads::Threads;
-
-/// Tasks that are enough to share among threads.
-const TASKS_MIN: usize = 8;
 
 /// Adjoint in the input, of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct InputGrad {
     grid: Grid,
     form: PointsForm,
+    kept: Option<Kept>,
     gradient: usize,
     filter: usize,
     output: usize,
@@ -36,33 +35,51 @@ impl InputGrad {
         [gradient, filter, output]: [ValueId; 3],
     ) -> Result<Option<InputGrad>, Refusal> {
         let (from, to) = (planner.dims(gradient), planner.dims(output));
-        let size = choose(conv, planner.dims(filter), [from[0], from[1], from[2]], false);
+        let block = planner.kept(filter);
+        let size = choose(conv, planner.dims(filter), [from[0], from[1], from[2]], block.is_some());
         let Some(size) = size else { return Ok(None) };
         let mut grid = Grid::new(size, conv, to, from);
         // Tiles of an image overlap, so a thread takes whole images; few of them are not enough for all threads.
-        grid.near &= grid.images.div_ceil(grid.band_images()) >= TASKS_MIN;
+        grid.share_few(grid.images.div_ceil(grid.band_images()));
         let layout = Layout::new(grid.channels[1], grid.channels[0]);
+        let form = PointsForm { layout, size, adjoint: true };
         Ok(Some(InputGrad {
             grid,
-            form: PointsForm { layout, size, adjoint: true },
+            form,
+            kept: block.map(|block| Kept { block, form: Form::Points(form), dtype: planner.dtype(filter) }),
             gradient: planner.operand(gradient)?,
             filter: planner.operand(filter)?,
             output: planner.region(output),
         }))
     }
 
-    /// Tiles between their transforms, and a filter.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
-        4 * (self.grid.shared_elements() + self.form.len())
+    /// The filter at the points, where it stays as it is.
+    pub(in super::super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
     }
 
-    /// Runs it.
-    pub(in super::super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    /// Tiles between their transforms, and a filter.
+    pub(in super::super) fn workspace_bytes(&self) -> usize {
+        let filter = if self.kept.is_none() { self.form.len() } else { 0 };
+        4 * (self.grid.shared_elements() + filter)
+    }
+
+    /// Runs it; `kept` is what it asked for.
+    pub(in super::super) fn run(
+        &self,
+        threads: &Threads,
+        mut pieces: Vec<Piece<'_>>,
+        workspace: &mut [u64],
+        kept: Option<&[f32]>,
+    ) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let gradient = elements::<f32>(pieces[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (between, filter) = workspace.split_at_mut(self.grid.shared_elements());
-        self.form.write_on(threads, elements::<f32>(pieces[self.filter].read()), filter);
+        let (between, rest) = workspace.split_at_mut(self.grid.shared_elements());
+        let filter = kept.unwrap_or_else(|| {
+            self.form.write_on(threads, elements::<f32>(pieces[self.filter].read()), rest);
+            &rest[..self.form.len()]
+        });
         // Of images from the band's on.
         let run = |threads: &Threads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
             let [parts, values] = self.grid.split(between, band.len());

@@ -100,7 +100,6 @@ impl Points for Six {
         let [a, b, c, d, ..] = line;
         let (even_near, odd_near, even_far, odd_far) = match count {
             2 => (a, b, a, b),
-            3 => (times(s, 0.5, c, a), b, times(s, 2.0, c, a), b),
             _ => (times(s, 0.5, c, a), times(s, 0.5, d, b), times(s, 2.0, c, a), times(s, 2.0, d, b)),
         };
         [
@@ -159,9 +158,9 @@ impl Points for Four {
     #[inline(always)]
     fn values<S: Vectors>(s: S, line: Line<S::V>, count: usize) -> Line<S::V> {
         let zero = s.splat(0.0);
-        let [a, b, c, ..] = line;
-        let even = if count == 2 { a } else { s.add(a, c) };
-        [a, s.add(even, b), less(s, even, b), line[count - 1], zero, zero]
+        debug_assert_eq!(count, 2, "four points have room for two results beside three taps");
+        let [a, b, ..] = line;
+        [a, s.add(a, b), less(s, a, b), b, zero, zero]
     }
 
     #[inline(always)]
