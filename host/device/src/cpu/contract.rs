@@ -11,7 +11,7 @@ use super::gemm::pack::{Layout, parts};
 use super::gemm::product::{Packed, Product, Right, Rows};
 use super::gemm::{Matrix, multiply_by};
 use super::kept::{Form, Kept};
-use super::lanes::{elements, elements_mut};
+use super::lanes::elements_mut;
 use super::map::{Accumulation, Chunk, Finish};
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
@@ -89,7 +89,7 @@ impl MatMul {
 
     /// What is accumulated outside the stores, and a packed operand.
     pub(super) fn workspace_bytes(&self) -> usize {
-        4 * (self.accumulated() + if self.is_packed_before() { self.layout.len() } else { 0 })
+        4 * (self.finish.accumulated() + if self.is_packed_before() { self.layout.len() } else { 0 })
     }
 
     /// Whether the second operand is packed before the tasks begin: where several of them need the same panels.
@@ -98,11 +98,6 @@ impl MatMul {
             Cut::Tiles(bands) => self.kept.is_none() && bands.ranges().count() > 1,
             Cut::Batches(_) => false,
         }
-    }
-
-    /// Elements that are accumulated outside the stores.
-    fn accumulated(&self) -> usize {
-        if self.finish.accumulation == Accumulation::Workspace { self.finish.elements } else { 0 }
     }
 
     /// Runs it; `kept` is what it asked for.
@@ -120,10 +115,9 @@ impl MatMul {
         let inputs = self.finish.inputs(&pieces);
         let a = floats(self.dtype, pieces[self.a].read());
         let b = if kept.is_some() { Default::default() } else { floats(self.dtype, pieces[self.b].read()) };
-        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
-        let ends = self.ending.map(|ending| ending.with(bias));
+        let ends = self.ending.map(|ending| ending.ends(&pieces));
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (sums, packed) = workspace.split_at_mut(self.accumulated());
+        let (sums, packed) = workspace.split_at_mut(self.finish.accumulated());
         let run = Run { product: self, threads, a: &a, b: &b, kept, ends, inputs: &inputs };
         match self.cut {
             Cut::Batches(together) => run.batches(stores, sums, together),

@@ -11,8 +11,8 @@ use super::ending::{Ending, Ends};
 use super::evaluate::{Scratch, buffer, with_scratch};
 use super::floats::{floats, write_floats};
 use super::gemm::{Matrix, multiply};
-use super::lanes::{accumulate, elements, elements_mut};
-use super::map::{Accumulation, Finish};
+use super::lanes::{accumulate, elements_mut};
+use super::map::Finish;
 use super::patch::Windows;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
@@ -172,7 +172,7 @@ impl Conv2d {
 
     /// What is accumulated outside the stores.
     pub(super) fn workspace_bytes(&self) -> usize {
-        if self.finish.accumulation == Accumulation::Workspace { 4 * self.finish.elements } else { 0 }
+        4 * self.finish.accumulated()
     }
 
     /// Runs it.
@@ -191,13 +191,13 @@ impl Conv2d {
         let chunks = self.finish.chunks(stores, counts);
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let tasks = with_windows(chunks, workspace, self.finish.accumulation);
-        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
+        let ends = self.ending.map(|ending| ending.ends(&pieces));
         threads.each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
             let input = sizes.groups * sizes.input();
             let x = &x[chunk.first / image * input..][..chunk.count / image * input];
-            match (&self.direct, self.ending) {
-                (Some(direct), Some(ending)) => {
-                    let ends = |group: usize| ending.with(bias.map(|bias| &bias[group * sizes.outputs..]));
+            match (&self.direct, ends) {
+                (Some(direct), Some(ends)) => {
+                    let ends = |group: usize| ends.from(group * sizes.outputs);
                     self.directly(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
                 }
                 (Some(direct), None) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {

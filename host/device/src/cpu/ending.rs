@@ -7,13 +7,15 @@ use saggar_tensor::DType;
 use saggar_tensor::op::Binary;
 
 use super::element::{Element as _, Max, Operator};
+use super::lanes::elements;
 use super::plan::Planner;
+use super::region::Piece;
 
 /// What an epilogue does to each element of `[n, channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ending {
     /// The region of the number for each channel, `float32[channels]`.
-    pub(super) bias: Option<usize>,
+    bias: Option<usize>,
     /// Negative infinity where there is none.
     least: f32,
 }
@@ -54,9 +56,9 @@ impl Ending {
         Some(Ending { bias, least })
     }
 
-    /// For one group, whose channels' numbers are `bias`.
-    pub(super) fn with<'a>(&self, bias: Option<&'a [f32]>) -> Ends<'a> {
-        Ends { bias, least: self.least }
+    /// With the operand that is in these pieces, for all channels.
+    pub(super) fn ends<'a>(&self, pieces: &[Piece<'a>]) -> Ends<'a> {
+        Ends { bias: self.bias.map(|region| elements(pieces[region].read())), least: self.least }
     }
 }
 

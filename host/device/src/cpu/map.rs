@@ -59,6 +59,11 @@ pub(super) struct Chunk<'a> {
 }
 
 impl Finish {
+    /// Elements that are accumulated outside the stores.
+    pub(super) fn accumulated(&self) -> usize {
+        if self.accumulation == Accumulation::Workspace { self.elements } else { 0 }
+    }
+
     /// A map over `dims`.
     pub(super) fn map(planner: &Planner<'_>, dims: &[usize], expr: &Expr, stores: &[Store]) -> Result<Finish, Refusal> {
         Finish::new(planner, dims, expr, stores, false)

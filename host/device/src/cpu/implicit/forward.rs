@@ -78,11 +78,7 @@ impl Forward {
 
     /// What is accumulated outside the stores, and a packed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
-        4 * (self.accumulated() + if self.kept.is_none() { self.form.layout.len() } else { 0 })
-    }
-
-    fn accumulated(&self) -> usize {
-        if self.finish.accumulation == Accumulation::Workspace { self.finish.elements } else { 0 }
+        4 * (self.finish.accumulated() + if self.kept.is_none() { self.form.layout.len() } else { 0 })
     }
 
     /// Runs it; `kept` is what it asked for.
@@ -100,11 +96,10 @@ impl Forward {
         let inputs = self.finish.inputs(&pieces);
         let images = elements::<f32>(pieces[self.input].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (sums, packed) = workspace.split_at_mut(self.accumulated());
+        let (sums, packed) = workspace.split_at_mut(self.finish.accumulated());
         let filter = elements::<f32>(pieces[self.filter].read());
         let b = super::packed(&self.form, filter, threads, packed, kept);
-        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
-        let ends = self.ending.map(|ending| ending.with(bias));
+        let ends = self.ending.map(|ending| ending.ends(&pieces));
         if !self.bands.is_whole() {
             self.stretches(threads, images, b, &mut stores, sums, ends);
             if ends.is_none() {

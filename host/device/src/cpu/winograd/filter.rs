@@ -35,8 +35,22 @@ impl PointsForm {
         self.write_on(&Threads::alone(), taps, out);
     }
 
+    /// The one that is kept, or made of a filter in `out` on these threads.
+    pub(super) fn made<'a>(
+        &self,
+        threads: &Threads,
+        taps: &[f32],
+        out: &'a mut [f32],
+        kept: Option<&'a [f32]>,
+    ) -> &'a [f32] {
+        kept.unwrap_or_else(|| {
+            self.write_on(threads, taps, out);
+            &out[..self.len()]
+        })
+    }
+
     /// As [`PointsForm::write`], on these threads.
-    pub(super) fn write_on(&self, threads: &Threads, taps: &[f32], out: &mut [f32]) {
+    fn write_on(&self, threads: &Threads, taps: &[f32], out: &mut [f32]) {
         // The same panel of every point is made at once.
         let mut tasks: Vec<Vec<Opened<'_>>> = Vec::new();
         for point in out[..self.len()].chunks_exact_mut(self.layout.len()) {

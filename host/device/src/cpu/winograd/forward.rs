@@ -12,7 +12,7 @@ use crate::cpu::evaluate::{buffer, with_buffer};
 use crate::cpu::gemm::pack::Layout;
 use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
-use crate::cpu::map::{Accumulation, Chunk, Finish};
+use crate::cpu::map::{Chunk, Finish};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
 use crate::cpu::threads::Threads;
@@ -64,11 +64,7 @@ impl Forward {
     /// What is accumulated outside the stores, tiles between their transforms, and a filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         let filter = if self.kept.is_none() { self.form.len() } else { 0 };
-        4 * (self.accumulated() + self.grid.shared_elements() + filter)
-    }
-
-    fn accumulated(&self) -> usize {
-        if self.finish.accumulation == Accumulation::Workspace { self.finish.elements } else { 0 }
+        4 * (self.finish.accumulated() + self.grid.shared_elements() + filter)
     }
 
     /// Runs it; `kept` is what it asked for.
@@ -83,14 +79,10 @@ impl Forward {
         let inputs = self.finish.inputs(&pieces);
         let images = elements::<f32>(pieces[self.input].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (sums, rest) = workspace.split_at_mut(self.accumulated());
+        let (sums, rest) = workspace.split_at_mut(self.finish.accumulated());
         let (between, rest) = rest.split_at_mut(self.grid.shared_elements());
-        let filter = kept.unwrap_or_else(|| {
-            self.form.write_on(threads, elements::<f32>(pieces[self.filter].read()), rest);
-            &rest[..self.form.len()]
-        });
-        let bias = self.ending.and_then(|ending| ending.bias).map(|region| elements::<f32>(pieces[region].read()));
-        let ends = self.ending.map(|ending| ending.with(bias));
+        let filter = self.form.made(threads, elements(pieces[self.filter].read()), rest, kept);
+        let ends = self.ending.map(|ending| ending.ends(&pieces));
         let chunks = self.finish.chunks(std::mem::take(&mut stores), self.grid.counts());
         let mut rows = with_windows(chunks, sums, self.finish.accumulation).into_iter();
         let run = |threads: &Threads, between: &mut [f32], first: usize, band: Vec<(Chunk<'_>, &mut [f32])>| {

@@ -74,7 +74,7 @@ impl Grid {
 
     /// Elements of a row of tiles between its transforms, on both sides of a product.
     fn row_elements(&self) -> usize {
-        self.tile.points() * self.tiles()[1] * (self.channels[0] + self.channels[1])
+        self.row(0) + self.row(1)
     }
 
     /// Rows of tiles that are computed together.

@@ -76,10 +76,7 @@ impl InputGrad {
         let gradient = elements::<f32>(pieces[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, rest) = workspace.split_at_mut(self.grid.shared_elements());
-        let filter = kept.unwrap_or_else(|| {
-            self.form.write_on(threads, elements::<f32>(pieces[self.filter].read()), rest);
-            &rest[..self.form.len()]
-        });
+        let filter = self.form.made(threads, elements(pieces[self.filter].read()), rest, kept);
         // Of images from the band's on.
         let run = |threads: &Threads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
             let [parts, values] = self.grid.split(between, band.len());
