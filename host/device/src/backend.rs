@@ -109,7 +109,7 @@ pub trait Backend: Debug + Send + Sync {
     /// A tensor's elements as dense little-endian bytes. Waits for the work that produces them.
     ///
     /// # Errors
-    /// `Mismatch` where the buffer is another device's; `Lost`.
+    /// `Mismatch` where the buffer is another device's; `NoRoom` where the host has none for the copy; `Lost`.
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError>;
 
     /// As [`Backend::read`], for what is saved; none where the device keeps no elements and was not given these, or too many.

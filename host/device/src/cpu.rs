@@ -50,7 +50,7 @@ use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::owner::PerOwner;
-use crate::room::{Memory, Room};
+use crate::room::{Memory, Room, check_host};
 use executable::CpuExecutable;
 use plan::Prepared;
 use scratch::Scratch;
@@ -159,6 +159,7 @@ impl Backend for Cpu {
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = memory(buffer, "read")?;
+        check_host(&format_args!("a copy of {}", buffer.descriptor()), memory.bytes() as u64)?;
         memory.charge().add_read(memory.bytes());
         Ok(bytemuck::cast_slice::<u64, u8>(&memory.read())[..memory.bytes()].to_vec())
     }

@@ -29,7 +29,7 @@ use saggar_tensor::Descriptor;
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
 use crate::error::DeviceError;
 use crate::meter::Meter;
-use crate::room::{Memory as RoomMemory, Room};
+use crate::room::{Memory as RoomMemory, Room, check_host};
 use context::{Context, block_on};
 use memory::Memory;
 use pipeline::Pipelines;
@@ -233,6 +233,7 @@ impl Backend for Gpu {
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = self.own(buffer)?;
         memory.charge.add_read(buffer.descriptor().bytes());
+        check_host(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
         let words = self.context.read(memory, memory::bytes(buffer.descriptor()))?;
         Ok(memory::narrow(buffer.descriptor().dtype, words))
     }

@@ -74,6 +74,32 @@ fn a_device_holds_no_more_than_it_was_opened_with() {
 }
 
 #[test]
+fn a_copy_for_which_the_host_has_no_room_is_refused() {
+    let device = cpu::open(Some(1)).unwrap();
+    let meter = Meter::unlimited();
+    let Err(DeviceError::NoRoom { available_bytes, .. }) = device.check_room(&"everything", 1 << 60, &meter) else {
+        println!("SKIP: this system does not say how much memory it has");
+        return;
+    };
+    // A tensor that fits, and beside it others until less than its size is left. No page of them is touched.
+    let elements_max = i32::MAX as u64;
+    let elements = (available_bytes / 20 * 11 / 8).min(elements_max);
+    let wide = |elements: u64| Descriptor::new(DType::I64, Shape::new([elements as usize]).unwrap());
+    let tensor = device.allocate(&wide(elements), &meter).unwrap();
+    let mut others = Vec::new();
+    let mut too_many = (available_bytes / 8).saturating_sub(elements * 9 / 5);
+    while too_many > 0 {
+        let some = too_many.min(elements_max);
+        others.push(device.allocate(&wide(some), &meter).unwrap());
+        too_many -= some;
+    }
+    let refused = device.read(&tensor).unwrap_err();
+    let is_said = matches!(refused, DeviceError::NoRoom { asked_bytes, .. } if asked_bytes == 8 * elements);
+    assert!(is_said, "{refused}");
+    assert!(refused.to_string().contains(&format!("a copy of int64[{elements}]")), "{refused}");
+}
+
+#[test]
 fn weights_that_are_packed_count_before_they_are_and_after() {
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[64, 256])).unwrap();

@@ -232,7 +232,7 @@ impl Namespace {
     /// they are empty: what is saved of a variable then is what it is, not what is in it.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// `NoRoom` where the host has none for all of them; whatever the device says.
     pub(crate) fn save(
         &self,
         backend: &dyn Backend,
@@ -244,6 +244,11 @@ impl Namespace {
             Memory::Own(buffer) => Some((slot, buffer)),
             Memory::Weights { .. } => None,
         });
+        let own: Vec<(&Slot, &Buffer)> = own.collect();
+        if backend.keeps_elements() {
+            let bytes = own.iter().map(|(_, buffer)| buffer.descriptor().bytes() as u64).sum();
+            check_host(&format_args!("a copy of {} variables, to be saved", own.len()), bytes)?;
+        }
         let save = |(slot, buffer): (&Slot, &Buffer)| {
             Ok(SavedVariable {
                 name: slot.name.clone(),
@@ -252,7 +257,7 @@ impl Namespace {
                 bytes: backend.kept(buffer)?.unwrap_or_default().into(),
             })
         };
-        own.map(save).collect()
+        own.into_iter().map(save).collect()
     }
 
     /// How many variables there are.
