@@ -5,6 +5,7 @@
 
 mod empty;
 mod identity;
+mod pooled;
 mod relu;
 
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ pub(crate) fn simplify(graph: &Graph) -> Graph {
     let mut simpler = rewrite.graph;
     simpler.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
     simpler.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
-    compact(&relu::from_results(&simpler))
+    compact(&relu::from_results(&pooled::rectified_before(&simpler)))
 }
 
 fn without_nodes(graph: &Graph) -> Graph {

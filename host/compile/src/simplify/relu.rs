@@ -26,7 +26,7 @@ pub(super) fn from_results(graph: &Graph) -> Graph {
         }
         places.push(NodeId(rewritten.nodes.len() as u32));
         rewritten.nodes.push(Node { inputs, ..node.clone() });
-        if let Some((condition, zero)) = rectifier(graph, node) {
+        if let Some([condition, zero, _]) = rectifier(graph, node) {
             rectified.entry(condition).or_insert((NodeId(at as u32), zero));
         }
     }
@@ -35,8 +35,8 @@ pub(super) fn from_results(graph: &Graph) -> Graph {
     rewritten
 }
 
-/// The condition and the zeros of `x <= 0 ? 0 : x`.
-fn rectifier(graph: &Graph, node: &Node) -> Option<(NodeId, NodeId)> {
+/// The condition, the zeros and the operand of `x <= 0 ? 0 : x`.
+pub(super) fn rectifier(graph: &Graph, node: &Node) -> Option<[NodeId; 3]> {
     let [condition, zero, x] = select(node)?;
     let compared = match &graph.node(condition).op {
         Op::Binary(Binary::LessOrEqual) => &graph.node(condition).inputs,
@@ -50,7 +50,7 @@ fn rectifier(graph: &Graph, node: &Node) -> Option<(NodeId, NodeId)> {
         | Op::Convolution(_)
         | Op::Index(_) => return None,
     };
-    (compared[..] == [x, zero] && is_zero(graph, zero)).then_some((condition, zero))
+    (compared[..] == [x, zero] && is_zero(graph, zero)).then_some([condition, zero, x])
 }
 
 fn select(node: &Node) -> Option<[NodeId; 3]> {

@@ -1,5 +1,6 @@
-use saggar_tensor::op::{Movement, ReduceKind, Scalar};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Op, Shape, verify};
+use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::op::{Movement, Pool, Pool2d, ReduceKind, Scalar};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Op, Shape, VerifiedGraph, verify};
 
 use super::simplify;
 
@@ -106,4 +107,48 @@ fn the_slope_of_a_rectifier_comes_from_its_result() {
     let readers: Vec<&str> =
         graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
     assert_eq!(readers, ["lesser-or-equal", "where"], "only the rectifier itself reads its operand");
+}
+
+/// What becomes of `relu(max-pool2d(tanh(x)))`; `more` may use the nodes of tanh and pool.
+fn pooled(pool: Pool2d, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([1, 2, 6, 6]).unwrap())).unwrap();
+    let x = builder.tanh(x).unwrap();
+    let largest = builder.pool2d(x, Pool::Max, pool).unwrap();
+    let y = saggar_tensor::nn::relu(&mut builder, largest).unwrap();
+    builder.output("y", y).unwrap();
+    more(&mut builder, [x, largest]);
+    let before = verify(builder.finish()).unwrap();
+    let graph = simplify(&before);
+    // NaN, both zeros, what tanh makes -1 and 1, and windows without anything positive.
+    let values = [f64::NAN, -0.0, 0.0, f64::NEG_INFINITY, f64::INFINITY, -1.5, 0.5];
+    let values: Vec<f64> = (0..72).map(|at| if at < 36 { values[at * at % 7] } else { -1.0 }).collect();
+    let x = Value::from_numbers(DType::F32, Shape::new([1, 2, 6, 6]).unwrap(), &values).unwrap();
+    let bytes = |graph: &VerifiedGraph| -> Vec<Vec<u8>> {
+        evaluate(graph, std::slice::from_ref(&x), &mut []).unwrap().iter().map(Value::to_bytes).collect()
+    };
+    assert_eq!(bytes(&before), bytes(&verify(graph.clone()).unwrap()));
+    graph.nodes.iter().map(|node| node.op.name()).collect()
+}
+
+#[test]
+fn a_rectifier_after_windows_goes_before_them_where_nothing_else_reads_them() {
+    let plain = Pool2d { window: [2, 2], padding: [0; 4], strides: [2, 2], dilations: [1, 1] };
+    let before = ["input", "tanh", "fill", "lesser-or-equal", "where", "max-pool2d"];
+    let after = ["input", "tanh", "max-pool2d", "fill", "lesser-or-equal", "where"];
+    assert_eq!(pooled(plain, |_, _| {}), before);
+    assert_eq!(pooled(Pool2d { padding: [1; 4], ..plain }, |_, _| {}), before);
+    assert_eq!(pooled(Pool2d { dilations: [2, 2], ..plain }, |_, _| {}), before);
+    // Taps that are apart may all lie in the padding, and that is no zero.
+    assert_eq!(pooled(Pool2d { padding: [2; 4], dilations: [7, 7], ..plain }, |_, _| {}), after);
+    for read in 0..2 {
+        let nodes = pooled(plain, |b, nodes| b.output("more", nodes[read]).unwrap());
+        assert_eq!(nodes, after, "what is pooled, or the largest ones, are wanted themselves");
+    }
+    let gradient = pooled(plain, |b, [x, largest]| {
+        let sum = b.reduce_sum(largest, &[0, 1, 2, 3], false).unwrap();
+        let slope = saggar_tensor::grad::gradients(b, sum, &[x]).unwrap();
+        b.output("slope", slope[0]).unwrap();
+    });
+    assert_eq!(gradient[..6], after, "a gradient reads them, too: {gradient:?}");
 }

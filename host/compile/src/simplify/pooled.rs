@@ -1,0 +1,106 @@
+//! A rectifier before windows' largest elements instead of after them, where it costs nothing.
+
+use std::collections::BTreeMap;
+
+use saggar_tensor::op::{Convolution, Op, Pool, Pool2d, Scalar, Source};
+use saggar_tensor::{Descriptor, Graph, Node, NodeId};
+
+use super::relu;
+
+/// Rewrites `relu(max-pool2d(x))` as `max-pool2d(relu(x))` where `x` is computed, and used for nothing else: the kernel that
+/// computes it then rectifies it on the way to memory, and the one after the pool is spared.
+///
+/// The two are equal where every window has an element of `x`: what is rectified keeps its order, NaN is the largest before
+/// and after, and where the largest is not positive, -0 included, both are 0.
+pub(super) fn rectified_before(graph: &Graph) -> Graph {
+    let users = users(graph);
+    let mut rewritten = super::without_nodes(graph);
+    let mut places: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    // Rectifiers that are spared, and the pools before them.
+    let mut spared: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let at = NodeId(at as u32);
+        if let Some(pool) = spared.get(&at) {
+            places.push(places[pool.index()]);
+            continue;
+        }
+        let mut inputs: Vec<NodeId> = node.inputs.iter().map(|input| places[input.index()]).collect();
+        if let Some(rectifier) = rectified_alone(graph, &users, at) {
+            inputs[0] =
+                rectified(&mut rewritten, inputs[0], [graph.node(rectifier.condition), graph.node(rectifier.result)]);
+            spared.insert(rectifier.result, at);
+        }
+        places.push(push(&mut rewritten, Node { inputs, ..node.clone() }));
+    }
+    rewritten.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    rewritten.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    rewritten
+}
+
+/// Those that read each node; an output or an assignment reads its node for itself.
+fn users(graph: &Graph) -> Vec<Vec<NodeId>> {
+    let mut users = vec![Vec::new(); graph.nodes.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|input| users[input.index()].push(NodeId(at as u32)));
+    }
+    let kept = graph.outputs.iter().map(|(_, node)| node).chain(graph.assignments.iter().map(|(_, node)| node));
+    kept.for_each(|node| users[node.index()].push(*node));
+    users
+}
+
+/// The nodes of a rectifier.
+struct Rectifier {
+    condition: NodeId,
+    result: NodeId,
+}
+
+/// What rectifies the largest of windows of what nothing else reads, if nothing else reads those.
+fn rectified_alone(graph: &Graph, users: &[Vec<NodeId>], pool: NodeId) -> Option<Rectifier> {
+    let node = graph.node(pool);
+    if !largest(&node.op).is_some_and(has_elements) {
+        return None;
+    }
+    let is_computed = match &graph.node(node.inputs[0]).op {
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Convolution(_) | Op::Contract(_) => true,
+        Op::Source(_) | Op::Reduce(_) | Op::Movement(_) | Op::Index(_) => false,
+    };
+    let [condition, result] = users[pool.index()][..] else { return None };
+    let is_alone = users[node.inputs[0].index()] == [pool] && users[condition.index()] == [result];
+    let [of, _, x] = relu::rectifier(graph, graph.node(result))?;
+    (is_computed && is_alone && [of, x] == [condition, pool]).then_some(Rectifier { condition, result })
+}
+
+fn largest(op: &Op) -> Option<&Pool2d> {
+    match op {
+        Op::Convolution(Convolution::Pool2d { kind: Pool::Max, pool }) => Some(pool),
+        Op::Convolution(_)
+        | Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Index(_) => None,
+    }
+}
+
+/// Whether every window has an element: padding is less than a window, but taps that are apart may miss what is there.
+fn has_elements(pool: &Pool2d) -> bool {
+    pool.padding == [0; 4] || pool.dilations == [1, 1]
+}
+
+/// `x <= 0 ? 0 : x`, with the labels of another rectifier's condition and result.
+fn rectified(graph: &mut Graph, x: NodeId, [condition, result]: [&Node; 2]) -> NodeId {
+    let of = graph.descriptor(x).clone();
+    let fill = Op::Source(Source::Fill(Scalar::Float(0.0)));
+    let zero = push(graph, Node { op: fill, inputs: Vec::new(), descriptor: of.clone(), label: None });
+    let compared = Descriptor::new(condition.descriptor.dtype, of.shape.clone());
+    let condition = push(graph, Node { inputs: vec![x, zero], descriptor: compared, ..condition.clone() });
+    push(graph, Node { inputs: vec![condition, zero, x], descriptor: of, ..result.clone() })
+}
+
+fn push(graph: &mut Graph, node: Node) -> NodeId {
+    graph.nodes.push(node);
+    NodeId(graph.nodes.len() as u32 - 1)
+}
