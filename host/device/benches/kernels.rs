@@ -1,24 +1,24 @@
-//! Speed of the CPU device's kernels: `cargo bench -p saggar-device [-- threads.. groups..]`.
+//! Speed of the CPU device's kernels, by criterion: `cargo bench -p saggar-device --bench kernels [-- PATTERN]`.
 //!
-//! Prints operations, bytes or samples per second of the best of several runs, and of the median. Groups: products,
-//! elementwise, folds, convolutions, networks, digits, parts.
-
-#![allow(clippy::print_stdout, reason = "it prints what it measured")]
+//! On one thread and on two; the products beside the gemm crate in the same run. What criterion calls elements are
+//! floating-point operations of products and convolutions, samples of networks, and numbers of all else that does not
+//! count bytes.
 
 mod digits;
+#[path = "peers/gemm.rs"]
+mod gemm;
 mod lenet;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput};
 use saggar_compile::compile;
 use saggar_device::{Backend, Buffer, Executable, Meter, cpu};
 use saggar_tensor::interp::Value;
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
-
-/// Seconds that each measurement takes, about.
-const SECONDS: f64 = 0.5;
 
 /// A program with its tensors.
 struct Loaded {
@@ -46,20 +46,6 @@ impl Loaded {
     fn run(&self) {
         self.executable.dispatch(&self.inputs, &self.variables).expect("it runs");
     }
-
-    /// Seconds of the fastest run, and of the median one.
-    fn seconds(&self) -> (f64, f64) {
-        self.run();
-        let begun = Instant::now();
-        let mut times = Vec::new();
-        while begun.elapsed().as_secs_f64() < SECONDS || times.len() < 3 {
-            let started = Instant::now();
-            self.run();
-            times.push(started.elapsed().as_secs_f64());
-        }
-        times.sort_by(f64::total_cmp);
-        (times[0], times[times.len() / 2])
-    }
 }
 
 fn value(dims: &[usize]) -> Value {
@@ -84,62 +70,92 @@ fn operator(backend: &dyn Backend, inputs: &[&[usize]], build: Build<'_>) -> Loa
     Loaded::new(backend, &verify(g.finish()).expect("the graph is valid"), &values, &[])
 }
 
-fn report(name: &str, seconds: (f64, f64), amount: f64, unit: &str) {
-    let (best, median) = seconds;
-    println!("{name:<28} {:>10.3} ms {:>10.1} {unit} (median {:.1})", best * 1e3, amount / best, amount / median);
+/// Measurements of one kind on one device.
+struct Group<'c> {
+    group: BenchmarkGroup<'c, WallTime>,
+    backend: &'c dyn Backend,
+    threads: usize,
 }
 
-fn products(backend: &dyn Backend) {
-    for n in [128, 512, 1024, 2048] {
-        let product = operator(backend, &[&[n, n], &[n, n]], &|g, x| g.matmul(x[0], x[1]));
-        report(&format!("matmul {n}"), product.seconds(), 2.0 * (n * n * n) as f64 / 1e9, "GFLOP/s");
+impl Group<'_> {
+    /// Measures what `build` makes; only where it is asked for is it made.
+    fn program(&mut self, name: &str, amount: Throughput, build: impl Fn(&dyn Backend) -> Loaded) {
+        let backend = self.backend;
+        self.group.throughput(amount).bench_function(name, |bencher| {
+            let loaded = build(backend);
+            loaded.run();
+            bencher.iter(|| loaded.run());
+        });
     }
-    let dense = operator(backend, &[&[64, 800], &[800, 500]], &|g, x| g.matmul(x[0], x[1]));
-    report("matmul 64x800x500", dense.seconds(), 2.0 * (64 * 800 * 500) as f64 / 1e9, "GFLOP/s");
+
+    /// A program of one operator on inputs of these dimensions.
+    fn operator(&mut self, name: &str, amount: Throughput, inputs: &[&[usize]], build: Build<'_>) {
+        self.program(name, amount, |backend| operator(backend, inputs, build));
+    }
 }
 
-fn elementwise(backend: &dyn Backend) {
-    let n = 1 << 22;
-    let bytes = |arrays: usize| (arrays * n * 4) as f64 / 1e9;
-    let sum = operator(backend, &[&[n], &[n]], &|g, x| g.add(x[0], x[1]));
-    report("add 4M", sum.seconds(), bytes(3), "GB/s");
-    let gelu = operator(backend, &[&[n]], &|g, x| nn::gelu(g, x[0]));
-    report("gelu 4M", gelu.seconds(), n as f64 / 1e9, "G/s");
-    let exp = operator(backend, &[&[n]], &|g, x| g.exp(x[0]));
-    report("exp 4M", exp.seconds(), n as f64 / 1e9, "G/s");
-    let scale = operator(backend, &[&[2048, 2048], &[2048]], &|g, x| {
+/// Multiply-adds, as two operations each.
+fn operations(multiply_adds: usize) -> Throughput {
+    Throughput::Elements(2 * multiply_adds as u64)
+}
+
+fn products(group: &mut Group<'_>) {
+    for n in [128, 512, 1024, 2048] {
+        let amount = operations(n * n * n);
+        group.operator(&format!("matmul {n}"), amount, &[&[n, n], &[n, n]], &|g, x| g.matmul(x[0], x[1]));
+        let threads = group.threads;
+        group.group.bench_function(format!("matmul {n}, gemm crate"), |bencher| {
+            let numbers = value(&[n, n]).numbers().into_iter().map(|number| number as f32);
+            let numbers: Vec<f32> = numbers.collect();
+            let mut product = gemm::Product::new(threads, n, numbers.clone(), numbers).expect("threads start");
+            bencher.iter(|| product.run());
+        });
+    }
+    let sizes: [&[usize]; 2] = [&[64, 800], &[800, 500]];
+    group.operator("matmul 64x800x500", operations(64 * 800 * 500), &sizes, &|g, x| g.matmul(x[0], x[1]));
+}
+
+fn elementwise(group: &mut Group<'_>) {
+    let n: usize = 1 << 22;
+    let bytes = |arrays: u64| Throughput::Bytes(arrays * 4 * n as u64);
+    let numbers = Throughput::Elements(n as u64);
+    group.operator("add 4M", bytes(3), &[&[n], &[n]], &|g, x| g.add(x[0], x[1]));
+    group.operator("gelu 4M", numbers.clone(), &[&[n]], &|g, x| nn::gelu(g, x[0]));
+    group.operator("exp 4M", numbers, &[&[n]], &|g, x| g.exp(x[0]));
+    group.operator("scale rows 2048x2048", bytes(2), &[&[2048, 2048], &[2048]], &|g, x| {
         let y = g.mul(x[0], x[1])?;
         let one = g.scalar(DType::F32, Scalar::Float(1.0))?;
         g.add(y, one)
     });
-    report("scale rows 2048x2048", scale.seconds(), bytes(2), "GB/s");
-    let turned = operator(backend, &[&[2048, 2048]], &|g, x| {
+    group.operator("transpose 2048x2048", bytes(2), &[&[2048, 2048]], &|g, x| {
         let turned = g.transpose(x[0], &[1, 0])?;
         g.neg(turned)
     });
-    report("transpose 2048x2048", turned.seconds(), bytes(2), "GB/s");
 }
 
-fn folds(backend: &dyn Backend) {
-    let bytes = (2048 * 2048 * 4) as f64 / 1e9;
+fn folds(group: &mut Group<'_>) {
+    let numbers = 2048 * 2048;
     for (name, axes) in [("row sums", vec![1]), ("column sums", vec![0]), ("sum of all", vec![0, 1])] {
-        let fold = operator(backend, &[&[2048, 2048]], &|g, x| g.reduce_sum(x[0], &axes, false));
-        report(&format!("{name} 2048x2048"), fold.seconds(), bytes, "GB/s");
+        let name = format!("{name} 2048x2048");
+        group.operator(&name, Throughput::Bytes(4 * numbers), &[&[2048, 2048]], &|g, x| {
+            g.reduce_sum(x[0], &axes, false)
+        });
     }
-    let softmax = operator(backend, &[&[2048, 2048]], &|g, x| nn::softmax(g, x[0], 1));
-    report("softmax 2048x2048", softmax.seconds(), 2048.0 * 2048.0 / 1e9, "G/s");
+    let softmax: Build<'_> = &|g, x| nn::softmax(g, x[0], 1);
+    group.operator("softmax 2048x2048", Throughput::Elements(numbers), &[&[2048, 2048]], softmax);
 }
 
-fn networks(backend: &dyn Backend) {
+fn networks(group: &mut Group<'_>) {
     for (name, batch, training) in [("train", 64, true), ("predict", 1, false), ("predict", 64, false)] {
-        let network = lenet::network(batch, training);
-        let loaded = Loaded::new(backend, &network.graph, &network.inputs, &network.variables);
-        report(&format!("lenet {name} b{batch}"), loaded.seconds(), batch as f64, "samples/s");
+        group.program(&format!("lenet {name} b{batch}"), Throughput::Elements(batch as u64), |backend| {
+            let network = lenet::network(batch, training);
+            Loaded::new(backend, &network.graph, &network.inputs, &network.variables)
+        });
     }
 }
 
 /// Convolutions with a bias, on as many images: those of LeNet, of a ResNet for small and for large images, and others.
-fn convolutions(backend: &dyn Backend) {
+fn convolutions(group: &mut Group<'_>) {
     // Images, channels, height and width, outputs, window, padding, stride.
     let cases = [
         [1, 1, 28, 16, 5, 2, 1],
@@ -176,32 +192,31 @@ fn convolutions(backend: &dyn Backend) {
         let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
         let options = nn::Conv2dOptions { conv, ..Default::default() };
         let sizes: [&[usize]; 3] = [&[images, channels, side, side], &[outputs, channels, window, window], &[outputs]];
-        let conv = operator(backend, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], Some(x[2]), options));
         let places = ((side + 2 * padding - window) / stride + 1).pow(2);
-        let operations = 2.0 * (images * outputs * places * channels * window * window) as f64 / 1e9;
+        let amount = operations(images * outputs * places * channels * window * window);
         let name = format!("{images}x{channels}x{side} {outputs}x{window}p{padding}s{stride}");
-        report(&name, conv.seconds(), operations, "GFLOP/s");
+        group.operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], Some(x[2]), options));
     }
     for side in [14, 56] {
         let conv = Conv2d { padding: [1; 4], strides: [1; 2], dilations: [1; 2], groups: 64 };
         let options = nn::Conv2dOptions { conv, ..Default::default() };
         let sizes: [&[usize]; 2] = [&[1, 64, side, side], &[64, 1, 3, 3]];
-        let conv = operator(backend, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], None, options));
-        let operations = 2.0 * (64 * side * side * 9) as f64 / 1e9;
-        report(&format!("1x64x{side} 64 of 1x3p1s1"), conv.seconds(), operations, "GFLOP/s");
+        let (name, amount) = (format!("1x64x{side} 64 of 1x3p1s1"), operations(64 * side * side * 9));
+        group.operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], None, options));
     }
 }
 
-fn digits(backend: &dyn Backend) {
+fn digits(group: &mut Group<'_>) {
     for batch in [1, 2, 4, 8, 16, 32] {
-        let network = digits::digits(batch);
-        let loaded = Loaded::new(backend, &network.graph, &[network.images], &network.variables);
-        report(&format!("digits b{batch}"), loaded.seconds(), batch as f64, "samples/s");
+        group.program(&format!("digits b{batch}"), Throughput::Elements(batch as u64), |backend| {
+            let network = digits::digits(batch);
+            Loaded::new(backend, &network.graph, &[network.images], &network.variables)
+        });
     }
 }
 
 /// Kernels of that network, each a program of its own.
-fn parts(backend: &dyn Backend) {
+fn parts(group: &mut Group<'_>) {
     let cases: [(&str, &[&[usize]], Build<'_>); 8] = [
         ("nothing", &[&[1]], &|g, x| g.neg(x[0])),
         ("relu of 16 channels", &[&[1, 16, 28, 28], &[16, 1, 1]], &|g, x| {
@@ -216,7 +231,7 @@ fn parts(backend: &dyn Backend) {
         ("matmul 32x1568x64", &[&[32, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
     ];
     for (name, inputs, build) in cases {
-        report(name, operator(backend, inputs, build).seconds(), 1.0, "runs/s");
+        group.operator(name, Throughput::Elements(1), inputs, build);
     }
 }
 
@@ -224,28 +239,34 @@ fn halves() -> nn::Pool2dOptions {
     nn::Pool2dOptions { window: Some([2, 2]), strides: [2, 2], ..nn::Pool2dOptions::default() }
 }
 
-/// Measurements of one kind.
-type Group = fn(&dyn Backend);
+/// Adds measurements to a group.
+type Measure = fn(&mut Group<'_>);
+
+/// All of them, by name.
+const GROUPS: [(&str, Measure); 7] = [
+    ("products", products),
+    ("elementwise", elementwise),
+    ("folds", folds),
+    ("convolutions", convolutions),
+    ("networks", networks),
+    ("digits", digits),
+    ("parts", parts),
+];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let given: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
-    let threads = if given.is_empty() { vec![1, 2] } else { given };
-    let groups: [(&str, Group); 7] = [
-        ("products", products),
-        ("elementwise", elementwise),
-        ("folds", folds),
-        ("convolutions", convolutions),
-        ("networks", networks),
-        ("digits", digits),
-        ("parts", parts),
-    ];
-    let named = |name: &str| arguments.iter().any(|argument| argument == name);
-    let all = !groups.iter().any(|(name, _)| named(name));
-    for threads in threads {
+    let criterion = Criterion::default().sample_size(20);
+    let criterion = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    let mut criterion = criterion.configure_from_args();
+    for threads in [1, 2] {
         let backend = cpu::open(Some(threads)).expect("threads start");
         let info = backend.info();
-        println!("{} ({}), {}", info.adapter, info.driver, if cfg!(debug_assertions) { "dev" } else { "release" });
-        groups.iter().filter(|(name, _)| all || named(name)).for_each(|(_, group)| group(&*backend));
+        for (name, measure) in GROUPS {
+            let name = format!("{name}, {}, {}", info.adapter, info.driver);
+            let group = criterion.benchmark_group(name);
+            let mut group = Group { group, backend: &*backend, threads };
+            measure(&mut group);
+            group.group.finish();
+        }
     }
+    criterion.final_summary();
 }
