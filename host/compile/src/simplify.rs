@@ -25,8 +25,7 @@ pub(crate) fn simplify(graph: &Graph) -> Graph {
         places[at] = rewrite.add(Node { inputs, ..node.clone() });
     }
     let mut simpler = rewrite.graph;
-    simpler.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
-    simpler.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    follow(&mut simpler, &places);
     compact(&relu::from_results(&pooled::rectified_before(&simpler)))
 }
 
@@ -39,6 +38,18 @@ fn without_nodes(graph: &Graph) -> Graph {
         outputs: graph.outputs.clone(),
         assignments: graph.assignments.clone(),
     }
+}
+
+/// Adds a node, whatever is there.
+fn push(graph: &mut Graph, node: Node) -> NodeId {
+    graph.nodes.push(node);
+    NodeId(graph.nodes.len() as u32 - 1)
+}
+
+/// Turns outputs and assignments to the places that their nodes have now.
+fn follow(graph: &mut Graph, places: &[NodeId]) {
+    graph.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    graph.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
 }
 
 /// Which nodes an output or an assignment needs.
@@ -60,12 +71,10 @@ fn compact(graph: &Graph) -> Graph {
     let mut smaller = without_nodes(graph);
     let mut places = vec![NodeId(0); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| live[*at]) {
-        places[at] = NodeId(smaller.nodes.len() as u32);
         let inputs = node.inputs.iter().map(|input| places[input.index()]).collect();
-        smaller.nodes.push(Node { inputs, ..node.clone() });
+        places[at] = push(&mut smaller, Node { inputs, ..node.clone() });
     }
-    smaller.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
-    smaller.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    follow(&mut smaller, &places);
     smaller
 }
 

@@ -232,8 +232,8 @@ impl Backend for Gpu {
 
     fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
         let memory = self.own(buffer)?;
-        memory.charge.add_read(buffer.descriptor().bytes());
         check_host(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
+        memory.charge.add_read(buffer.descriptor().bytes());
         let words = self.context.read(memory, memory::bytes(buffer.descriptor()))?;
         Ok(memory::narrow(buffer.descriptor().dtype, words))
     }

@@ -84,7 +84,8 @@ fn same_binary(graph: &Graph, binary: Binary, a: NodeId, b: NodeId) -> Option<No
     }
 }
 
-fn fill(graph: &Graph, node: NodeId) -> Option<Scalar> {
+/// What every element of a node is, where it is a fill.
+pub(super) fn fill(graph: &Graph, node: NodeId) -> Option<Scalar> {
     match &graph.node(node).op {
         Op::Source(Source::Fill(scalar)) => Some(*scalar),
         Op::Source(_)

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use saggar_tensor::op::{Convolution, Op, Pool, Pool2d, Scalar, Source};
+use saggar_tensor::op::{Convolution, Op, Pool, Pool2d};
 use saggar_tensor::{Descriptor, Graph, Node, NodeId};
 
-use super::relu;
+use super::{push, relu};
 
 /// Rewrites `relu(max-pool2d(x))` as `max-pool2d(relu(x))` where `x` is computed, and used for nothing else: the kernel that
 /// computes it then rectifies it on the way to memory, and the one after the pool is spared.
 ///
 /// The two are equal where every window has an element of `x`: what is rectified keeps its order, NaN is the largest before
-/// and after, and where the largest is not positive, -0 included, both are 0.
+/// and after, and where the largest is not positive, -0 included, both are the rectifier's zero.
 pub(super) fn rectified_before(graph: &Graph) -> Graph {
     let users = users(graph);
     let mut rewritten = super::without_nodes(graph);
@@ -26,14 +26,13 @@ pub(super) fn rectified_before(graph: &Graph) -> Graph {
         }
         let mut inputs: Vec<NodeId> = node.inputs.iter().map(|input| places[input.index()]).collect();
         if let Some(rectifier) = rectified_alone(graph, &users, at) {
-            inputs[0] =
-                rectified(&mut rewritten, inputs[0], [graph.node(rectifier.condition), graph.node(rectifier.result)]);
-            spared.insert(rectifier.result, at);
+            inputs[0] = rectified(&mut rewritten, inputs[0], rectifier.map(|node| graph.node(node)));
+            let [.., result] = rectifier;
+            spared.insert(result, at);
         }
         places.push(push(&mut rewritten, Node { inputs, ..node.clone() }));
     }
-    rewritten.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
-    rewritten.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    super::follow(&mut rewritten, &places);
     rewritten
 }
 
@@ -48,41 +47,21 @@ fn users(graph: &Graph) -> Vec<Vec<NodeId>> {
     users
 }
 
-/// The nodes of a rectifier.
-struct Rectifier {
-    condition: NodeId,
-    result: NodeId,
-}
-
-/// What rectifies the largest of windows of what nothing else reads, if nothing else reads those.
-fn rectified_alone(graph: &Graph, users: &[Vec<NodeId>], pool: NodeId) -> Option<Rectifier> {
-    let node = graph.node(pool);
-    if !largest(&node.op).is_some_and(has_elements) {
-        return None;
-    }
-    let is_computed = match &graph.node(node.inputs[0]).op {
+/// Zeros, condition and result of what rectifies the largest of windows of what nothing else reads, if nothing else reads
+/// those.
+fn rectified_alone(graph: &Graph, users: &[Vec<NodeId>], at: NodeId) -> Option<[NodeId; 3]> {
+    let node = graph.node(at);
+    let Op::Convolution(Convolution::Pool2d { kind: Pool::Max, pool }) = &node.op else { return None };
+    let pooled = node.inputs[0];
+    let is_computed = match &graph.node(pooled).op {
         Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Convolution(_) | Op::Contract(_) => true,
         Op::Source(_) | Op::Reduce(_) | Op::Movement(_) | Op::Index(_) => false,
     };
-    let [condition, result] = users[pool.index()][..] else { return None };
-    let is_alone = users[node.inputs[0].index()] == [pool] && users[condition.index()] == [result];
-    let [of, _, x] = relu::rectifier(graph, graph.node(result))?;
-    (is_computed && is_alone && [of, x] == [condition, pool]).then_some(Rectifier { condition, result })
-}
-
-fn largest(op: &Op) -> Option<&Pool2d> {
-    match op {
-        Op::Convolution(Convolution::Pool2d { kind: Pool::Max, pool }) => Some(pool),
-        Op::Convolution(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Index(_) => None,
-    }
+    let [condition, result] = users[at.index()][..] else { return None };
+    let is_alone = users[pooled.index()] == [at] && users[condition.index()] == [result];
+    let [of, zero, x] = relu::rectifier(graph, graph.node(result))?;
+    let is_rectified = [of, x] == [condition, at];
+    (has_elements(pool) && is_computed && is_alone && is_rectified).then_some([zero, condition, result])
 }
 
 /// Whether every window has an element: padding is less than a window, but taps that are apart may miss what is there.
@@ -90,17 +69,11 @@ fn has_elements(pool: &Pool2d) -> bool {
     pool.padding == [0; 4] || pool.dilations == [1, 1]
 }
 
-/// `x <= 0 ? 0 : x`, with the labels of another rectifier's condition and result.
-fn rectified(graph: &mut Graph, x: NodeId, [condition, result]: [&Node; 2]) -> NodeId {
+/// `x <= 0 ? 0 : x` as another rectifier's zeros, condition and result have it: zeros may be -0.
+fn rectified(graph: &mut Graph, x: NodeId, [zero, condition, result]: [&Node; 3]) -> NodeId {
     let of = graph.descriptor(x).clone();
-    let fill = Op::Source(Source::Fill(Scalar::Float(0.0)));
-    let zero = push(graph, Node { op: fill, inputs: Vec::new(), descriptor: of.clone(), label: None });
     let compared = Descriptor::new(condition.descriptor.dtype, of.shape.clone());
+    let zero = push(graph, Node { descriptor: of.clone(), ..zero.clone() });
     let condition = push(graph, Node { inputs: vec![x, zero], descriptor: compared, ..condition.clone() });
     push(graph, Node { inputs: vec![condition, zero, x], descriptor: of, ..result.clone() })
-}
-
-fn push(graph: &mut Graph, node: Node) -> NodeId {
-    graph.nodes.push(node);
-    NodeId(graph.nodes.len() as u32 - 1)
 }

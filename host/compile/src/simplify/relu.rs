@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use saggar_tensor::op::{Binary, Op, Scalar, Source};
+use saggar_tensor::op::{Binary, Op, Scalar};
 use saggar_tensor::{Graph, Node, NodeId};
+
+use super::identity::fill;
 
 /// Rewrites later uses of `x <= 0` as `y <= 0` where `y = x <= 0 ? 0 : x`.
 ///
@@ -20,65 +22,30 @@ pub(super) fn from_results(graph: &Graph) -> Graph {
             let Some(&(result, zero)) = rectified.get(input) else { continue };
             *place = *conditions.entry(*input).or_insert_with(|| {
                 let compared = vec![places[result.index()], places[zero.index()]];
-                rewritten.nodes.push(Node { inputs: compared, ..graph.node(*input).clone() });
-                NodeId(rewritten.nodes.len() as u32 - 1)
+                super::push(&mut rewritten, Node { inputs: compared, ..graph.node(*input).clone() })
             });
         }
-        places.push(NodeId(rewritten.nodes.len() as u32));
-        rewritten.nodes.push(Node { inputs, ..node.clone() });
+        places.push(super::push(&mut rewritten, Node { inputs, ..node.clone() }));
         if let Some([condition, zero, _]) = rectifier(graph, node) {
             rectified.entry(condition).or_insert((NodeId(at as u32), zero));
         }
     }
-    rewritten.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
-    rewritten.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
+    super::follow(&mut rewritten, &places);
     rewritten
 }
 
 /// The condition, the zeros and the operand of `x <= 0 ? 0 : x`.
 pub(super) fn rectifier(graph: &Graph, node: &Node) -> Option<[NodeId; 3]> {
-    let [condition, zero, x] = select(node)?;
-    let compared = match &graph.node(condition).op {
-        Op::Binary(Binary::LessOrEqual) => &graph.node(condition).inputs,
-        Op::Binary(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => return None,
-    };
-    (compared[..] == [x, zero] && is_zero(graph, zero)).then_some([condition, zero, x])
+    let Op::Select = node.op else { return None };
+    let [condition, zero, x]: [NodeId; 3] = node.inputs[..].try_into().ok()?;
+    let compared = graph.node(condition);
+    let Op::Binary(Binary::LessOrEqual) = compared.op else { return None };
+    (compared.inputs[..] == [x, zero] && is_zero(fill(graph, zero)?)).then_some([condition, zero, x])
 }
 
-fn select(node: &Node) -> Option<[NodeId; 3]> {
-    match &node.op {
-        Op::Select => node.inputs[..].try_into().ok(),
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
-    }
-}
-
-fn is_zero(graph: &Graph, node: NodeId) -> bool {
-    match &graph.node(node).op {
-        Op::Source(Source::Fill(Scalar::Float(value))) => *value == 0.0,
-        Op::Source(Source::Fill(Scalar::Int(value))) => *value == 0,
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => false,
+fn is_zero(scalar: Scalar) -> bool {
+    match scalar {
+        Scalar::Float(value) => value == 0.0,
+        Scalar::Int(value) => value == 0,
     }
 }

@@ -111,11 +111,18 @@ fn the_slope_of_a_rectifier_comes_from_its_result() {
 
 /// What becomes of `relu(max-pool2d(tanh(x)))`; `more` may use the nodes of tanh and pool.
 fn pooled(pool: Pool2d, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
+    rectified(pool, 0.0, more)
+}
+
+/// As [`pooled`], with this zero.
+fn rectified(pool: Pool2d, zero: f64, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([1, 2, 6, 6]).unwrap())).unwrap();
     let x = builder.tanh(x).unwrap();
     let largest = builder.pool2d(x, Pool::Max, pool).unwrap();
-    let y = saggar_tensor::nn::relu(&mut builder, largest).unwrap();
+    let zero = builder.fill(builder.descriptor(largest).clone(), Scalar::Float(zero)).unwrap();
+    let condition = builder.less_or_equal(largest, zero).unwrap();
+    let y = builder.select(condition, zero, largest).unwrap();
     builder.output("y", y).unwrap();
     more(&mut builder, [x, largest]);
     let before = verify(builder.finish()).unwrap();
@@ -137,6 +144,7 @@ fn a_rectifier_after_windows_goes_before_them_where_nothing_else_reads_them() {
     let before = ["input", "tanh", "fill", "lesser-or-equal", "where", "max-pool2d"];
     let after = ["input", "tanh", "max-pool2d", "fill", "lesser-or-equal", "where"];
     assert_eq!(pooled(plain, |_, _| {}), before);
+    assert_eq!(rectified(plain, -0.0, |_, _| {}), before);
     assert_eq!(pooled(Pool2d { padding: [1; 4], ..plain }, |_, _| {}), before);
     assert_eq!(pooled(Pool2d { dilations: [2, 2], ..plain }, |_, _| {}), before);
     // Taps that are apart may all lie in the padding, and that is no zero.
