@@ -18,6 +18,7 @@ mod library;
 mod map;
 mod pool;
 mod reduce;
+mod tile;
 mod unary;
 mod writer;
 
@@ -27,11 +28,14 @@ mod tests;
 use saggar_tensor::DType;
 use thiserror::Error;
 
-use crate::program::{Body, Kernel, Program};
+use crate::program::{Body, Kernel, Layout, Program};
 use writer::Writer;
 
 /// Workgroups a device takes along one dimension (WebGPU's lowest limit, which every adapter meets).
 pub const WORKGROUPS_MAX: u32 = 65_535;
+
+/// Storage bindings of a kernel that every adapter takes (WebGPU's lowest limit). Kernels with windows may need more.
+const BINDINGS_MAX: usize = 8;
 
 /// Which kernels suit the device, and which it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,12 +50,19 @@ pub struct Tuning {
     /// Times that loops may run in one invocation, all together; kernels with more are refused. Mesa's llvmpipe ends loops
     /// silently after 65,535.
     pub iterations_max: usize,
+    /// Workgroups that run at the same time, about: products are cut into enough tiles, and parts of their depth, for so many.
+    pub workgroups_at_once: usize,
 }
 
 impl Tuning {
-    /// What a GPU without limits would have.
-    pub const UNLIMITED: Tuning =
-        Tuning { workgroup_memory: true, wide_integers: true, window_bytes: usize::MAX, iterations_max: usize::MAX };
+    /// What a GPU without limits would have, of the size of today's in servers.
+    pub const UNLIMITED: Tuning = Tuning {
+        workgroup_memory: true,
+        wide_integers: true,
+        window_bytes: usize::MAX,
+        iterations_max: usize::MAX,
+        workgroups_at_once: 128,
+    };
 }
 
 /// What stands behind a binding number.
@@ -67,6 +78,8 @@ pub enum Binding {
     Output(u32),
     /// A slab of scratch memory.
     Slab(u32),
+    /// What a kernel's first pass leaves to its second, scratch memory too.
+    Parts,
 }
 
 /// The part of a resource that one binding shows.
@@ -80,7 +93,7 @@ pub struct Window {
     pub bytes: Option<usize>,
 }
 
-/// A kernel's compute shader. Its entry point is `main`.
+/// A pass of a kernel. Its entry point is `main`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shader {
     /// WGSL.
@@ -89,6 +102,8 @@ pub struct Shader {
     pub bindings: Vec<Window>,
     /// Workgroups to dispatch; the first is 0 where the kernel has nothing to write.
     pub workgroups: [u32; 3],
+    /// What [`Binding::Parts`] holds; 0 where the kernel is one pass.
+    pub parts_bytes: usize,
 }
 
 /// Why a kernel has no shader.
@@ -120,50 +135,61 @@ pub enum ShaderError {
     },
 }
 
-/// Writes `kernel`, one of `program.kernels`, as WGSL.
+/// Writes `kernel`, one of `program.kernels`, as WGSL: one pass, or two, one after the other.
 ///
 /// # Errors
-/// `DType` where a value or a register is `int64` or `uint64` and `tuning` has no wide integers.
-pub fn shader(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Shader, ShaderError> {
-    let mut writer = Writer::new(program, kernel, tuning);
+/// `DType` where a value or a register is `int64` or `uint64` and `tuning` has no wide integers; `ChannelsLast`;
+/// `Iterations`.
+pub fn passes(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Vec<Shader>, ShaderError> {
+    let mut first = Writer::new(program, kernel, tuning);
+    body(&mut first, kernel)?;
+    let second = first.second();
+    let mut passes = vec![first.finish()?];
+    if let Some(mut second) = second {
+        body(&mut second, kernel)?;
+        passes.push(second.finish()?);
+    }
+    Ok(passes)
+}
+
+fn body(w: &mut Writer<'_>, kernel: &Kernel) -> Result<(), ShaderError> {
+    if kernel.body.layout() == Layout::ChannelsLast {
+        return Err(ShaderError::ChannelsLast { kernel: kernel.label.clone() });
+    }
     match &kernel.body {
-        Body::Map { dims, expr, stores } => map::map(&mut writer, dims, expr, stores)?,
+        Body::Map { dims, expr, stores } => map::map(w, dims, expr, stores)?,
         Body::Fold { kind, outer, inner, prologue, epilogue } => {
             let fold = reduce::Fold { kind: *kind, outer, inner, prologue, epilogue };
-            reduce::fold(&mut writer, &fold)?;
+            reduce::fold(w, &fold)?;
         }
         Body::ArgFold { largest, dims, input, output } => {
-            reduce::arg_fold(&mut writer, *largest, *dims, *input, *output)?;
+            reduce::arg_fold(w, *largest, *dims, *input, *output)?;
         }
         Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } => {
             let a = contract::Operand { value: *a, transposed: *transpose_a, batch_stride: *batch_stride_a };
             let b = contract::Operand { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
-            contract::mat_mul(&mut writer, *sizes, &a, &b, epilogue)?;
+            contract::mat_mul(w, *sizes, &a, &b, epilogue)?;
         }
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
-            convolution::conv2d(&mut writer, conv, *input, *filter, *result, epilogue)?;
+            convolution::conv2d(w, conv, *input, *filter, *result, epilogue)?;
         }
         Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
-            convolution::input_grad(&mut writer, conv, *gradient, *filter, *output)?;
+            convolution::input_grad(w, conv, *gradient, *filter, *output)?;
         }
         Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
-            convolution::filter_grad(&mut writer, conv, *input, *gradient, *output)?;
+            convolution::filter_grad(w, conv, *input, *gradient, *output)?;
         }
-        Body::Pool2d { kind, pool, layout: _, input, output } => {
-            pool::pool2d(&mut writer, *kind, pool, *input, *output)?
-        }
+        Body::Pool2d { kind, pool, layout: _, input, output } => pool::pool2d(w, *kind, pool, *input, *output)?,
         Body::MaxPool2dGrad { pool, layout: _, input, gradient, output } => {
-            pool::max_grad(&mut writer, pool, *input, *gradient, *output)?;
+            pool::max_grad(w, pool, *input, *gradient, *output)?;
         }
-        Body::SumPool2dGrad { pool, layout: _, gradient, output } => {
-            pool::sum_grad(&mut writer, pool, *gradient, *output)?
-        }
+        Body::SumPool2dGrad { pool, layout: _, gradient, output } => pool::sum_grad(w, pool, *gradient, *output)?,
         Body::Gather { dims, input, indices, output } => {
-            index::gather(&mut writer, *dims, *input, *indices, *output)?;
+            index::gather(w, *dims, *input, *indices, *output)?;
         }
         Body::Scatter { dims, combine, base, indices, updates, output } => {
-            index::scatter(&mut writer, *dims, (*combine, *base), [*indices, *updates, *output])?;
+            index::scatter(w, *dims, (*combine, *base), [*indices, *updates, *output])?;
         }
     }
-    writer.finish()
+    Ok(())
 }

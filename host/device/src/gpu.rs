@@ -13,6 +13,7 @@ mod memory;
 mod pipeline;
 mod profile;
 mod scratch;
+mod shader;
 mod variant;
 
 #[cfg(test)]

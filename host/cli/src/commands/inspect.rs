@@ -99,12 +99,12 @@ impl Compiled {
         }
     }
 
-    /// Each kernel's shader, or why it has none.
-    fn shaders(&self) -> Vec<Result<Shader, String>> {
+    /// The shaders of each kernel's passes, or why it has none.
+    fn shaders(&self) -> Vec<Result<Vec<Shader>, String>> {
         let program = &self.stages.program;
         let tuning = Tuning { window_bytes: Target::gpu().binding_bytes_max, ..Tuning::UNLIMITED };
-        let shader = |kernel| wgsl::shader(program, kernel, tuning).map_err(|error| error.to_string());
-        program.kernels.iter().map(shader).collect()
+        let passes = |kernel| wgsl::passes(program, kernel, tuning).map_err(|error| error.to_string());
+        program.kernels.iter().map(passes).collect()
     }
 
     /// Which routine of the CPU each kernel takes.

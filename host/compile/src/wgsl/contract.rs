@@ -1,9 +1,8 @@
 //! Matrix products: tiles in registers straight from storage, or staged through workgroup memory.
 
-use std::fmt::Write as _;
-
 use super::ShaderError;
 use super::expression::finish_function;
+use super::tile::{self, Along, Factor, Results};
 use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::Writer;
 
@@ -13,11 +12,6 @@ pub(super) struct Operand {
     pub(super) transposed: bool,
     pub(super) batch_stride: usize,
 }
-
-/// Rows and columns of the tile that one workgroup of 256 lanes stages; each lane has 4 x 4 of it.
-const TILE: usize = 64;
-/// How far along `k` a staged tile reaches.
-const DEPTH: usize = 16;
 
 /// `batch` products of `m x k` and `k x n`.
 pub(super) fn mat_mul(
@@ -31,13 +25,17 @@ pub(super) fn mat_mul(
     if batch * m * n == 0 {
         return Ok(());
     }
-    finish_function(w, epilogue, &[batch, m, n])?;
-    // Smaller products would leave most of a staged tile empty.
-    if w.tuning.workgroup_memory && m >= TILE / 4 && n >= TILE / 4 && k >= DEPTH {
-        staged(w, sizes, a, b)
-    } else {
-        direct(w, sizes, a, b)
-    }
+    let finished = Finished { sizes: [batch, m, n], epilogue };
+    let Some(plan) = tile::plan(w, sizes) else {
+        finished.begin(w)?;
+        return direct(w, sizes, a, b);
+    };
+    let [a, b] = [
+        Matrix::new(w, a, strides(a, m, k), m, k),
+        // `b` is k x n unless transposed, so its strides are the other way round.
+        Matrix::new(w, b, if b.transposed { [k, 1] } else { [1, n] }, n, k),
+    ];
+    tile::product(w, sizes, &plan, [&a, &b], &finished)
 }
 
 /// Elements between neighbours along the operand's own outer dimension and along `k`.
@@ -113,75 +111,76 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     Ok(())
 }
 
-/// A workgroup computes a 64 x 64 tile from 64 x 16 and 16 x 64 tiles in workgroup memory.
-fn staged(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Operand) -> Result<(), ShaderError> {
-    let (rows, columns) = (m.div_ceil(TILE), n.div_ceil(TILE));
-    w.global(format!("var<workgroup> tile_a: array<vec4<f32>, {}>;", TILE * DEPTH / 4));
-    w.global(format!("var<workgroup> tile_b: array<vec4<f32>, {}>;\n", TILE * DEPTH / 4));
-    w.dispatch(batch * rows * columns, 256);
-    w.line(format!("let batch = tile / {}u;", rows * columns));
-    w.line(format!("let top = ((tile / {columns}u) % {rows}u) * {TILE}u;"));
-    w.line(format!("let left = (tile % {columns}u) * {TILE}u;"));
-    w.line("let down = lane / 16u;");
-    w.line("let across = lane % 16u;");
-    for i in 0..4 {
-        w.line(format!("var sum{i} = vec4<f32>(0.0);"));
-    }
-    w.open_for(format!("for (var start = 0u; start < {k}u; start += {DEPTH}u)"), k.div_ceil(DEPTH));
-    stage(w, a, "tile_a", "top", [m, k, batch])?;
-    stage(w, b, "tile_b", "left", [n, k, batch])?;
-    w.line("workgroupBarrier();");
-    w.open_loop("i", DEPTH);
-    w.line(format!("let x = tile_a[i * {}u + down];", TILE / 4));
-    w.line(format!("let y = tile_b[i * {}u + across];", TILE / 4));
-    for i in 0..4 {
-        w.line(format!("sum{i} += x[{i}] * y;"));
-    }
-    w.close();
-    w.line("workgroupBarrier();");
-    w.close();
-    w.open(format!("if (batch < {batch}u)"));
-    for i in 0..4 {
-        for j in 0..4 {
-            let (row, column) = (format!("(top + down * 4u + {i}u)"), format!("(left + across * 4u + {j}u)"));
-            let linear = format!("(batch * {m}u + {row}) * {n}u + {column}");
-            let mut text = format!("if ({row} < {m}u && {column} < {n}u)");
-            let _ = write!(text, " {{ finish(batch, {row}, {column}, {linear}, sum{i}[{j}]); }}");
-            w.line(text);
-        }
-    }
-    w.close();
-    Ok(())
+/// A matrix as a factor: `side` elements from one of its rows to the next for the first factor, or of its columns for the
+/// second, and `depth` along `k`, one of them 1.
+pub(super) struct Matrix<'a> {
+    operand: &'a Operand,
+    strides: [usize; 2],
+    in_quads: bool,
 }
 
-/// Fills `tile` (16 rows along `k` of 64 elements along the operand's outer dimension) with what starts at `outer` and
-/// `start`, zeros past the edges. Each lane loads four elements, neighbouring lanes neighbouring ones of storage.
-fn stage(
-    w: &mut Writer<'_>,
-    operand: &Operand,
-    tile: &str,
-    outer: &str,
-    [size, k, batch]: [usize; 3],
-) -> Result<(), ShaderError> {
-    // The first factor is stored with `k` innermost unless transposed, the second only if transposed.
-    let first = tile == "tile_a";
-    let k_innermost = operand.transposed != first;
-    w.open_for("for (var part = 0u; part < 4u; part += 1u)", 4);
-    w.line("let slot = part * 256u + lane;");
-    let at = if k_innermost {
-        w.line(format!("let deep = slot % {DEPTH}u;"));
-        w.line(format!("let wide = slot / {DEPTH}u;"));
-        format!("({outer} + wide) * {k}u + start + deep")
-    } else {
-        w.line(format!("let deep = slot / {TILE}u;"));
-        w.line(format!("let wide = slot % {TILE}u;"));
-        format!("(start + deep) * {size}u + {outer} + wide")
-    };
-    let element = w.element(operand.value, &format!("{}{at}", batch_offset(operand)))?;
-    w.line("var value = 0.0;");
-    let guard = format!("{outer} + wide < {size}u && start + deep < {k}u && batch < {batch}u");
-    w.line(format!("if ({guard}) {{ value = {element}; }}"));
-    w.line(format!("{tile}[deep * {}u + wide / 4u][wide % 4u] = value;", TILE / 4));
-    w.close();
-    Ok(())
+impl Matrix<'_> {
+    /// The factor of a product of `sizes`, whose own side is `size` long.
+    pub(super) fn new<'a>(
+        w: &Writer<'_>,
+        operand: &'a Operand,
+        strides: [usize; 2],
+        size: usize,
+        k: usize,
+    ) -> Matrix<'a> {
+        let neighbours = if strides[1] == 1 { k } else { size };
+        let whole = neighbours.is_multiple_of(4) && operand.batch_stride.is_multiple_of(4);
+        Matrix { operand, strides, in_quads: whole && w.has_vectors(operand.value) }
+    }
+}
+
+impl Factor for Matrix<'_> {
+    fn along(&self) -> Along {
+        if self.strides[1] == 1 { Along::Depth } else { Along::Side }
+    }
+
+    fn in_quads(&self) -> bool {
+        self.in_quads
+    }
+
+    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        w.line(format!("let {name} = {}{};", batch_offset(self.operand), times(at, self.strides[0])));
+    }
+
+    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        w.line(format!("let {name} = {};", times(at, self.strides[1])));
+    }
+
+    fn element(
+        &self,
+        w: &mut Writer<'_>,
+        side: &str,
+        depth: &str,
+        in_quads: bool,
+    ) -> Result<(String, Option<String>), ShaderError> {
+        let at = format!("{side} + {depth}");
+        let value = self.operand.value;
+        Ok((if in_quads { w.vector(value, &at) } else { w.element(value, &at)? }, None))
+    }
+}
+
+/// Sums of a product, to be finished over `[batch, m, n]`.
+struct Finished<'a> {
+    sizes: [usize; 3],
+    epilogue: &'a Epilogue,
+}
+
+impl Results for Finished<'_> {
+    fn begin(&self, w: &mut Writer<'_>) -> Result<(), ShaderError> {
+        finish_function(w, self.epilogue, &self.sizes)
+    }
+
+    fn column(&self, _: &mut Writer<'_>, _: &str) {}
+
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError> {
+        let [_, m, n] = self.sizes;
+        let linear = format!("(batch * {m}u + {row}) * {n}u + {column}");
+        w.line(format!("finish(batch, {row}, {column}, {linear}, {sum});"));
+        Ok(())
+    }
 }

@@ -5,7 +5,7 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 use saggar_tensor::op::{Binary, Combine, Conv2d, Pool, Pool2d, ReduceKind, Scalar};
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::{Shader, Tuning, WORKGROUPS_MAX, shader};
+use super::{Shader, Tuning, WORKGROUPS_MAX, passes};
 use crate::expr::{Bound, Expr, Instruction, Register, View};
 use crate::program::{Body, Epilogue, Kernel, Layout, Place, Program, Slab, Store, Value, ValueId};
 use crate::target::Class;
@@ -44,11 +44,16 @@ fn floats(shapes: &[&[usize]]) -> Program {
     tensors(DType::F32, shapes)
 }
 
-/// The kernel's shader after naga has parsed and validated it: with no capability but the 64-bit integers that its text
-/// names.
+/// The first of the kernel's passes, after naga has parsed and validated all: with no capability but the 64-bit integers
+/// that their text names.
 fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
     let kernel = Kernel { label: "test".to_owned(), body };
-    let shader = shader(program, &kernel, tuning).unwrap();
+    let passes = passes(program, &kernel, tuning).unwrap();
+    passes.iter().for_each(check_valid);
+    passes.into_iter().next().unwrap()
+}
+
+fn check_valid(shader: &Shader) {
     let module = naga::front::wgsl::parse_str(&shader.source)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));
     let wide = ["i64", "u64"].iter().any(|name| shader.source.contains(name));
@@ -57,7 +62,6 @@ fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));
     assert!(shader.workgroups.iter().all(|&groups| groups <= WORKGROUPS_MAX));
-    shader
 }
 
 fn check(program: &Program, body: Body, expected: &Expect) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use saggar_tensor::DType;
 
 use super::unary::narrow;
-use super::{Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
+use super::{BINDINGS_MAX, Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
 use crate::target::Class;
 
@@ -24,6 +24,18 @@ pub(super) struct Writer<'a> {
     iterations: usize,
     lanes: u32,
     workgroups: [u32; 3],
+    /// Whether the pass is a kernel's second.
+    is_second: bool,
+    /// What the kernel keeps between two passes.
+    parts_bytes: usize,
+}
+
+/// The memory between the two passes of a kernel, by its binding number.
+pub(super) enum Parts {
+    /// This is the first pass, which writes it.
+    Written(usize),
+    /// This is the second pass, which reads it.
+    Read(usize),
 }
 
 /// How a resource is bound, by its (first) binding number.
@@ -47,7 +59,24 @@ impl<'a> Writer<'a> {
             iterations: 0,
             lanes: 64,
             workgroups: [0, 1, 1],
+            is_second: false,
+            parts_bytes: 0,
         }
+    }
+
+    /// The pass after this one, where the kernel has two.
+    pub(super) fn second(&self) -> Option<Writer<'a>> {
+        let first = !self.is_second && self.parts_bytes > 0;
+        first.then(|| Writer { is_second: true, ..Writer::new(self.program, self.kernel, self.tuning) })
+    }
+
+    /// `elements` floats that the first of two passes leaves to the second: asked for in both.
+    pub(super) fn parts(&mut self, elements: usize) -> Parts {
+        self.parts_bytes = elements * 4;
+        let window = Window { binding: Binding::Parts, offset_bytes: 0, bytes: Some(self.parts_bytes) };
+        self.bindings.push((window, "f32"));
+        let number = self.bindings.len() - 1;
+        if self.is_second { Parts::Read(number) } else { Parts::Written(number) }
     }
 
     /// The value behind `id`.
@@ -97,22 +126,51 @@ impl<'a> Writer<'a> {
         self.assign(id, index, &text)
     }
 
-    /// Where a value's elements are bound, and the index of one of them there.
-    fn place(&mut self, id: ValueId, index: &str) -> Result<(Resource, String), ShaderError> {
+    /// Whether so many resources more can be bound as vectors, besides what is bound already.
+    pub(super) fn vectors_fit(&self, resources: usize) -> bool {
+        self.bindings.len() + resources <= BINDINGS_MAX
+    }
+
+    /// Whether a value of floats can be bound as vectors of four: whole, and from a vector's beginning.
+    pub(super) fn has_vectors(&self, id: ValueId) -> bool {
+        let (_, offset, bytes) = self.resource(id);
+        let dtype = self.value(id).descriptor.dtype;
+        dtype.is_float() && offset.is_multiple_of(4) && bytes <= self.tuning.window_bytes && bytes >= 16
+    }
+
+    /// Four elements of a value that has vectors, the first at `index`, a `u32` expression and a multiple of four.
+    pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
+        let (binding, offset, _) = self.resource(id);
+        let number = self.bind_whole(binding, "vec4<f32>");
+        if offset == 0 {
+            format!("b{number}[({index}) / 4u]")
+        } else {
+            format!("b{number}[{}u + ({index}) / 4u]", offset / 4)
+        }
+    }
+
+    /// Behind which binding a value's elements are, the first one's place there, and the bytes of all.
+    fn resource(&self, id: ValueId) -> (Binding, usize, usize) {
         let value = self.value(id);
         let dtype = value.descriptor.dtype;
         let element_bytes = Class::of_words(dtype).element_bytes(dtype);
         let whole_bytes = value.descriptor.shape.elements() * element_bytes;
-        let (binding, offset, bytes) = match value.place {
+        match value.place {
             Place::Input(i) => (Binding::Input(i), 0, whole_bytes),
             Place::Variable(i) => (Binding::Variable(i), 0, whole_bytes),
             Place::Constant(i) => (Binding::Constant(i), 0, whole_bytes),
             Place::Output(i) => (Binding::Output(i), 0, whole_bytes),
             Place::Slab { slab, offset_bytes } => {
-                let bytes = self.program.slabs[slab as usize].bytes;
-                (Binding::Slab(slab), offset_bytes / element_bytes, bytes)
+                (Binding::Slab(slab), offset_bytes / element_bytes, self.program.slabs[slab as usize].bytes)
             }
-        };
+        }
+    }
+
+    /// Where a value's elements are bound, and the index of one of them there.
+    fn place(&mut self, id: ValueId, index: &str) -> Result<(Resource, String), ShaderError> {
+        let dtype = self.value(id).descriptor.dtype;
+        let element_bytes = Class::of_words(dtype).element_bytes(dtype);
+        let (binding, offset, bytes) = self.resource(id);
         let scalar = self.scalar(dtype)?;
         let index = match (offset, index) {
             (0, _) => index.to_owned(),
@@ -125,14 +183,10 @@ impl<'a> Writer<'a> {
     /// The bindings of a resource, added where they are new.
     fn bind(&mut self, binding: Binding, scalar: &'static str, bytes: usize, element_bytes: usize) -> Resource {
         let window_bytes = self.tuning.window_bytes;
-        let known = self.bindings.iter().position(|(window, _)| window.binding == binding);
         if bytes <= window_bytes {
-            return Resource::Whole(known.unwrap_or_else(|| {
-                self.bindings.push((Window { binding, offset_bytes: 0, bytes: None }, scalar));
-                self.bindings.len() - 1
-            }));
+            return Resource::Whole(self.bind_whole(binding, scalar));
         }
-        if let Some(number) = known {
+        if let Some(number) = self.bindings.iter().position(|(window, _)| window.binding == binding) {
             return Resource::Windows(number);
         }
         let first = self.bindings.len();
@@ -157,6 +211,15 @@ impl<'a> Writer<'a> {
         self.global(format!("fn read{first}(i: u32) -> {scalar} {{\n{read}}}\n"));
         self.global(format!("fn write{first}(i: u32, value: {scalar}) {{\n{write}}}\n"));
         Resource::Windows(first)
+    }
+
+    /// The number of the one binding that shows a resource as an array of `kind`, added where it is new.
+    fn bind_whole(&mut self, binding: Binding, kind: &'static str) -> usize {
+        let known = self.bindings.iter().position(|(window, known)| window.binding == binding && *known == kind);
+        known.unwrap_or_else(|| {
+            self.bindings.push((Window { binding, offset_bytes: 0, bytes: None }, kind));
+            self.bindings.len() - 1
+        })
     }
 
     /// A statement, or several lines of them without indentation of their own.
@@ -294,6 +357,6 @@ impl<'a> Writer<'a> {
         source.push_str(&self.globals);
         source.push_str(&main);
         let bindings = self.bindings.into_iter().map(|(window, _)| window).collect();
-        Ok(Shader { source, bindings, workgroups: self.workgroups })
+        Ok(Shader { source, bindings, workgroups: self.workgroups, parts_bytes: self.parts_bytes })
     }
 }

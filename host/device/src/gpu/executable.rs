@@ -13,7 +13,7 @@ use super::memory::{self, Memory};
 use super::pipeline::Pipeline;
 use super::profile;
 use super::scratch::Scratch;
-use super::variant;
+use super::variant::Variants;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -45,7 +45,7 @@ pub(super) struct Bound {
 /// Bind groups of one kernel by the identities of the buffers in them.
 pub(super) type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 
-/// A kernel that has something to write.
+/// A pass of a kernel that has something to write.
 #[derive(Debug)]
 pub(super) struct Stage {
     /// Its place among the program's kernels.
@@ -79,6 +79,11 @@ pub(super) fn load(
         // A slab of empty values is bound all the same, and holds the largest element then.
         sizes.push(slab.bytes.max(8) as u64);
     }
+    let kernels = 0..program.kernels.len();
+    let variants =
+        kernels.map(|number| Variants::new(context, &program, number)).collect::<Result<Vec<_>, DeviceError>>()?;
+    // One slab more, for kernels of two passes.
+    sizes.extend(variants.iter().map(Variants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64));
     let scratch = context.scratches.of(meter, Scratch::new);
     let needs = Needs { scratch_bytes: scratch.growth_bytes(&sizes), ..Needs::default() };
     context.room.check_program(&program, &Target::gpu(), needs, meter)?;
@@ -91,8 +96,8 @@ pub(super) fn load(
     }
     context.pipelines.prune();
     let mut stages = Vec::with_capacity(program.kernels.len());
-    for number in 0..program.kernels.len() {
-        stages.extend(variant::stage(context, &program, number)?);
+    for kernel in variants {
+        stages.extend(kernel.stages(context, &program)?);
     }
     let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
     let (context, meter) = (Arc::clone(context), meter.clone());
@@ -255,6 +260,7 @@ impl Loaded {
             Binding::Constant(i) => &self.constants[i as usize],
             Binding::Output(i) => &tensors.outputs[i as usize],
             Binding::Slab(i) => &tensors.slabs[i as usize],
+            Binding::Parts => &tensors.slabs[self.program.slabs.len()],
         }
     }
 
@@ -263,7 +269,10 @@ impl Loaded {
         match (window.bytes, window.binding) {
             (Some(bytes), _) => Some(bytes as u64),
             (None, Binding::Slab(i)) => Some(self.program.slabs[i as usize].bytes.max(8) as u64),
-            (None, Binding::Input(_) | Binding::Variable(_) | Binding::Constant(_) | Binding::Output(_)) => None,
+            (
+                None,
+                Binding::Input(_) | Binding::Variable(_) | Binding::Constant(_) | Binding::Output(_) | Binding::Parts,
+            ) => None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::context::{Context, lock};
+use super::shader;
 
 /// A pipeline and the layout of its one bind group.
 #[derive(Debug)]
@@ -77,10 +78,7 @@ impl Pipelines {
     }
 
     fn create(&self, device: &wgpu::Device, label: &str, source: &str, bindings: usize) -> Pipeline {
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(label),
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        });
+        let module = shader::module(device, label, source);
         let (layout, pipeline_layout) = self.layout(device, bindings);
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(label),

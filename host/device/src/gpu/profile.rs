@@ -53,7 +53,7 @@ pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<D
     loaded.meter.add_busy(took.iter().sum());
     let mut kernels = vec![Duration::ZERO; loaded.program.kernels.len()];
     for (stage, took) in loaded.stages.iter().zip(took) {
-        kernels[stage.kernel] = took;
+        kernels[stage.kernel] += took;
     }
     Ok(Some(kernels))
 }

@@ -11,49 +11,94 @@ use super::executable::Stage;
 use super::pipeline::{Pipeline, Refused};
 use crate::error::DeviceError;
 
-/// A program's kernel by its number, with its pipeline; none where it has nothing to write.
+/// The passes of the variants of a program's kernel, by its number: the tuned one's, and the plain one's where they differ.
+pub(super) struct Variants {
+    kernel: usize,
+    tuned: Vec<Shader>,
+    plain: Option<Vec<Shader>>,
+}
+
+impl Variants {
+    /// The text of both.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kernel has no shader here.
+    pub(super) fn new(context: &Context, program: &Program, kernel: usize) -> Result<Variants, DeviceError> {
+        let passes = |tuning: Tuning| {
+            let passes = wgsl::passes(program, &program.kernels[kernel], tuning);
+            passes.map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))
+        };
+        let tuned = passes(context.tuning)?;
+        let plain = match context.tuning.workgroup_memory {
+            true => Some(passes(Tuning { workgroup_memory: false, ..context.tuning })?).filter(|plain| *plain != tuned),
+            false => None,
+        };
+        Ok(Variants { kernel, tuned, plain })
+    }
+
+    /// What the tuned one keeps between its passes. The plain one has no more than one pass.
+    pub(super) fn parts_bytes(&self) -> usize {
+        self.tuned.iter().map(|pass| pass.parts_bytes).max().unwrap_or(0)
+    }
+
+    /// The passes of the variant that the driver takes, with their pipelines; none where there is nothing to write.
+    ///
+    /// # Errors
+    /// `Unsupported` where the driver refuses all, in its words; `Lost`.
+    pub(super) fn stages(self, context: &Arc<Context>, program: &Program) -> Result<Vec<Stage>, DeviceError> {
+        let kernel = &program.kernels[self.kernel];
+        if self.tuned.iter().any(|pass| pass.workgroups[0] == 0) {
+            return Ok(Vec::new());
+        }
+        let refused = match stages(context, kernel, self.kernel, self.tuned)? {
+            Ok(stages) => return Ok(stages),
+            Err(refused) => refused,
+        };
+        let Some(plain) = self.plain else { return Err(unsupported(context, kernel, refused.reason.to_string())) };
+        match stages(context, kernel, self.kernel, plain)? {
+            Ok(stages) => {
+                if !refused.is_known {
+                    let device = &context.info.name;
+                    tracing::warn!(
+                        %device, kernel = %kernel.label, reason = %refused.reason,
+                        "the driver refuses this kernel; its plain variant runs instead, which is slower"
+                    );
+                }
+                Ok(stages)
+            }
+            Err(also) => {
+                let reason = format!("{}; and its plain variant: {}", refused.reason, also.reason);
+                Err(unsupported(context, kernel, reason))
+            }
+        }
+    }
+}
+
+fn unsupported(context: &Context, kernel: &Kernel, reason: String) -> DeviceError {
+    DeviceError::Unsupported { device: context.info.name.clone(), kernel: kernel.label.clone(), reason }
+}
+
+/// The passes of a kernel with their pipelines, or why the driver refuses one.
 ///
 /// # Errors
-/// `Unsupported` where it has no shader here, or the driver refuses every variant, in the driver's words; `Lost`.
-pub(super) fn stage(context: &Arc<Context>, program: &Program, number: usize) -> Result<Option<Stage>, DeviceError> {
-    let kernel = &program.kernels[number];
-    let unsupported = |reason: String| DeviceError::Unsupported {
-        device: context.info.name.clone(),
-        kernel: kernel.label.clone(),
-        reason,
-    };
-    let shader = |tuning: Tuning| wgsl::shader(program, kernel, tuning).map_err(|error| unsupported(error.to_string()));
-    let stage = |pipeline, Shader { bindings, workgroups, .. }: Shader| Stage {
-        kernel: number,
-        pipeline,
-        bindings,
-        workgroups,
-    };
-    let fast = shader(context.tuning)?;
-    if fast.workgroups[0] == 0 {
-        return Ok(None);
-    }
-    let refused = match pipeline(context, kernel, &fast)? {
-        Ok(pipeline) => return Ok(Some(stage(pipeline, fast))),
-        Err(refused) => refused,
-    };
-    let plain = shader(Tuning { workgroup_memory: false, ..context.tuning })?;
-    if plain.source == fast.source {
-        return Err(unsupported(refused.reason.to_string()));
-    }
-    match pipeline(context, kernel, &plain)? {
-        Ok(pipeline) => {
-            if !refused.is_known {
-                let device = &context.info.name;
-                tracing::warn!(
-                    %device, kernel = %kernel.label, reason = %refused.reason,
-                    "the driver refuses this kernel; its plain variant runs instead, which is slower"
-                );
+/// `Lost`.
+fn stages(
+    context: &Arc<Context>,
+    kernel: &Kernel,
+    number: usize,
+    passes: Vec<Shader>,
+) -> Result<Result<Vec<Stage>, Refused>, DeviceError> {
+    let mut stages = Vec::with_capacity(passes.len());
+    for shader in passes {
+        match pipeline(context, kernel, &shader)? {
+            Ok(pipeline) => {
+                let Shader { bindings, workgroups, .. } = shader;
+                stages.push(Stage { kernel: number, pipeline, bindings, workgroups });
             }
-            Ok(Some(stage(pipeline, plain)))
+            Err(refused) => return Ok(Err(refused)),
         }
-        Err(also) => Err(unsupported(format!("{}; and its plain variant: {}", refused.reason, also.reason))),
     }
+    Ok(Ok(stages))
 }
 
 /// The shader's pipeline, or why the driver refuses it.

@@ -1,6 +1,8 @@
 //! A compiled graph as JSON.
 
 use saggar_compile::memory::Tensor;
+use saggar_compile::program::Kernel;
+use saggar_compile::wgsl::Shader;
 use saggar_device::recorder::RecordedGraph;
 use saggar_tensor::{Descriptor, Graph, NodeId, Port};
 use serde_json::{Map, Value, json};
@@ -147,17 +149,17 @@ fn memory(it: &Compiled) -> Value {
 }
 
 fn shaders(it: &Compiled) -> Value {
-    let shader =
-        |(shader, kernel): (Result<saggar_compile::wgsl::Shader, String>, &saggar_compile::program::Kernel)| {
-            match shader {
-                Ok(shader) => json!({
-                    "label": kernel.label,
-                    "bindings": shader.bindings.len(),
-                    "workgroups": shader.workgroups,
-                    "source": shader.source,
-                }),
-                Err(error) => json!({ "label": kernel.label, "error": error }),
-            }
-        };
-    it.shaders().into_iter().zip(&it.stages.program.kernels).map(shader).collect()
+    let pass = |shader: &Shader| {
+        json!({
+            "bindings": shader.bindings.len(),
+            "workgroups": shader.workgroups,
+            "parts_bytes": shader.parts_bytes,
+            "source": shader.source,
+        })
+    };
+    let shaders = |(passes, kernel): (Result<Vec<Shader>, String>, &Kernel)| match passes {
+        Ok(passes) => json!({ "label": kernel.label, "passes": passes.iter().map(pass).collect::<Vec<_>>() }),
+        Err(error) => json!({ "label": kernel.label, "error": error }),
+    };
+    it.shaders().into_iter().zip(&it.stages.program.kernels).map(shaders).collect()
 }

@@ -150,12 +150,15 @@ fn memory(program: &Program, plan: &MemoryPlan, output: Output) {
 
 fn shaders(it: &Compiled) -> String {
     let mut text = String::new();
-    for (at, (shader, kernel)) in it.shaders().iter().zip(&it.stages.program.kernels).enumerate() {
-        match shader {
-            Ok(shader) => {
-                let [x, y, z] = shader.workgroups;
-                let _ = writeln!(text, "// kernel {at} {}: {x} x {y} x {z} workgroups", kernel.label);
-                let _ = writeln!(text, "{}", shader.source.trim_end());
+    for (at, (passes, kernel)) in it.shaders().iter().zip(&it.stages.program.kernels).enumerate() {
+        match passes {
+            Ok(passes) => {
+                for (number, shader) in (1..).zip(passes) {
+                    let ([x, y, z], count) = (shader.workgroups, passes.len());
+                    let which = if count > 1 { format!(", pass {number} of {count}") } else { String::new() };
+                    let _ = writeln!(text, "// kernel {at} {}{which}: {x} x {y} x {z} workgroups", kernel.label);
+                    let _ = writeln!(text, "{}", shader.source.trim_end());
+                }
             }
             Err(error) => {
                 let _ = writeln!(text, "// kernel {at} has no shader: {error}");

@@ -7,7 +7,7 @@ use saggar_tensor::op::{Binary, Distribution, ReduceKind, Scalar, Unary};
 use super::{TUNINGS, check, identity, load, plain, program, tensors, valid};
 use crate::expr::{Bound, Expr, Instruction, Register, View};
 use crate::program::{Body, Kernel, Place, Store, ValueId};
-use crate::wgsl::{Binding, Tuning, shader};
+use crate::wgsl::{Binding, Tuning, passes};
 
 const FLOAT: [Unary; 11] = [
     Unary::Exp,
@@ -217,8 +217,8 @@ fn wide_integers_are_refused_by_name_where_shaders_have_none() {
         let stores = vec![Store { value: ValueId(1), register: Register(0) }];
         let kernel = Kernel { label: "map".to_owned(), body: Body::Map { dims: vec![2], expr, stores } };
         let tuning = Tuning { wide_integers: false, ..TUNINGS[0] };
-        let error = shader(&program, &kernel, tuning).unwrap_err();
+        let error = passes(&program, &kernel, tuning).unwrap_err();
         assert_eq!(error.to_string(), format!("map: this device's shaders have no {name}"));
-        assert!(shader(&program, &kernel, TUNINGS[0]).is_ok());
+        assert!(passes(&program, &kernel, TUNINGS[0]).is_ok());
     }
 }

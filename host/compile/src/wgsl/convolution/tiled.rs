@@ -1,0 +1,412 @@
+//! Convolutions and their adjoints as products whose factors are read through the window, so that no image is ever unrolled in
+//! memory. Groups are the products of a batch. Each function writes nothing and says so where its sizes fill no tile.
+//!
+//! | | rows | columns | depth |
+//! |---|---|---|---|
+//! | convolution | channels out | places of the results | channels in and taps |
+//! | adjoint in the input | channels in | places of the input | channels out and taps |
+//! | adjoint in the filter | channels out | channels in and taps | places of the results |
+
+use saggar_tensor::op::Conv2d;
+
+use super::four;
+use crate::program::{Epilogue, ValueId};
+use crate::wgsl::ShaderError;
+use crate::wgsl::contract::{Matrix, Operand};
+use crate::wgsl::expression::finish_function;
+use crate::wgsl::tile::{self, Along, Factor, Results};
+use crate::wgsl::writer::Writer;
+
+/// Sizes of a convolution and of its parts, of one group where channels are meant.
+struct Geometry<'a> {
+    conv: &'a Conv2d,
+    /// `[n, c, h, w]`, all groups.
+    input: [usize; 4],
+    /// `[n, o, oh, ow]`, all groups.
+    result: [usize; 4],
+    channels_in: usize,
+    channels_out: usize,
+    /// Height and width of the window.
+    window: [usize; 2],
+}
+
+impl<'a> Geometry<'a> {
+    fn new(conv: &'a Conv2d, input: [usize; 4], filter: &[usize], result: [usize; 4]) -> Geometry<'a> {
+        let (channels_in, channels_out) = (filter[1], filter[0] / conv.groups);
+        Geometry { conv, input, result, channels_in, channels_out, window: [filter[2], filter[3]] }
+    }
+
+    fn taps(&self) -> usize {
+        self.window[0] * self.window[1]
+    }
+
+    /// Whether every result is at the place of the one input element that it is made of.
+    fn is_pointwise(&self) -> bool {
+        self.taps() == 1 && self.conv.strides == [1, 1] && self.conv.padding == [0; 4]
+    }
+
+    /// Results' places, and the input's.
+    fn places(&self) -> [usize; 2] {
+        [self.result, self.input].map(|[n, _, h, w]| n * h * w)
+    }
+}
+
+pub(super) fn conv2d(
+    w: &mut Writer<'_>,
+    conv: &Conv2d,
+    input: ValueId,
+    filter: ValueId,
+    result: [usize; 4],
+    epilogue: &Epilogue,
+) -> Result<bool, ShaderError> {
+    let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(filter), result);
+    let (m, k) = (geometry.channels_out, geometry.channels_in * geometry.taps());
+    let n = geometry.places()[0];
+    let sizes = [conv.groups, m, n, k];
+    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let weights = Operand { value: filter, transposed: false, batch_stride: m * k };
+    let weights = Matrix::new(w, &weights, [k, 1], m, k);
+    let images = Image::new(w, geometry, input, Along::Side);
+    tile::product(w, sizes, &plan, [&weights, &images], &Finished { geometry, epilogue })?;
+    Ok(true)
+}
+
+pub(super) fn input_grad(
+    w: &mut Writer<'_>,
+    conv: &Conv2d,
+    gradient: ValueId,
+    filter: ValueId,
+    output: ValueId,
+) -> Result<bool, ShaderError> {
+    let geometry = &Geometry::new(conv, four(w.dims(output)), w.dims(filter), four(w.dims(gradient)));
+    let (m, k) = (geometry.channels_in, geometry.channels_out * geometry.taps());
+    let n = geometry.places()[1];
+    let sizes = [conv.groups, m, n, k];
+    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let weights = Operand { value: filter, transposed: true, batch_stride: m * k };
+    let matrix = Matrix::new(w, &weights, [1, m], m, k);
+    let turned = Turned { geometry, filter };
+    let weights: &dyn Factor = if geometry.taps() == 1 { &matrix } else { &turned };
+    let spread = Spread { geometry, gradient };
+    tile::product(w, sizes, &plan, [weights, &spread], &Stored { geometry, output })?;
+    Ok(true)
+}
+
+pub(super) fn filter_grad(
+    w: &mut Writer<'_>,
+    conv: &Conv2d,
+    input: ValueId,
+    gradient: ValueId,
+    output: ValueId,
+) -> Result<bool, ShaderError> {
+    let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(output), four(w.dims(gradient)));
+    let (m, n) = (geometry.channels_out, geometry.channels_in * geometry.taps());
+    let k = geometry.places()[0];
+    let sizes = [conv.groups, m, n, k];
+    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let gradients = Planes::new(w, geometry, gradient);
+    let images = Image::new(w, geometry, input, Along::Depth);
+    tile::product(w, sizes, &plan, [&gradients, &images], &Weights { output, m, n })?;
+    Ok(true)
+}
+
+/// The image under the window: an element for each place of the results and each channel and tap.
+struct Image<'a> {
+    geometry: &'a Geometry<'a>,
+    input: ValueId,
+    /// Where the places of the results are.
+    places: Along,
+    in_quads: bool,
+}
+
+impl Image<'_> {
+    fn new<'a>(w: &Writer<'_>, geometry: &'a Geometry<'a>, input: ValueId, places: Along) -> Image<'a> {
+        let plane = geometry.input[2] * geometry.input[3];
+        let in_quads = geometry.is_pointwise() && plane.is_multiple_of(4) && w.has_vectors(input);
+        Image { geometry, input, places, in_quads }
+    }
+
+    /// Names where the window of a result's place begins: its image and group, its row and its column, which wrap to large
+    /// numbers where that is before the image.
+    fn place(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let ([n, _, oh, ow], [_, c, height, width]) = (self.geometry.result, self.geometry.input);
+        let names = w.coordinates(&[n, oh, ow], at, &format!("{name}_r"), &[]);
+        let (channels, plane) = (self.geometry.channels_in, height * width);
+        w.line(format!("let {name} = ({} * {c}u + batch * {channels}u) * {plane}u;", names[0]));
+        for (axis, letter) in ["y", "x"].into_iter().enumerate() {
+            let (stride, padding) = (self.geometry.conv.strides[axis], self.geometry.conv.padding[2 * axis]);
+            w.line(format!("let {name}{letter} = {} * {stride}u - {padding}u;", names[1 + axis]));
+        }
+    }
+
+    /// Names a channel's plane, and how far a tap is from the window's beginning.
+    fn tap(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let [_, _, height, width] = self.geometry.input;
+        let [kh, kw] = self.geometry.window;
+        let names = w.coordinates(&[self.geometry.channels_in, kh, kw], at, &format!("{name}_r"), &[]);
+        w.line(format!("let {name} = {} * {}u;", names[0], height * width));
+        for (axis, letter) in ["y", "x"].into_iter().enumerate() {
+            w.line(format!("let {name}{letter} = {} * {}u;", names[1 + axis], self.geometry.conv.dilations[axis]));
+        }
+    }
+}
+
+impl Factor for Image<'_> {
+    fn along(&self) -> Along {
+        self.places
+    }
+
+    fn in_quads(&self) -> bool {
+        self.in_quads
+    }
+
+    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        match self.places {
+            Along::Side => self.place(w, at, name),
+            Along::Depth => self.tap(w, at, name),
+        }
+    }
+
+    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        match self.places {
+            Along::Side => self.tap(w, at, name),
+            Along::Depth => self.place(w, at, name),
+        }
+    }
+
+    fn element(
+        &self,
+        w: &mut Writer<'_>,
+        side: &str,
+        depth: &str,
+        in_quads: bool,
+    ) -> Result<(String, Option<String>), ShaderError> {
+        let [_, _, height, width] = self.geometry.input;
+        let padding = self.geometry.conv.padding;
+        let at = format!("{side} + {depth} + ({side}y + {depth}y) * {width}u + {side}x + {depth}x");
+        let mut inside = Vec::new();
+        if padding[0] + padding[1] > 0 {
+            inside.push(format!("{side}y + {depth}y < {height}u"));
+        }
+        if padding[2] + padding[3] > 0 {
+            inside.push(format!("{side}x + {depth}x < {width}u"));
+        }
+        let element = if in_quads { w.vector(self.input, &at) } else { w.element(self.input, &at)? };
+        Ok((element, (!inside.is_empty()).then(|| inside.join(" && "))))
+    }
+}
+
+/// The gradient of the results, spread through the window: an element for each place of the input and each channel of the
+/// results and tap.
+struct Spread<'a> {
+    geometry: &'a Geometry<'a>,
+    gradient: ValueId,
+}
+
+impl Factor for Spread<'_> {
+    fn along(&self) -> Along {
+        Along::Side
+    }
+
+    fn in_quads(&self) -> bool {
+        false
+    }
+
+    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let ([n, _, height, width], [_, o, oh, ow]) = (self.geometry.input, self.geometry.result);
+        let names = w.coordinates(&[n, height, width], at, &format!("{name}_r"), &[]);
+        let (channels, plane) = (self.geometry.channels_out, oh * ow);
+        w.line(format!("let {name} = ({} * {o}u + batch * {channels}u) * {plane}u;", names[0]));
+        for (axis, letter) in ["y", "x"].into_iter().enumerate() {
+            let padding = self.geometry.conv.padding[2 * axis];
+            w.line(format!("let {name}{letter} = {} + {padding}u;", names[1 + axis]));
+        }
+    }
+
+    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let ([_, _, oh, ow], [kh, kw]) = (self.geometry.result, self.geometry.window);
+        let names = w.coordinates(&[self.geometry.channels_out, kh, kw], at, &format!("{name}_r"), &[]);
+        w.line(format!("let {name} = {} * {}u;", names[0], oh * ow));
+        for (axis, letter) in ["y", "x"].into_iter().enumerate() {
+            w.line(format!("let {name}{letter} = {} * {}u;", names[1 + axis], self.geometry.conv.dilations[axis]));
+        }
+    }
+
+    fn element(
+        &self,
+        w: &mut Writer<'_>,
+        side: &str,
+        depth: &str,
+        _: bool,
+    ) -> Result<(String, Option<String>), ShaderError> {
+        let [_, _, oh, ow] = self.geometry.result;
+        let mut inside = Vec::new();
+        let mut places = [String::new(), String::new()];
+        for (axis, (letter, size)) in [("y", oh), ("x", ow)].into_iter().enumerate() {
+            let stride = self.geometry.conv.strides[axis];
+            // Before the first result it wraps to a large number.
+            let far = format!("({side}{letter} - {depth}{letter})");
+            places[axis] = if stride == 1 { far.clone() } else { format!("{far} / {stride}u") };
+            if stride > 1 {
+                inside.push(format!("{far} % {stride}u == 0u"));
+            }
+            inside.push(format!("{} < {size}u", places[axis]));
+        }
+        let at = format!("{side} + {depth} + {} * {ow}u + {}", places[0], places[1]);
+        Ok((w.element(self.gradient, &at)?, Some(inside.join(" && "))))
+    }
+}
+
+/// The filter with its channels exchanged: rows are channels in, the depth channels out and taps.
+struct Turned<'a> {
+    geometry: &'a Geometry<'a>,
+    filter: ValueId,
+}
+
+impl Factor for Turned<'_> {
+    fn along(&self) -> Along {
+        Along::Depth
+    }
+
+    fn in_quads(&self) -> bool {
+        false
+    }
+
+    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let (of_input, of_results) = (self.geometry.taps(), self.geometry.channels_in * self.geometry.taps());
+        let channels = self.geometry.channels_out;
+        w.line(format!("let {name} = batch * {}u + {at} * {of_input}u;", channels * of_results));
+    }
+
+    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let (taps, channels) = (self.geometry.taps(), self.geometry.channels_in);
+        w.line(format!("let {name} = {at} / {taps}u * {}u + {at} % {taps}u;", channels * taps));
+    }
+
+    fn element(
+        &self,
+        w: &mut Writer<'_>,
+        side: &str,
+        depth: &str,
+        _: bool,
+    ) -> Result<(String, Option<String>), ShaderError> {
+        Ok((w.element(self.filter, &format!("{side} + {depth}"))?, None))
+    }
+}
+
+/// The gradient of the results: rows are channels, the depth places.
+struct Planes<'a> {
+    geometry: &'a Geometry<'a>,
+    gradient: ValueId,
+    in_quads: bool,
+}
+
+impl Planes<'_> {
+    fn new<'a>(w: &Writer<'_>, geometry: &'a Geometry<'a>, gradient: ValueId) -> Planes<'a> {
+        let [_, _, oh, ow] = geometry.result;
+        Planes { geometry, gradient, in_quads: (oh * ow).is_multiple_of(4) && w.has_vectors(gradient) }
+    }
+}
+
+impl Factor for Planes<'_> {
+    fn along(&self) -> Along {
+        Along::Depth
+    }
+
+    fn in_quads(&self) -> bool {
+        self.in_quads
+    }
+
+    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let [_, _, oh, ow] = self.geometry.result;
+        w.line(format!("let {name} = (batch * {}u + {at}) * {}u;", self.geometry.channels_out, oh * ow));
+    }
+
+    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+        let [_, o, oh, ow] = self.geometry.result;
+        let plane = oh * ow;
+        w.line(format!("let {name} = {at} / {plane}u * {}u + {at} % {plane}u;", o * plane));
+    }
+
+    fn element(
+        &self,
+        w: &mut Writer<'_>,
+        side: &str,
+        depth: &str,
+        in_quads: bool,
+    ) -> Result<(String, Option<String>), ShaderError> {
+        let at = format!("{side} + {depth}");
+        Ok((if in_quads { w.vector(self.gradient, &at) } else { w.element(self.gradient, &at)? }, None))
+    }
+}
+
+/// Results of a convolution: the end of each is `finish`.
+struct Finished<'a> {
+    geometry: &'a Geometry<'a>,
+    epilogue: &'a Epilogue,
+}
+
+impl Results for Finished<'_> {
+    fn begin(&self, w: &mut Writer<'_>) -> Result<(), ShaderError> {
+        finish_function(w, self.epilogue, &self.geometry.result)
+    }
+
+    fn column(&self, w: &mut Writer<'_>, column: &str) {
+        let [n, _, oh, ow] = self.geometry.result;
+        let names = w.coordinates(&[n, oh, ow], column, "at_r", &[]);
+        for (name, text) in ["at_image", "at_y", "at_x"].into_iter().zip(names) {
+            w.line(format!("let {name} = {text};"));
+        }
+    }
+
+    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) -> Result<(), ShaderError> {
+        let [_, o, oh, ow] = self.geometry.result;
+        w.line(format!("let channel = batch * {}u + {row};", self.geometry.channels_out));
+        w.line(format!("let linear = ((at_image * {o}u + channel) * {oh}u + at_y) * {ow}u + at_x;"));
+        w.line(format!("finish(at_image, channel, at_y, at_x, linear, {sum});"));
+        Ok(())
+    }
+}
+
+/// Gradients of the input.
+struct Stored<'a> {
+    geometry: &'a Geometry<'a>,
+    output: ValueId,
+}
+
+impl Results for Stored<'_> {
+    fn begin(&self, _: &mut Writer<'_>) -> Result<(), ShaderError> {
+        Ok(())
+    }
+
+    fn column(&self, w: &mut Writer<'_>, column: &str) {
+        let [_, c, height, width] = self.geometry.input;
+        let plane = height * width;
+        w.line(format!("let at_image = {column} / {plane}u * {}u + {column} % {plane}u;", c * plane));
+    }
+
+    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) -> Result<(), ShaderError> {
+        let [_, _, height, width] = self.geometry.input;
+        let channels = self.geometry.channels_in;
+        w.store(self.output, &format!("at_image + (batch * {channels}u + {row}) * {}u", height * width), sum)
+    }
+}
+
+/// Gradients of the filter.
+struct Weights {
+    output: ValueId,
+    m: usize,
+    n: usize,
+}
+
+impl Results for Weights {
+    fn begin(&self, _: &mut Writer<'_>) -> Result<(), ShaderError> {
+        Ok(())
+    }
+
+    fn column(&self, _: &mut Writer<'_>, _: &str) {}
+
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError> {
+        w.store(self.output, &format!("(batch * {}u + {row}) * {}u + {column}", self.m, self.n), sum)
+    }
+}

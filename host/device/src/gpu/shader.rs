@@ -1,0 +1,16 @@
+//! Modules of our own shaders, without the checks that are for shaders of others.
+
+/// The module of `source`, which is of [`saggar_compile::wgsl`]: what is not valid is an error of the device's scope.
+///
+/// Indices are not clamped by the driver's compiler, and loops have no counter of their own that ends them.
+#[expect(unsafe_code, reason = "wgpu leaves out checks of shaders only where its caller vouches for them")]
+pub(super) fn module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::ShaderModule {
+    let descriptor =
+        wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(source.into()) };
+    // Quotients of elements keep theirs: WGSL says what the smallest integer by -1 is, and drivers do not.
+    let checks = wgpu::ShaderRuntimeChecks { int_div_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
+    // SAFETY: the text is generated, never a guest's. Every loop counts to a constant; every index is computed from sizes
+    // that are baked in and from coordinates below them, or is clamped where another tensor's elements say it
+    // (`wgsl::index`).
+    unsafe { device.create_shader_module_trusted(descriptor, checks) }
+}
