@@ -94,6 +94,14 @@ pub trait Backend: Debug + Send + Sync {
         meter.charge(bytes).map(drop)
     }
 
+    /// Whether the device is still there. Does not wait.
+    ///
+    /// # Errors
+    /// `Lost`, once and for ever.
+    fn check(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// A tensor of zeros, charged to `meter`.
     ///
     /// # Errors

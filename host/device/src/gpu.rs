@@ -8,6 +8,7 @@
 mod clock;
 mod context;
 mod executable;
+mod fault;
 mod heap;
 mod memory;
 mod pipeline;
@@ -139,6 +140,7 @@ fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
 
 fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
+    fault::check(&info.name)?;
     let tuning = options.tuning.unwrap_or(Tuning { workgroup_memory: !info.software, ..Tuning::UNLIMITED });
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
@@ -161,6 +163,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Ar
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
+    fault::arm(&device);
     let room = Room::new(&info.name, memory_of(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
     let mut context = Context::new(device, queue, info, tuning, room);
@@ -207,6 +210,10 @@ impl Backend for Gpu {
     fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         drop(meter.charge(bytes)?);
         self.context.room.check(what, bytes)
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        self.context.check()
     }
 
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {

@@ -16,10 +16,12 @@ mod owner;
 pub mod peak;
 pub mod profile;
 pub mod recorder;
+mod renewable;
 mod room;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
 pub use error::DeviceError;
 pub use meter::Meter;
 pub use recorder::Recorder;
+pub use renewable::Renewable;
 pub use room::check_host;

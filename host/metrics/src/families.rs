@@ -89,7 +89,7 @@ families! {
     model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], SECONDS);
     cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], WIDE_SECONDS);
     model_setups: IntCounterVec("saggar_model_setups_total", "Model versions set up: once a version, however many requests.", ["model", "version"]);
-    model_evictions: IntCounterVec("saggar_model_evictions_total", "Models put to sleep: for want of memory (lru), unused (idle), or told to (manual).", ["reason"]);
+    model_evictions: IntCounterVec("saggar_model_evictions_total", "Models put to sleep: for want of memory (lru), unused (idle), with their device (device), or told to (manual).", ["reason"]);
     instance_start: HistogramVec("saggar_instance_start_seconds", "Time to make a plugin's instance, before its code loads the model.", [], SHORT_SECONDS);
     plugin_traps: IntCounterVec("saggar_plugin_traps_total", "Plugin calls that trapped.", ["plugin", "kind"]);
     plugin_limit_hits: IntCounterVec("saggar_plugin_limit_hits_total", "Plugin calls ended by a limit.", ["plugin", "kind"]);
@@ -128,6 +128,7 @@ families! {
     gpu_memory: GaugeVec("saggar_gpu_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
     gpu_submissions: CounterVec("saggar_gpu_submissions_total", "Submissions to a device.", ["device"]);
     gpu_dispatches: CounterVec("saggar_gpu_dispatches_total", "Kernels run on a device.", ["device"]);
+    gpu_device_lost: IntCounterVec("saggar_gpu_device_lost_total", "Devices that their drivers gave up while the server used them.", ["device"]);
     tensor_copy: IntCounterVec("saggar_tensor_copy_bytes_total", "Bytes of models' tensors copied to and from devices.", ["device", "direction"]);
 
     dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);

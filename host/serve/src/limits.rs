@@ -120,6 +120,13 @@ pub const LOADS_MAX: usize = 2;
 pub const WAKES_WAITING_MAX: usize = 64;
 /// How often idle models are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_millis(250);
+/// How often it is looked whether the device that models run on is still there.
+pub const DEVICE_LOOK: Duration = Duration::from_millis(100);
+/// How long another device is tried for in place of a lost one. A server that begins anew instead answers again within five
+/// seconds of the loss.
+pub const DEVICE_RENEWAL: Duration = Duration::from_secs(2);
+/// How long is waited between two tries.
+pub const DEVICE_RENEWAL_PAUSE: Duration = Duration::from_millis(250);
 /// The time a prediction gets where its client names none.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The most time a client can give a prediction.

@@ -21,6 +21,7 @@ mod predictions;
 mod publishing;
 mod replies;
 mod resuming;
+mod revival;
 mod sight;
 mod speaker;
 mod tfs;

@@ -1,16 +1,19 @@
 //! `saggar serve`, where the floors are put together, and `saggar worker`.
 
+mod anew;
 mod configuration;
 mod models;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::{Backend, DeviceInfo, choose};
+use saggar_device::{DeviceInfo, Renewable, choose};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
-use saggar_serve::models::{DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost};
+use saggar_serve::models::{
+    DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
+};
 use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, Parts};
 use saggar_store::usage::StorageQuota;
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
@@ -38,7 +41,7 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     })?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
-    let floors = Floors::build(args, &home, &choice.backend)?;
+    let floors = Floors::build(args, &home, &Arc::new(Renewable::new(Arc::clone(&choice.backend))))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(broken)?;
     runtime.block_on(floors.run(args, certificates, output))
 }
@@ -58,7 +61,7 @@ struct Floors {
 }
 
 impl Floors {
-    fn build(args: &Serve, home: &Home, device: &Arc<dyn Backend>) -> Result<Floors, Failure> {
+    fn build(args: &Serve, home: &Home, device: &Arc<Renewable>) -> Result<Floors, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
         let Configuration { layout, settings, models_dir, storage_quota } = Configuration::read(args)?;
@@ -118,7 +121,7 @@ impl Floors {
             datasets,
             importer,
             inspector: Arc::new(host),
-            devices: devices(args, program.clone(), device, &metrics),
+            devices: devices(args, program.clone(), device.current().info(), &metrics),
             webhooks: args.webhooks_allow.clone(),
             access: Arc::new(
                 Access::new(home.keys(), home.key_usage(), Arc::clone(&clock), Arc::clone(&metrics))
@@ -136,6 +139,7 @@ impl Floors {
         let (shutdown, down) = watch::channel(false);
         let jobs = self.parts.jobs.clone();
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
+        let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_device(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
         let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
         let running = tokio::spawn({
@@ -146,7 +150,18 @@ impl Floors {
         urls.iter().for_each(|url| tracing::info!("serving on {url}"));
         // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
         // the first and closes the pipe ends the command with its next write.
-        output.line(&urls.join("\n"));
+        if !anew::is_begun() {
+            output.line(&urls.join("\n"));
+        }
+        let ended = shutdown.clone();
+        tokio::spawn(async move {
+            if matches!(device.await, Ok(Revival::Impossible)) {
+                tracing::warn!("the server begins anew, for a new process may get a device");
+                let error = anew::begin(&urls);
+                tracing::error!(%error, "it cannot begin anew, and ends");
+                ended.send_replace(true);
+            }
+        });
         let signalled = shutdown.clone();
         let input_ends = args.end_with_input;
         tokio::spawn(async move {
@@ -176,10 +191,10 @@ pub(crate) fn onnx_plugins(named: Option<&Path>, program: &Path) -> Vec<PathBuf>
 }
 
 /// The devices of this machine: the one that serves at once, the others when they are found, in the background.
-fn devices(args: &Serve, program: PathBuf, serving: &Arc<dyn Backend>, metrics: &Arc<Metrics>) -> Arc<Devices> {
-    let (serves, job_slots) = (serving.info().clone(), args.jobs);
+fn devices(args: &Serve, program: PathBuf, serving: &DeviceInfo, metrics: &Arc<Metrics>) -> Arc<Devices> {
+    let (serves, job_slots) = (serving.clone(), args.jobs);
     let device = move |info: DeviceInfo| Device { serves: info.name == serves.name, job_slots, info };
-    let devices = Arc::new(Devices::searching(vec![device(serving.info().clone())]));
+    let devices = Arc::new(Devices::searching(vec![device(serving.clone())]));
     let (found, metrics) = (Arc::clone(&devices), Arc::clone(metrics));
     let look = move || {
         let list = commands::devices::ask(&program, commands::devices::LIMIT).unwrap_or_else(|ended| {

@@ -120,6 +120,12 @@ impl Context {
         }
     }
 
+    /// As [`Context::alive`], after looking what the driver has to say.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        self.device.poll(PollType::Poll).map_err(|error| self.lost(error.to_string()))?;
+        self.alive()
+    }
+
     pub(super) fn lost(&self, reason: String) -> DeviceError {
         DeviceError::Lost { device: self.info.name.clone(), reason }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use saggar_device::{Backend, Meter};
+use saggar_device::{Meter, Renewable};
 use saggar_plugin::{Host, ModelLimits, PluginError, import};
 use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
@@ -51,7 +51,7 @@ pub struct OnnxImporter {
     /// Compiles and runs it.
     pub host: Host,
     /// Where graphs are tried out.
-    pub device: Arc<dyn Backend>,
+    pub device: Arc<Renewable>,
     /// Where versions go.
     pub models: Models,
     /// Where the component may be; the first that is there counts.
@@ -73,7 +73,7 @@ impl ModelImporter for OnnxImporter {
         };
         let plugin = self.host.compile(&component)?;
         let limits = ModelLimits { load_time: self.time, ..ModelLimits::default() };
-        let device = Arc::clone(&self.device);
+        let device = self.device.current();
         let made = import(&self.host, &plugin, file, options, device, Meter::unlimited(), limits)?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
         let published = self.models.publish(&Publication {

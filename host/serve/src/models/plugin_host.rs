@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Meter};
+use saggar_device::{Meter, Renewable};
 use saggar_metrics::Metrics;
 use saggar_plugin::{
     Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Signature, Started, Terms,
@@ -20,7 +20,7 @@ use crate::predict::decode::Tensor;
 #[derive(Debug)]
 pub struct PluginHost {
     host: Host,
-    device: Arc<dyn Backend>,
+    device: Arc<Renewable>,
     /// Device memory of one version.
     device_bytes_max: u64,
     /// How long a version may take to load.
@@ -45,7 +45,7 @@ impl PluginHost {
     /// that never ends must not keep others of its model waiting.
     pub fn new(
         host: Host,
-        device: Arc<dyn Backend>,
+        device: Arc<Renewable>,
         device_bytes_max: u64,
         load_time: Duration,
         metrics: Arc<Metrics>,
@@ -107,7 +107,7 @@ impl PluginHost {
             limits,
             started: Some(Started::new(move |time| starts.observe(time.as_secs_f64()))),
         };
-        let model = LoadedModel::load(&self.host, parts, Arc::clone(&self.device))?;
+        let model = LoadedModel::load(&self.host, parts, self.device.current())?;
         Ok((model, Arc::new(Account::new(meter))))
     }
 }
@@ -141,9 +141,21 @@ impl ModelHost for PluginHost {
         let up =
             Up { model: Arc::downgrade(&model), account: Arc::downgrade(&account), instances_max: it.instances_max };
         self.up().insert(it.model.to_owned(), up);
-        let device = self.device.info().name.clone();
+        let device = self.device.current().info().name.clone();
         let accounts = vec![Arc::new(Account::new(weights_meter)), account];
         Ok(Loaded { predictor: model, device, accounts, kind })
+    }
+
+    fn lost(&self) -> Option<(String, String)> {
+        let error = self.device.lost()?;
+        Some((self.device.current().info().name.clone(), error.to_string()))
+    }
+
+    fn renew(&self) -> Result<(), LoadError> {
+        self.device.renew().map_err(|error| LoadError::Plugin(error.into()))?;
+        // What is up has its programs on the lost device.
+        self.up().clear();
+        Ok(())
     }
 }
 

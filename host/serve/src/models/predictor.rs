@@ -115,6 +115,20 @@ pub trait ModelHost: Debug + Send + Sync {
     /// # Errors
     /// [`LoadError`]; the version is not tried again until its files change.
     fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError>;
+
+    /// The device that versions run on and why its driver gave it up, where it did: what came up before is lost then. Asked
+    /// several times a second; does not wait.
+    fn lost(&self) -> Option<(String, String)> {
+        None
+    }
+
+    /// Takes another device in place of a lost one. Called from a thread that may block.
+    ///
+    /// # Errors
+    /// Why there is none; it may be tried again.
+    fn renew(&self) -> Result<(), LoadError> {
+        Ok(())
+    }
 }
 
 /// Why a version cannot be brought up.

@@ -77,6 +77,7 @@ impl Lifecycle {
             let label = match reason {
                 "IDLE" => "idle",
                 "MEMORY" => "lru",
+                "DEVICE" => "device",
                 _ => "manual",
             };
             self.metrics.families.model_evictions.with_label_values(&[label]).inc();

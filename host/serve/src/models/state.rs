@@ -71,7 +71,7 @@ pub enum Rest {
     /// As far as its versions can be.
     #[default]
     Awake,
-    /// Not until somebody asks for it; the reason says why: `IDLE`, `MEMORY`.
+    /// Not until somebody asks for it; the reason says why: `IDLE`, `MEMORY`, `DEVICE`.
     Asleep(&'static str),
     /// Not until a user loads it.
     Unloaded,
@@ -95,7 +95,8 @@ pub struct Swap {
     pub to: Option<u64>,
     /// `full`, `weights`, or `alias` where the version was up already, or `unload`.
     pub kind: &'static str,
-    /// `NEWEST`, `PROMOTED`, `ROLLED_BACK`, `LOADED`, `WOKEN`, `UNLOADED`, `IDLE`, `MEMORY`, `REMOVED`.
+    /// `NEWEST`, `PROMOTED`, `ROLLED_BACK`, `LOADED`, `WOKEN`, `UNLOADED`, `IDLE`, `MEMORY`,
+    /// `DEVICE` (it was lost), `REMOVED`.
     pub reason: &'static str,
     /// From the reason to the first possible answer.
     pub seconds: f64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -284,6 +284,9 @@ pub(super) struct Double {
     pub(super) alive: Arc<AtomicUsize>,
     /// Versions brought up or refused.
     pub(super) tries: AtomicUsize,
+    /// Whether the device is lost, and how often no other one is to be had.
+    pub(super) lost: AtomicBool,
+    pub(super) refusals: AtomicUsize,
     /// The plugin of each model that came up last.
     plugins: Mutex<BTreeMap<String, String>>,
 }
@@ -343,6 +346,19 @@ impl ModelHost for Double {
         let before = self.plugins.lock().unwrap().insert(it.model.to_owned(), plugin.clone());
         let kind = if before.as_ref() == Some(&plugin) { Kind::Weights } else { Kind::Full };
         Ok(loaded(Arc::new(model), meter, kind))
+    }
+
+    fn lost(&self) -> Option<(String, String)> {
+        self.lost.load(Ordering::SeqCst).then(|| ("cpu".to_owned(), "as a test wants it".to_owned()))
+    }
+
+    fn renew(&self) -> Result<(), LoadError> {
+        let less = |left: usize| left.checked_sub(1);
+        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(LoadError::Panicked);
+        }
+        self.lost.store(false, Ordering::SeqCst);
+        Ok(())
     }
 }
 

@@ -1,0 +1,45 @@
+//! A device that is opened anew after its driver gave it up.
+//!
+//! Tensors and programs belong to the device that they were made on and are lost with it: whoever holds some makes them again
+//! on [`Renewable::current`] after [`Renewable::renew`].
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::backend::Backend;
+use crate::choose;
+use crate::error::DeviceError;
+
+/// A device by its name, and whatever was opened under it last.
+#[derive(Debug)]
+pub struct Renewable {
+    name: String,
+    current: RwLock<Arc<dyn Backend>>,
+}
+
+impl Renewable {
+    /// `device`, which was opened just now. A lost one is replaced by the device of the same name, whatever was asked for at
+    /// first: what was compiled and checked for one adapter does not move to another silently.
+    pub fn new(device: Arc<dyn Backend>) -> Renewable {
+        Renewable { name: device.info().name.clone(), current: RwLock::new(device) }
+    }
+
+    /// The device to make things on now.
+    pub fn current(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Why the driver gave the device up, where it did. Does not wait.
+    pub fn lost(&self) -> Option<DeviceError> {
+        self.current().check().err()
+    }
+
+    /// Opens the device again. May take as long as its driver.
+    ///
+    /// # Errors
+    /// Those of [`choose::open`]; the lost one stays the current one then.
+    pub fn renew(&self) -> Result<(), DeviceError> {
+        let device = choose::open(&self.name)?.backend;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = device;
+        Ok(())
+    }
+}

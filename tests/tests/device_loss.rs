@@ -1,0 +1,131 @@
+//! Drivers give devices up: what serves comes back by itself, and a job loses one attempt.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Payload, Server, binary, lenet, request};
+use serde_json::{Value, json};
+
+/// The variable whose file makes a device be lost.
+const LOSE: &str = "SAGGAR_TEST_LOSE_DEVICE";
+/// How long a test waits for what is to come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server on a device whose adapters are lost when `file` is there.
+fn serve(home: &Path, device: &str, file: &Path) -> Server {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--device", device, "--home"]).arg(home).env(LOSE, file);
+    Server::of(command, home)
+}
+
+/// A file that makes a device be lost is there whole at once.
+fn lose(file: &Path, how: &str) {
+    let half = file.with_extension("half");
+    std::fs::write(&half, how).unwrap();
+    std::fs::rename(&half, file).unwrap();
+}
+
+/// A home in which version 1 of `digits` waits to be served; none where there is no adapter.
+fn home() -> Option<tempfile::TempDir> {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    server.has_vulkan().then_some(home)
+}
+
+/// Asks for a prediction; false where the answer is to come again later, in the words that are due then.
+fn is_answered(server: &Server) -> bool {
+    let body = json!({ "image": vec![[0; 8]; 8] });
+    let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+    if answer.status == 200 {
+        return true;
+    }
+    let code = answer.json()["code"].clone();
+    assert!(answer.status == 503 && (code == "device_lost" || code == "not_ready"), "{}", answer.text);
+    assert_eq!(answer.header("retry-after"), "1");
+    false
+}
+
+/// Asks until the model has come up `losses` times after a loss; how long it refused at most.
+fn ask(server: &Server, losses: u64) -> Duration {
+    let (mut refused_since, mut longest) = (None, Duration::ZERO);
+    let begun = Instant::now();
+    loop {
+        let refused = (!is_answered(server)).then(|| refused_since.unwrap_or_else(Instant::now));
+        if let (Some(since), None) = (refused_since, refused) {
+            longest = longest.max(since.elapsed());
+            let up = format!("saggar_model_setups_total{{model=\"digits\",version=\"1\"}} {}", losses + 1);
+            if server.request("GET", "/metrics", Payload::Nothing).text.contains(&up) {
+                return longest;
+            }
+        }
+        refused_since = refused;
+        assert!(begun.elapsed() < LIMIT, "the model does not come back");
+    }
+}
+
+#[test]
+fn fault_43_what_serves_comes_back_from_a_lost_device() {
+    let Some(home) = home() else { return };
+    let file = home.path().join("lose");
+    let server = serve(home.path(), "vulkan:0", &file);
+    server.wait_for_version("digits", 1);
+    for losses in 1..=3 {
+        assert!(is_answered(&server));
+        lose(&file, "once");
+        println!("refused for {:?} after loss {losses}", ask(&server, losses));
+    }
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    assert!(metrics.contains("saggar_gpu_device_lost_total{device=\"vulkan:0\"} 3"), "{metrics}");
+}
+
+#[test]
+fn fault_43_a_server_that_gets_no_other_device_begins_anew() {
+    let Some(home) = home() else { return };
+    let file = home.path().join("lose");
+    let server = serve(home.path(), "vulkan:0", &file);
+    server.wait_for_version("digits", 1);
+    lose(&file, "for good");
+    // Nobody listens for a moment. The address stays the same, and so does the process.
+    let (agent, url) = (ureq::Agent::new_with_defaults(), format!("{}/models/digits/predict", server.url()));
+    let body: Value = json!({ "image": vec![[0; 8]; 8] });
+    let (begun, mut refused) = (Instant::now(), None);
+    loop {
+        let is_answered = request(&agent, "POST", &url, Payload::Json(&body)).is_ok_and(|answer| answer.status == 200);
+        match refused {
+            Some(since) if is_answered => break println!("refused for {:?}", Instant::elapsed(&since)),
+            None if !is_answered => refused = Some(Instant::now()),
+            Some(_) | None => std::thread::sleep(Duration::from_millis(10)),
+        }
+        assert!(begun.elapsed() < LIMIT, "it does not come back");
+    }
+    server.wait_for_log("the server begins anew");
+    assert_eq!(server.get("/api/v1/models/digits")["serving"], 1);
+}
+
+#[test]
+fn fault_43_a_lost_device_costs_a_job_one_attempt() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lose");
+    let server = serve(home.path(), "cpu", &file);
+    if !server.has_vulkan() {
+        return;
+    }
+    server.push_digits();
+    let submit = |model: &str| {
+        let (plugin, model) = (lenet(), format!("model={model}"));
+        let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "vulkan:0", "--seed", "3"];
+        let rest = ["--retry", "3", "--checkpoint-every", "20steps", "--", "epochs=8", "channels=4", &model];
+        server.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
+    };
+    let calm = submit("calm");
+    assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
+    let shaken = submit("shaken");
+    server.wait_for("a checkpoint", |server| server.saggar_ok(&["logs", &shaken]).contains(" saved (").then_some(()));
+    lose(&file, "once");
+    let ended = server.wait_for_job(&shaken);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
+    assert!(ended.to_string().contains("DEVICE_LOST"), "{ended}");
+    assert_eq!(server.weights("calm"), server.weights("shaken"));
+}
