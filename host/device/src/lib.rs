@@ -21,7 +21,7 @@ mod room;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
 pub use error::DeviceError;
-pub use meter::Meter;
+pub use meter::{Counts, Meter};
 pub use recorder::Recorder;
 pub use renewable::Renewable;
 pub use room::check_host;

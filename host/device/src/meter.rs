@@ -18,10 +18,32 @@ struct Account {
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
     busy_nanoseconds: AtomicU64,
-    dispatches: AtomicU64,
-    submissions: AtomicU64,
+    work: [AtomicU64; 6],
     written_bytes: AtomicU64,
     read_bytes: AtomicU64,
+}
+
+/// Counts of what a device did for an owner. A processor has dispatches and submissions alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Kernels' passes run.
+    pub dispatches: u64,
+    /// Times that commands were handed to the driver to run kernels.
+    pub submissions: u64,
+    /// Passes that had to wait for those before them, because they touch memory that one of those touched.
+    pub barriers: u64,
+    /// Groups of bindings made; one that was made for the same tensors before is taken again.
+    pub bind_groups: u64,
+    /// Allocations that the driver made, rather than memory that was freed before and taken again.
+    pub allocations: u64,
+    /// Tensors read back to the host.
+    pub reads: u64,
+}
+
+impl Counts {
+    fn counts(self) -> [u64; 6] {
+        [self.dispatches, self.submissions, self.barriers, self.bind_groups, self.allocations, self.reads]
+    }
 }
 
 /// Bytes charged to a meter until this is dropped.
@@ -41,8 +63,7 @@ impl Meter {
             bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             busy_nanoseconds: AtomicU64::new(0),
-            dispatches: AtomicU64::new(0),
-            submissions: AtomicU64::new(0),
+            work: Default::default(),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         }))
@@ -81,10 +102,20 @@ impl Meter {
         self.0.busy_nanoseconds.fetch_add(nanoseconds, Ordering::AcqRel);
     }
 
-    /// Counts kernels encoded and submissions made. Called by devices.
-    pub fn add_work(&self, dispatches: u64, submissions: u64) {
-        self.0.dispatches.fetch_add(dispatches, Ordering::AcqRel);
-        self.0.submissions.fetch_add(submissions, Ordering::AcqRel);
+    /// Counts what was done for this owner. Called by devices.
+    pub fn add_work(&self, work: Counts) {
+        for (counter, more) in self.0.work.iter().zip(work.counts()) {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// What was done for this owner so far.
+    pub fn work(&self) -> Counts {
+        let [dispatches, submissions, barriers, bind_groups, allocations, reads] =
+            [0, 1, 2, 3, 4, 5].map(|at: usize| self.0.work[at].load(Ordering::Acquire));
+        Counts { dispatches, submissions, barriers, bind_groups, allocations, reads }
     }
 
     /// Bytes of tensors copied from the host to the device so far.
@@ -114,12 +145,12 @@ impl Meter {
 
     /// Kernels run so far.
     pub fn dispatches(&self) -> u64 {
-        self.0.dispatches.load(Ordering::Acquire)
+        self.work().dispatches
     }
 
     /// Submissions made so far.
     pub fn submissions(&self) -> u64 {
-        self.0.submissions.load(Ordering::Acquire)
+        self.work().submissions
     }
 }
 
@@ -137,6 +168,7 @@ impl Charge {
 
     /// Counts bytes that were copied to the host from it. Called by devices.
     pub(crate) fn add_read(&self, bytes: usize) {
+        self.meter.add_work(Counts { reads: 1, ..Counts::default() });
         self.meter.0.read_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 }

@@ -17,7 +17,7 @@ use super::vector::under;
 use super::words::Words;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
-use crate::meter::{Charge, Meter};
+use crate::meter::{Charge, Counts, Meter};
 use crate::room::{Needs, Room};
 
 /// A program on the CPU.
@@ -186,7 +186,7 @@ impl CpuExecutable {
         drop(guards);
 
         self.meter.add_busy(started.elapsed());
-        self.meter.add_work(self.kernels.len() as u64, 1);
+        self.meter.add_work(Counts { dispatches: self.kernels.len() as u64, submissions: 1, ..Counts::default() });
         self.scratch.put_back(arena);
         let buffer = |((port, words), charge): ((&Port, Words), Charge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);

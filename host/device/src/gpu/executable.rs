@@ -1,5 +1,6 @@
 //! A program loaded on a device: pipelines and constants made once, bind groups kept while buffers recur.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
@@ -16,7 +17,7 @@ use super::scratch::Scratch;
 use super::variant::Variants;
 use crate::backend::{Buffer, Executable, Profiled};
 use crate::error::DeviceError;
-use crate::meter::Meter;
+use crate::meter::{Counts, Meter};
 use crate::room::Needs;
 
 /// Bind groups kept for one kernel: inputs and outputs take turns among a few recycled buffers.
@@ -31,6 +32,8 @@ pub(super) struct Loaded {
     constants: Vec<Memory>,
     pub(super) stages: Vec<Stage>,
     pub(super) groups: Mutex<Bound>,
+    /// Stages that wait for one before them.
+    barriers: u64,
 }
 
 /// The bind groups made so far.
@@ -100,8 +103,19 @@ pub(super) fn load(
         stages.extend(kernel.stages(context, &program)?);
     }
     let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
-    let (context, meter) = (Arc::clone(context), meter.clone());
-    Ok(Loaded { context, program, meter, scratch, constants, stages, groups })
+    let (context, meter, barriers) = (Arc::clone(context), meter.clone(), barriers(&stages));
+    Ok(Loaded { context, program, meter, scratch, constants, stages, groups, barriers })
+}
+
+/// How many of `stages` the driver has wait: every binding may be written, so each that shares a resource with one before.
+fn barriers(stages: &[Stage]) -> u64 {
+    let mut touched = HashSet::new();
+    let mut waits = 0;
+    for stage in stages {
+        waits += u64::from(stage.bindings.iter().any(|window| touched.contains(&window.binding)));
+        touched.extend(stage.bindings.iter().map(|window| window.binding));
+    }
+    waits
 }
 
 impl Executable for Loaded {
@@ -220,8 +234,14 @@ impl Loaded {
         self.context.submit(&mut line, Some(encoder.finish()))?;
         self.context.time_submission(&line, &self.meter);
         readings.into_iter().for_each(Readings::deliver);
-        self.meter.add_work(self.stages.len() as u64, 1);
+        self.meter.add_work(self.work());
         Ok(())
+    }
+
+    /// What a dispatch does.
+    pub(super) fn work(&self) -> Counts {
+        let dispatches = self.stages.len() as u64;
+        Counts { dispatches, submissions: 1, barriers: self.barriers, ..Counts::default() }
     }
 
     /// Makes the bind group of `stage` for these tensors the last of `groups`.
@@ -251,6 +271,7 @@ impl Loaded {
             entries: &entries,
         });
         groups.push((key, group));
+        self.meter.add_work(Counts { bind_groups: 1, ..Counts::default() });
     }
 
     fn memory<'a>(&'a self, binding: Binding, tensors: &Tensors<'a>) -> &'a Memory {

@@ -11,7 +11,7 @@ use super::context::Context;
 use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::half;
-use crate::meter::{Charge, Meter};
+use crate::meter::{Charge, Counts, Meter};
 use crate::room::Available;
 
 /// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
@@ -95,6 +95,7 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
     let charge = context.room.charge(&name, bytes, meter)?;
     match context.buffer(bytes) {
         Ok((id, buffer, recycled)) => {
+            meter.add_work(Counts { allocations: u64::from(!recycled), ..Counts::default() });
             Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
         }
         Err(error) => {

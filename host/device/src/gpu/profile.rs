@@ -49,7 +49,7 @@ pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<D
     let index = context.submit(&mut line, Some(encoder.finish()))?;
     drop(line);
     let took = timestamps.read(context, index, period)?;
-    loaded.meter.add_work(loaded.stages.len() as u64, 1);
+    loaded.meter.add_work(loaded.work());
     loaded.meter.add_busy(took.iter().sum());
     let mut kernels = vec![Duration::ZERO; loaded.program.kernels.len()];
     for (stage, took) in loaded.stages.iter().zip(took) {

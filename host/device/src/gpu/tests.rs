@@ -96,3 +96,29 @@ fn equal_shaders_share_a_pipeline_while_it_is_used() {
     gpu.context.pipelines.prune();
     assert!(unused.upgrade().is_none());
 }
+
+/// What the driver has given, in buffers that are alive.
+fn allocated_bytes(gpu: &Gpu) -> u64 {
+    gpu.synchronize().unwrap();
+    gpu.context.device.generate_allocator_report().map_or(0, |report| report.total_allocated_bytes)
+}
+
+#[test]
+fn loading_and_unloading_leaves_the_drivers_memory_as_it_was() {
+    let Some(gpu) = device() else { return };
+    let meter = Meter::unlimited();
+    let program = Arc::new(squares(&gpu));
+    let descriptor = program.inputs[0].descriptor.clone();
+    let cycle = || {
+        let executable = gpu.load(Arc::clone(&program), &meter).unwrap();
+        let x = gpu.allocate(&descriptor, &meter).unwrap();
+        gpu.write(&x, &[0; 256]).unwrap();
+        let outputs = executable.dispatch(std::slice::from_ref(&x), &[]).unwrap();
+        gpu.read(&outputs[0]).unwrap();
+    };
+    // What is kept for the next of its size is there after the first cycles, and no more of it after many.
+    (0..10).for_each(|_| cycle());
+    let before = allocated_bytes(&gpu);
+    (0..500).for_each(|_| cycle());
+    assert_eq!((allocated_bytes(&gpu), meter.bytes()), (before, 0));
+}

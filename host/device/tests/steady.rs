@@ -1,0 +1,143 @@
+//! What a training step costs an adapter once it is under way: submissions, waits, allocations, groups of bindings, read-backs.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
+
+#[path = "../benches/lenet.rs"]
+mod lenet;
+mod support;
+
+use std::sync::Arc;
+
+use saggar_compile::compile;
+use saggar_compile::wgsl::Tuning;
+use saggar_device::{Backend, Buffer, Counts, Executable, Meter, gpu};
+use saggar_tensor::interp::Value;
+use saggar_tensor::nn::{self, Sgd};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
+
+/// Every adapter with the plain variants and with the tuned ones.
+fn devices() -> Vec<Arc<dyn Backend>> {
+    let tunings = [false, true].map(|workgroup_memory| Tuning { workgroup_memory, ..Tuning::UNLIMITED });
+    let adapters = 0..support::adapters("");
+    adapters.flat_map(|index| tunings.map(|tuning| gpu::open_tuned(index, tuning).unwrap())).collect()
+}
+
+/// A program with its tensors.
+struct Loaded {
+    backend: Arc<dyn Backend>,
+    executable: Arc<dyn Executable>,
+    meter: Meter,
+    inputs: Vec<Buffer>,
+    values: Vec<Value>,
+    variables: Vec<Buffer>,
+}
+
+impl Loaded {
+    fn new(backend: Arc<dyn Backend>, graph: &VerifiedGraph, inputs: Vec<Value>, variables: &[Value]) -> Loaded {
+        let meter = Meter::unlimited();
+        let program = Arc::new(compile(graph, &backend.target()).unwrap());
+        let executable = backend.load(program, &meter).unwrap();
+        let buffer = |value: &Value| {
+            let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
+            backend.write(&buffer, &value.to_bytes()).unwrap();
+            buffer
+        };
+        let variables = variables.iter().map(buffer).collect();
+        let buffers = inputs.iter().map(buffer).collect();
+        Loaded { backend: Arc::clone(&backend), executable, meter, inputs: buffers, values: inputs, variables }
+    }
+
+    /// As a training does it: a batch is written over the one before, and nobody looks at the loss.
+    fn step(&self) {
+        for (buffer, value) in self.inputs.iter().zip(&self.values) {
+            self.backend.write(buffer, &value.to_bytes()).unwrap();
+        }
+        self.executable.dispatch(&self.inputs, &self.variables).unwrap();
+    }
+
+    /// What `steps` steps do.
+    fn work(&self, steps: usize) -> Counts {
+        let before = self.meter.work();
+        (0..steps).for_each(|_| self.step());
+        self.backend.synchronize().unwrap();
+        let after = self.meter.work();
+        Counts {
+            dispatches: after.dispatches - before.dispatches,
+            submissions: after.submissions - before.submissions,
+            barriers: after.barriers - before.barriers,
+            bind_groups: after.bind_groups - before.bind_groups,
+            allocations: after.allocations - before.allocations,
+            reads: after.reads - before.reads,
+        }
+    }
+}
+
+#[test]
+fn a_step_is_one_submission_of_known_dispatches_and_makes_nothing() {
+    for backend in devices() {
+        let lenet::Network { graph, inputs, variables } = lenet::network(8, true);
+        let loaded = Loaded::new(backend, &graph, inputs, &variables);
+        loaded.work(10);
+        let bytes = loaded.meter.bytes();
+        let steps = 50;
+        let work = loaded.work(steps as usize);
+        let kernels = loaded.executable.program().kernels.len() as u64;
+        println!("{kernels} kernels: {work:?} in {steps} steps");
+        let [dispatches, barriers] = [work.dispatches, work.barriers].map(|all| all / steps);
+        // Some kernels are two passes; fusion leaves a step of this network no more than this.
+        assert!((kernels..=kernels + 4).contains(&dispatches) && kernels <= 40, "{dispatches} of {kernels} kernels");
+        assert!(barriers < dispatches, "the first waits for nothing");
+        let expected = Counts {
+            dispatches: dispatches * steps,
+            submissions: steps,
+            barriers: barriers * steps,
+            bind_groups: 0,
+            allocations: 0,
+            reads: 0,
+        };
+        assert_eq!(work, expected);
+        assert_eq!(loaded.meter.bytes(), bytes);
+    }
+}
+
+/// One step of gradient descent for a line.
+fn line() -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
+    let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+    let value = |dims: &[usize]| {
+        let shape = Shape::new(dims).unwrap();
+        let numbers: Vec<f64> = (0..shape.elements()).map(|i| i as f64 / 8.0 - 1.0).collect();
+        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+    };
+    let mut g = GraphBuilder::new();
+    let (x, y) = (g.input("x", float(&[16, 1])).unwrap(), g.input("y", float(&[16, 1])).unwrap());
+    let rate = g.input("rate", float(&[])).unwrap();
+    let (w, velocity) = (g.variable("w", float(&[1, 1])).unwrap(), g.variable("velocity", float(&[1, 1])).unwrap());
+    let predicted = g.matmul(x, w).unwrap();
+    let loss = nn::mean_squared_error(&mut g, predicted, y).unwrap();
+    let gradient = saggar_tensor::grad::gradients(&mut g, loss, &[w]).unwrap()[0];
+    let options = Sgd { momentum: 0.9, ..Sgd::default() };
+    let next = nn::sgd(&mut g, &options, w, gradient, velocity, rate).unwrap();
+    g.assign_to(w, next.parameter).unwrap();
+    g.assign_to(velocity, next.velocity).unwrap();
+    g.output("loss", loss).unwrap();
+    let rate = Value::from_numbers(DType::F32, Shape::new([]).unwrap(), &[0.01]).unwrap();
+    let inputs = vec![value(&[16, 1]), value(&[16, 1]), rate];
+    (verify(g.finish()).unwrap(), inputs, vec![value(&[1, 1]); 2])
+}
+
+#[test]
+fn ten_thousand_steps_leave_device_bytes_where_they_were() {
+    for backend in devices() {
+        let (graph, inputs, variables) = line();
+        let loaded = Loaded::new(backend, &graph, inputs, &variables);
+        loaded.work(20);
+        let (bytes, peak) = (loaded.meter.bytes(), loaded.meter.peak_bytes());
+        let work = loaded.work(10_000);
+        assert_eq!((work.submissions, work.allocations, work.bind_groups), (10_000, 0, 0));
+        assert_eq!((loaded.meter.bytes(), loaded.meter.peak_bytes()), (bytes, peak));
+        // It has learnt that y is x.
+        let weight = loaded.backend.read(&loaded.variables[0]).unwrap();
+        let weight = f32::from_le_bytes(weight.try_into().unwrap());
+        assert!((weight - 1.0).abs() < 1e-3, "{weight}");
+    }
+}
