@@ -2,6 +2,7 @@
 //! own: a driver that hangs or dies is a finding, not the end.
 
 mod device;
+mod drivers;
 mod place;
 
 use saggar_project::{Diagnostics, Manifest, PROJECT_FILE};
@@ -68,6 +69,7 @@ pub(crate) fn doctor(args: &Doctor, output: Output) -> Result<i32, Failure> {
         return Ok(device::probe(device, output));
     }
     let mut findings = device::devices();
+    findings.extend(drivers::drivers());
     findings.push(device::chosen("auto"));
     findings.push(guest_toolchain());
     findings.push(place::state_directory(&args.home, args.fix));
