@@ -190,6 +190,7 @@ fn unsafe_code_is_where_it_was_agreed() {
         "host/device/src/cpu/vector/arm.rs",
         "host/device/src/cpu/vector/x86.rs",
         "host/device/src/gpu/heap.rs",
+        "host/device/src/gpu/kept.rs",
         "host/device/src/gpu/shader.rs",
         "host/plugin/src/artifact.rs",
         "host/store/src/dataset/map.rs",

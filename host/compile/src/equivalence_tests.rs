@@ -13,6 +13,7 @@ use crate::{CompileError, Program, Target, compile, reference};
 pub(crate) const WORDS: Target = Target {
     words: true,
     wide_integers: true,
+    half_storage: true,
     channels_last: false,
     in_place: false,
     alignment_bytes: 256,

@@ -9,6 +9,8 @@ pub enum Class {
     Bytes,
     /// An array of WGSL `f32`: `float32`, and `float16` widened to a word that holds a half-precision number.
     F32,
+    /// An array of WGSL `f16`: `float16` where the device's storage has it.
+    F16,
     /// An array of WGSL `i32`: `int32`, and `int8` widened to a word.
     I32,
     /// An array of WGSL `u32`: `uint32`, and `uint8` widened to a word.
@@ -20,9 +22,11 @@ pub enum Class {
 }
 
 impl Class {
-    /// How WGSL storage holds elements of `dtype`. No storage is narrower than a word, so smaller types are widened.
-    pub const fn of_words(dtype: DType) -> Class {
+    /// How WGSL storage holds elements of `dtype`, given whether it has `f16`. No other storage is narrower than a word, so
+    /// smaller types are widened.
+    pub const fn of_words(dtype: DType, half_storage: bool) -> Class {
         match dtype {
+            DType::F16 if half_storage => Class::F16,
             DType::F32 | DType::F16 => Class::F32,
             DType::I32 | DType::I8 => Class::I32,
             DType::U32 | DType::U8 => Class::U32,
@@ -35,6 +39,7 @@ impl Class {
     pub const fn element_bytes(self, dtype: DType) -> usize {
         match self {
             Class::Bytes => dtype.bytes(),
+            Class::F16 => 2,
             Class::F32 | Class::I32 | Class::U32 => 4,
             Class::I64 | Class::U64 => 8,
         }
@@ -49,6 +54,8 @@ pub struct Target {
     /// Whether that storage has 64-bit integers, which WGSL has as an extension that some adapters lack. Host bytes have
     /// them always.
     pub wide_integers: bool,
+    /// Whether that storage has 16-bit floats, an extension too. Without them `float16` takes a word.
+    pub half_storage: bool,
     /// Whether windowed operators are fastest with channels side by side.
     pub channels_last: bool,
     /// Whether a map may write a value over one that it reads element by element, and a gradient of max pooling over one
@@ -70,6 +77,7 @@ impl Target {
         Target {
             words: false,
             wide_integers: true,
+            half_storage: true,
             channels_last: true,
             in_place: true,
             alignment_bytes: 64,
@@ -85,6 +93,7 @@ impl Target {
         Target {
             words: true,
             wide_integers: true,
+            half_storage: true,
             channels_last: false,
             in_place: false,
             alignment_bytes: 256,
@@ -99,15 +108,17 @@ impl Target {
         if !self.words {
             return Some(Class::Bytes);
         }
-        match Class::of_words(dtype) {
+        match Class::of_words(dtype, self.half_storage) {
             Class::I64 | Class::U64 if !self.wide_integers => None,
-            class @ (Class::Bytes | Class::F32 | Class::I32 | Class::U32 | Class::I64 | Class::U64) => Some(class),
+            class @ (Class::Bytes | Class::F32 | Class::F16 | Class::I32 | Class::U32 | Class::I64 | Class::U64) => {
+                Some(class)
+            }
         }
     }
 
     /// Bytes of one element in the device's memory.
     pub fn element_bytes(&self, dtype: DType) -> usize {
-        let class = if self.words { Class::of_words(dtype) } else { Class::Bytes };
+        let class = if self.words { Class::of_words(dtype, self.half_storage) } else { Class::Bytes };
         class.element_bytes(dtype)
     }
 

@@ -4,8 +4,8 @@
 //! and written has one usage. Sizes, strides and slab offsets are baked in: a shader belongs to one kernel of one
 //! program. Work is one-dimensional, folded into two dimensions where a device's limit of workgroups would be passed.
 //! Integers of 8 bits occupy a word and are kept in their range after every operation. Half-precision floats are `f32`
-//! that are rounded after every operation; sums are accumulated in `f32` and rounded once. Integers of 64 bits are
-//! `i64` and `u64`, naga's extension of WGSL, where the device has it.
+//! that are rounded after every operation, and in memory `f16` where the device has it; sums are accumulated in `f32` and
+//! rounded once. Integers of 64 bits are `i64` and `u64`, naga's extension of WGSL, where the device has it.
 //!
 //! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
 
@@ -37,6 +37,9 @@ pub const WORKGROUPS_MAX: u32 = 65_535;
 /// Storage bindings of a kernel that every adapter takes (WebGPU's lowest limit). Kernels with windows may need more.
 const BINDINGS_MAX: usize = 8;
 
+/// The name of the constant that says where a slice of a shader's workgroups begins.
+pub const FIRST_GROUP: &str = "first_group";
+
 /// Which kernels suit the device, and which it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
@@ -44,12 +47,17 @@ pub struct Tuning {
     pub workgroup_memory: bool,
     /// Whether shaders have `i64` and `u64`; kernels that need them are refused otherwise.
     pub wide_integers: bool,
+    /// Whether storage has `f16`; floats of 16 bits take words otherwise.
+    pub half_storage: bool,
     /// Bytes of a buffer that one binding shows at most, a multiple of the element sizes. A kernel sees a larger one through
     /// several bindings.
     pub window_bytes: usize,
     /// Times that loops may run in one invocation, all together; kernels with more are refused. Mesa's llvmpipe ends loops
     /// silently after 65,535.
     pub iterations_max: usize,
+    /// Operations that one dispatch does at most, about: kernels of more are several dispatches of some of their workgroups,
+    /// so that others have their turn between them and no driver takes the device for one that hangs.
+    pub operations_max: u64,
     /// Workgroups that run at the same time, about: products are cut into enough tiles, and parts of their depth, for so many.
     pub workgroups_at_once: usize,
 }
@@ -59,8 +67,10 @@ impl Tuning {
     pub const UNLIMITED: Tuning = Tuning {
         workgroup_memory: true,
         wide_integers: true,
+        half_storage: true,
         window_bytes: usize::MAX,
         iterations_max: usize::MAX,
+        operations_max: u64::MAX,
         workgroups_at_once: 128,
     };
 }
@@ -102,6 +112,9 @@ pub struct Shader {
     pub bindings: Vec<Window>,
     /// Workgroups to dispatch; the first is 0 where the kernel has nothing to write.
     pub workgroups: [u32; 3],
+    /// Dispatches of so many workgroups, at least 1. Each has the number of its first workgroup in the shader's constant
+    /// [`FIRST_GROUP`]: the product of `workgroups` more than the one before it.
+    pub slices: u32,
     /// What [`Binding::Parts`] holds; 0 where the kernel is one pass.
     pub parts_bytes: usize,
 }

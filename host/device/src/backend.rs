@@ -84,6 +84,11 @@ pub trait Backend: Debug + Send + Sync {
         true
     }
 
+    /// Whether tensors reach it by copies, so that what is used again is better kept there.
+    fn is_apart(&self) -> bool {
+        false
+    }
+
     /// Whether `bytes` more of `what` would fit on the device now, as [`Target::tensor_bytes`] counts them: asked before many
     /// tensors are made, of which the first would fit.
     ///

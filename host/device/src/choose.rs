@@ -1,5 +1,6 @@
 //! Choosing a device by name. Never silent: the choice says why it was made.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceInfo};
@@ -28,19 +29,29 @@ pub fn list() -> Vec<DeviceInfo> {
 /// # Errors
 /// `NotFound` where there is no such device, naming what there is; whatever opening it says.
 pub fn open(name: &str) -> Result<Choice, DeviceError> {
-    open_shared(name, 1)
+    open_for(name, Usage::default())
 }
 
-/// As [`open`], for one of `processes` that use the device at the same time: of a processor it takes its share of threads.
+/// How a device is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage<'a> {
+    /// Processes that use it at the same time, this one included: of a processor it takes its share of threads.
+    pub processes: usize,
+    /// Where what an adapter's driver compiles is kept from one process to the next; nowhere if none.
+    pub kept: Option<&'a Path>,
+}
+
+/// As [`open`], for a use.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_shared(name: &str, processes: usize) -> Result<Choice, DeviceError> {
+pub fn open_for(name: &str, usage: Usage<'_>) -> Result<Choice, DeviceError> {
     let asked = || format!("{name} was asked for");
-    let cpu = || match processes {
+    let cpu = || match usage.processes {
         0 | 1 => cpu::open(None),
         processes => cpu::open(Some((cpu::threads() / processes).max(1))),
     };
+    let gpu = |index| gpu::open_with(index, gpu::Options { kept: usage.kept, ..gpu::Options::default() });
     if name == "cpu" {
         return Ok(Choice { backend: cpu()?, reason: asked() });
     }
@@ -48,18 +59,18 @@ pub fn open_shared(name: &str, processes: usize) -> Result<Choice, DeviceError> 
     let hardware = adapters.iter().position(|adapter| !adapter.software);
     if name == "auto" {
         return match hardware {
-            Some(index) => Ok(Choice { backend: gpu::open(index)?, reason: "the first GPU".to_owned() }),
+            Some(index) => Ok(Choice { backend: gpu(index)?, reason: "the first GPU".to_owned() }),
             None => Ok(Choice { backend: cpu()?, reason: no_hardware(&adapters) }),
         };
     }
     if name == "gpu" {
         let index = hardware.or((!adapters.is_empty()).then_some(0)).ok_or_else(|| not_found(name, &adapters))?;
         let software = if hardware.is_none() { ", and no adapter but a software one is there" } else { "" };
-        return Ok(Choice { backend: gpu::open(index)?, reason: format!("{}{software}", asked()) });
+        return Ok(Choice { backend: gpu(index)?, reason: format!("{}{software}", asked()) });
     }
     let index = name.strip_prefix("gpu:").or_else(|| name.strip_prefix("vulkan:")).and_then(|index| index.parse().ok());
     match index {
-        Some(index) if index < adapters.len() => Ok(Choice { backend: gpu::open(index)?, reason: asked() }),
+        Some(index) if index < adapters.len() => Ok(Choice { backend: gpu(index)?, reason: asked() }),
         _ => Err(not_found(name, &adapters)),
     }
 }

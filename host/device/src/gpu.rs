@@ -1,8 +1,8 @@
 //! wgpu compute shaders: Vulkan on every adapter, Mesa's lavapipe (shaders on a processor) included.
 //!
-//! A dispatch is one submission of one compute pass; nothing is read back unless a caller reads. Elements
-//! narrower than a word occupy one on the device and are widened and narrowed at its border; 64-bit integers are there
-//! where the adapter has them. wgpu gives the whole device up on its first
+//! A dispatch is one compute pass, and one submission or a part of one; nothing is read back unless a caller reads. Elements
+//! narrower than a word occupy one on the device and are widened and narrowed at its border, but for 16-bit floats where the
+//! adapter has them; 64-bit integers are there where the adapter has them. wgpu gives the whole device up on its first
 //! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
 
 mod clock;
@@ -10,17 +10,23 @@ mod context;
 mod executable;
 mod fault;
 mod heap;
+mod kept;
+mod line;
 mod memory;
 mod pipeline;
+mod pool;
 mod profile;
 mod scratch;
 mod shader;
+mod tender;
+mod uploads;
 mod variant;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
 use saggar_compile::program::Program;
@@ -33,6 +39,7 @@ use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::room::{Memory as RoomMemory, Room, check_host};
 use context::{Context, block_on};
+use kept::Kept;
 use memory::Memory;
 use pipeline::Pipelines;
 
@@ -54,8 +61,8 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     connect(index, adapter, Options::default())
 }
 
-/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers does
-/// without them whatever is chosen.
+/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers,
+/// or without 16-bit floats, does without them whatever is chosen.
 ///
 /// # Errors
 /// As [`open`].
@@ -65,18 +72,23 @@ pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, Devi
 
 /// What an adapter is opened with.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct Options<'a> {
     /// Which kernels; none takes those that suit the adapter.
     pub tuning: Option<Tuning>,
     /// Shaders that are made such that the driver's compiler refuses them, by their text: a fault for tests.
     pub refuse: Option<fn(&str) -> bool>,
+    /// Where what the driver compiles is kept for other processes; nowhere if none.
+    pub kept: Option<&'a Path>,
+    /// Buffers that the driver is made to refuse, by their numbers since the device was opened, from one to another: a
+    /// fault for tests.
+    pub refuse_buffers: Option<[u64; 2]>,
 }
 
 /// As [`open`], with options of the caller's choosing.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with(index: usize, options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
+pub fn open_with(index: usize, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
     connect(index, adapter(&found(), index)?, options)
 }
 
@@ -138,19 +150,22 @@ fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
     found.map(|(name, most)| (name.to_owned(), most)).into()
 }
 
-fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
+fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
     fault::check(&info.name)?;
     let tuning = options.tuning.unwrap_or(Tuning { workgroup_memory: !info.software, ..Tuning::UNLIMITED });
-    let mut wanted = wgpu::Features::TIMESTAMP_QUERY;
+    let mut wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::PIPELINE_CACHE;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
+    wanted.set(wgpu::Features::SHADER_F16, tuning.half_storage);
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
     // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
     let iterations_max = if info.software { 65_535 } else { usize::MAX };
     let tuning = Tuning {
         iterations_max: tuning.iterations_max.min(iterations_max),
+        operations_max: tuning.operations_max.min(operations_max(adapter.get_info().device_type)),
         wide_integers: required_features.contains(wgpu::Features::SHADER_INT64),
+        half_storage: required_features.contains(wgpu::Features::SHADER_F16),
         // Windows begin where a binding may.
         window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
         ..tuning
@@ -168,7 +183,21 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options) -> Result<Ar
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
     let mut context = Context::new(device, queue, info, tuning, room);
     context.pipelines = Pipelines::refusing(options.refuse);
-    Ok(Arc::new(Gpu { context: Arc::new(context) }))
+    context.pipelines.kept =
+        options.kept.and_then(|directory| Kept::open(&context.device, &adapter.get_info(), directory));
+    context.refuse_buffers = options.refuse_buffers;
+    let context = Arc::new(context);
+    context.tender.start(&context);
+    Ok(Arc::new(Gpu { context }))
+}
+
+/// Operations that an adapter of this type does in about 50 milliseconds, of those that do fewest.
+fn operations_max(kind: wgpu::DeviceType) -> u64 {
+    match kind {
+        wgpu::DeviceType::Cpu => 1 << 29,
+        wgpu::DeviceType::IntegratedGpu => 1 << 34,
+        wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => 1 << 37,
+    }
 }
 
 /// Where an adapter's memory is. Shaders that run on a processor work in the host's memory, and an integrated adapter takes a
@@ -195,16 +224,11 @@ impl Backend for Gpu {
     }
 
     fn target(&self) -> Target {
-        // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
-        // how many more this one offers.
-        let values_max = self.context.device.limits().max_storage_buffers_per_shader_stage as usize - 1;
-        Target {
-            wide_integers: self.context.tuning.wide_integers,
-            binding_bytes_max: self.context.tuning.window_bytes,
-            slab_bytes_max: usize::try_from(self.context.allocation_bytes_max()).unwrap_or(usize::MAX),
-            kernel_values_max: values_max.min(Target::gpu().kernel_values_max),
-            ..Target::gpu()
-        }
+        self.context.target()
+    }
+
+    fn is_apart(&self) -> bool {
+        true
     }
 
     fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
@@ -233,7 +257,7 @@ impl Backend for Gpu {
                 actual: format!("{} bytes", bytes.len()),
             });
         }
-        let words = memory::widen(buffer.descriptor().dtype, bytes);
+        let words = memory::widen(&self.context.target(), buffer.descriptor().dtype, bytes);
         memory.charge.add_written(bytes.len());
         self.context.write(memory, &words)
     }
@@ -242,8 +266,9 @@ impl Backend for Gpu {
         let memory = self.own(buffer)?;
         check_host(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
         memory.charge.add_read(buffer.descriptor().bytes());
-        let words = self.context.read(memory, memory::bytes(buffer.descriptor()))?;
-        Ok(memory::narrow(buffer.descriptor().dtype, words))
+        let target = self.context.target();
+        let words = self.context.read(memory, memory::bytes(&target, buffer.descriptor()))?;
+        Ok(memory::narrow(&target, buffer.descriptor(), words))
     }
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {

@@ -91,6 +91,10 @@ impl Backend for Profiler {
         self.device.keeps_elements()
     }
 
+    fn is_apart(&self) -> bool {
+        self.device.is_apart()
+    }
+
     fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         self.device.check_room(what, bytes, meter)
     }

@@ -58,8 +58,11 @@ fn devices() -> Vec<Device> {
     let narrower = kinds.iter().rev().skip(1).rev();
     devices.extend(narrower.map(|&kind| cpu(2, Some(kind), GRAPHS_OF_NARROWER)));
     for index in 0..support::adapters("; the CPU alone is tested") {
-        for workgroup_memory in [false, true] {
-            let backend = gpu::open_tuned(index, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
+        for (workgroup_memory, half_storage) in [(false, false), (true, true)] {
+            // With few operations in a dispatch, kernels of the plain variant are cut into several.
+            let operations_max = if workgroup_memory { u64::MAX } else { 20_000 };
+            let tuning = Tuning { workgroup_memory, half_storage, operations_max, ..Tuning::UNLIMITED };
+            let backend = gpu::open_tuned(index, tuning).unwrap();
             devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
         }
     }

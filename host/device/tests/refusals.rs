@@ -210,7 +210,8 @@ fn a_kernel_that_the_driver_refuses_runs_in_its_plain_variant_and_says_so_once()
     let (graph, inputs) = product();
     let expected = evaluate(&graph, &inputs, &mut []).unwrap()[0].numbers();
     for index in 0..support::adapters("") {
-        let options = gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(has_tiles) };
+        let options =
+            gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(has_tiles), ..gpu::Options::default() };
         let device = gpu::open_with(index, options).unwrap();
         let heard = Heard::default();
         let load = || {
@@ -246,7 +247,8 @@ fn a_kernel_that_the_driver_refuses_runs_in_its_plain_variant_and_says_so_once()
 fn a_kernel_without_a_variant_that_compiles_is_refused_in_the_drivers_words() {
     let (graph, _) = product();
     for index in 0..support::adapters("") {
-        let options = gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(|_| true) };
+        let options =
+            gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(|_| true), ..gpu::Options::default() };
         let device = gpu::open_with(index, options).unwrap();
         let program = Arc::new(compile(&graph, &device.target()).unwrap());
         let refused = device.load(program, &Meter::unlimited()).unwrap_err();

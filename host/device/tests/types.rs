@@ -19,8 +19,10 @@ fn devices() -> Vec<Arc<dyn Backend>> {
     if support::adapters("") == 0 {
         return Vec::new();
     }
-    let open = |workgroup_memory| gpu::open_tuned(0, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
-    [false, true].map(open).to_vec()
+    let open = |(workgroup_memory, half_storage)| {
+        gpu::open_tuned(0, Tuning { workgroup_memory, half_storage, ..Tuning::UNLIMITED }).unwrap()
+    };
+    [(false, false), (false, true), (true, false), (true, true)].map(open).to_vec()
 }
 
 fn shape(dims: &[usize]) -> Shape {
@@ -108,6 +110,13 @@ fn every_float16_survives_the_way_there_and_back() {
             } else {
                 assert_eq!((at(&back), at(&negated)), (bits, bits ^ 0x8000));
             }
+        }
+        // Tensors that end within a word.
+        for length in [0, 1, 3, 65_535] {
+            let back = run(&*device, &[(DType::F16, &[length], &bytes[..2 * length])], |g, x| g.neg(x[0]).unwrap());
+            assert_eq!(back.len(), 2 * length);
+            let expected = bytes.chunks_exact(2).map(|half| [half[0], half[1] ^ 0x80]).take(length.min(0x7c01));
+            assert!(back.chunks_exact(2).zip(expected).all(|(back, half)| back == half), "{length}");
         }
     }
 }

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use saggar_device::{Backend, DeviceInfo, Meter, choose};
+use saggar_device::choose::{self, Usage};
+use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
@@ -103,7 +104,9 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn run(self) -> Result<Outcome, Failure> {
         let spec = &self.start.spec;
-        let choice = choose::open_shared(&spec.device, spec.replicas as usize);
+        let home = Home::open(self.home).map_err(|error| Failure::broken("BAD_HOME", error))?;
+        let usage = Usage { processes: spec.replicas as usize, kept: Some(&home.shaders()) };
+        let choice = choose::open_for(&spec.device, usage);
         let choice = choice.map_err(|error| Failure::broken("NO_DEVICE", error))?;
         let info = choice.backend.info();
         self.channel.send(&Event::Started {
@@ -114,7 +117,6 @@ impl Attempt<'_> {
             choice: choice.reason.clone(),
         });
         let began = Instant::now();
-        let home = Home::open(self.home).map_err(|error| Failure::broken("BAD_HOME", error))?;
         let objects = Objects::local(&home.objects()).map_err(|error| Failure::broken("BAD_HOME", error))?;
         let host = Host::new(HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() })?;
         if let Some(prediction) = &spec.predict {

@@ -1,6 +1,7 @@
 //! Datasets mounted into a training or made by it, and batches drawn from them: read by the host, uploaded to the device,
 //! never passed through the plugin.
 
+mod resident;
 mod run;
 mod shards;
 
@@ -15,6 +16,7 @@ use saggar_store::dataset::{Dataset, Field};
 use saggar_tensor::{Descriptor, Shape};
 use wasmtime::component::Resource;
 
+use self::resident::Resident;
 use crate::bindings::datasets::{BatchOptions, Column, Field as WitField, Host, HostBatches, HostDataset, RunResult};
 use crate::bindings::tensors::NamedTensor;
 use crate::convert;
@@ -52,6 +54,8 @@ pub struct Batches {
     item: u32,
     /// The order of one epoch, kept while it lasts.
     order: Option<(u64, Arc<[u32]>)>,
+    /// Where batches of so many items are drawn from on the device, or that they are not; none until somebody asked.
+    resident: Option<(u32, Option<Arc<Resident>>)>,
 }
 
 impl Batches {
@@ -78,6 +82,7 @@ impl Batches {
             epoch: 0,
             item: 0,
             order: None,
+            resident: None,
         })
     }
 

@@ -49,6 +49,8 @@ pub const OUTPUT_BYTES_MAX: usize = 1 << 30;
 pub const VARIABLES_MAX: usize = 100_000;
 /// Items in one batch.
 pub const BATCH_ITEMS_MAX: u32 = 1 << 20;
+/// Device bytes of the columns that batches are drawn from on a device: larger ones are copied batch by batch.
+pub const RESIDENT_BYTES_MAX: u64 = 4 << 30;
 /// Dispatches of one `batches.run` whose outputs wait on the device before they are read.
 pub const RUN_OUTPUTS_KEPT: usize = 64;
 /// Ports of a signature, inputs and outputs each.

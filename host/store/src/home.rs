@@ -142,6 +142,11 @@ impl Home {
         self.root.join("cache")
     }
 
+    /// What drivers of adapters have compiled: a file for each kind of adapter.
+    pub fn shaders(&self) -> PathBuf {
+        self.cache().join("shaders")
+    }
+
     /// Dataset versions: `<name>/<version>/`.
     pub fn datasets(&self) -> PathBuf {
         self.root.join("datasets")

@@ -7,7 +7,8 @@ mod models;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::{DeviceInfo, Renewable, choose};
+use saggar_device::choose::{self, Usage};
+use saggar_device::{DeviceInfo, Renewable};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
@@ -36,12 +37,14 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
         error => broken(error),
     })?;
     let certificates = listen::prepare(args, &home.keys())?;
-    let choice = choose::open(&args.device).map_err(|error| {
+    let usage = Usage { kept: Some(&home.shaders()), ..Usage::default() };
+    let choice = choose::open_for(&args.device, usage).map_err(|error| {
         Failure::new(exit::NO_DEVICE, "no_device", error.to_string()).hint("`saggar doctor` tells more")
     })?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
-    let floors = Floors::build(args, &home, &Arc::new(Renewable::new(Arc::clone(&choice.backend))))?;
+    let floors =
+        Floors::build(args, &home, &Arc::new(Renewable::new(Arc::clone(&choice.backend), Some(home.shaders()))))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(broken)?;
     runtime.block_on(floors.run(args, certificates, output))
 }

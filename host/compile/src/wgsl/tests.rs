@@ -13,7 +13,7 @@ use crate::target::Class;
 mod types;
 
 const TUNINGS: [Tuning; 2] =
-    [Tuning { workgroup_memory: false, ..Tuning::UNLIMITED }, Tuning { workgroup_memory: true, ..Tuning::UNLIMITED }];
+    [Tuning { workgroup_memory: false, half_storage: false, ..Tuning::UNLIMITED }, Tuning::UNLIMITED];
 
 fn program(values: &[(DType, &[usize], Place)]) -> Program {
     let value = |(dtype, dims, place): &(DType, &[usize], Place)| Value {
@@ -45,7 +45,7 @@ fn floats(shapes: &[&[usize]]) -> Program {
 }
 
 /// The first of the kernel's passes, after naga has parsed and validated all: with no capability but the 64-bit integers
-/// that their text names.
+/// and 16-bit floats that their text names.
 fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
     let kernel = Kernel { label: "test".to_owned(), body };
     let passes = passes(program, &kernel, tuning).unwrap();
@@ -57,7 +57,8 @@ fn check_valid(shader: &Shader) {
     let module = naga::front::wgsl::parse_str(&shader.source)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));
     let wide = ["i64", "u64"].iter().any(|name| shader.source.contains(name));
-    let capabilities = if wide { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
+    let mut capabilities = if wide { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
+    capabilities.set(Capabilities::SHADER_FLOAT16, shader.source.starts_with("enable f16;"));
     Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));

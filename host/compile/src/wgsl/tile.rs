@@ -166,7 +166,7 @@ pub(super) fn product(
     }
     let [batch, m, n, _] = sizes;
     let sums = Sums { batch, m, n };
-    let parts = w.parts(batch * m * n * plan.parts);
+    let parts = w.parts(batch * m * n * plan.parts, "f32");
     match parts {
         Parts::Written(number) => tiles(w, sizes, plan, factors, &Partial { sums, number }),
         Parts::Read(number) => add_up(w, &sums, plan.parts, number, results),

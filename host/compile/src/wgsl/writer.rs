@@ -5,9 +5,20 @@ use std::fmt::Write as _;
 use saggar_tensor::DType;
 
 use super::unary::narrow;
-use super::{BINDINGS_MAX, Binding, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
+use super::{BINDINGS_MAX, Binding, FIRST_GROUP, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
+use crate::cost::{Cost, cost};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
 use crate::target::Class;
+
+/// A grid of at least so many workgroups.
+fn folded(groups: u32) -> [u32; 2] {
+    let rows = groups.div_ceil(WORKGROUPS_MAX).max(1);
+    [groups.div_ceil(rows), rows]
+}
+
+/// 16-bit floats in memory, alone and as vectors.
+const HALF: &str = "f16";
+const HALVES: &str = "vec4<f16>";
 
 /// Collects a shader's parts; [`Writer::finish`] puts them together.
 pub(super) struct Writer<'a> {
@@ -24,6 +35,9 @@ pub(super) struct Writer<'a> {
     iterations: usize,
     lanes: u32,
     workgroups: [u32; 3],
+    slices: u32,
+    /// Operations of the kernel, or elements that it touches where these are more.
+    work: u64,
     /// Whether the pass is a kernel's second.
     is_second: bool,
     /// What the kernel keeps between two passes.
@@ -48,6 +62,7 @@ enum Resource {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(program: &'a Program, kernel: &'a Kernel, tuning: Tuning) -> Writer<'a> {
+        let Cost { operations, bytes } = cost(program, kernel);
         Writer {
             program,
             kernel,
@@ -59,6 +74,8 @@ impl<'a> Writer<'a> {
             iterations: 0,
             lanes: 64,
             workgroups: [0, 1, 1],
+            slices: 1,
+            work: operations.max(bytes / 4),
             is_second: false,
             parts_bytes: 0,
         }
@@ -70,11 +87,11 @@ impl<'a> Writer<'a> {
         first.then(|| Writer { is_second: true, ..Writer::new(self.program, self.kernel, self.tuning) })
     }
 
-    /// `elements` floats that the first of two passes leaves to the second: asked for in both.
-    pub(super) fn parts(&mut self, elements: usize) -> Parts {
+    /// `elements` words of type `kind` that the first of two passes leaves to the second: asked for in both.
+    pub(super) fn parts(&mut self, elements: usize, kind: &'static str) -> Parts {
         self.parts_bytes = elements * 4;
         let window = Window { binding: Binding::Parts, offset_bytes: 0, bytes: Some(self.parts_bytes) };
-        self.bindings.push((window, "f32"));
+        self.bindings.push((window, kind));
         let number = self.bindings.len() - 1;
         if self.is_second { Parts::Read(number) } else { Parts::Written(number) }
     }
@@ -101,18 +118,33 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// How memory holds elements of `dtype`.
+    fn class(&self, dtype: DType) -> Class {
+        Class::of_words(dtype, self.tuning.half_storage)
+    }
+
+    /// The WGSL type of elements of `dtype` in memory.
+    fn stored(&self, dtype: DType) -> Result<&'static str, ShaderError> {
+        if self.class(dtype) == Class::F16 { Ok(HALF) } else { self.scalar(dtype) }
+    }
+
     /// Element `index` (a `u32` expression) of a value, to be read.
     pub(super) fn element(&mut self, id: ValueId, index: &str) -> Result<String, ShaderError> {
         let (resource, index) = self.place(id, index)?;
-        Ok(match resource {
+        let element = match resource {
             Resource::Whole(number) => format!("b{number}[{index}]"),
             Resource::Windows(number) => format!("read{number}({index})"),
-        })
+        };
+        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        Ok(if is_half { format!("f32({element})") } else { element })
     }
 
     /// Assigns `text`, an element as memory holds it, to element `index`.
     pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
         let (resource, index) = self.place(id, index)?;
+        // Rounded already, so that this changes nothing.
+        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        let text = if is_half { format!("f16({text})") } else { text.to_owned() };
         match resource {
             Resource::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
             Resource::Windows(number) => self.line(format!("write{number}({index}, {text});")),
@@ -141,19 +173,20 @@ impl<'a> Writer<'a> {
     /// Four elements of a value that has vectors, the first at `index`, a `u32` expression and a multiple of four.
     pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
         let (binding, offset, _) = self.resource(id);
-        let number = self.bind_whole(binding, "vec4<f32>");
-        if offset == 0 {
-            format!("b{number}[({index}) / 4u]")
-        } else {
-            format!("b{number}[{}u + ({index}) / 4u]", offset / 4)
-        }
+        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        let number = self.bind_whole(binding, if is_half { HALVES } else { "vec4<f32>" });
+        let vector = match offset {
+            0 => format!("b{number}[({index}) / 4u]"),
+            _ => format!("b{number}[{}u + ({index}) / 4u]", offset / 4),
+        };
+        if is_half { format!("vec4<f32>({vector})") } else { vector }
     }
 
     /// Behind which binding a value's elements are, the first one's place there, and the bytes of all.
     fn resource(&self, id: ValueId) -> (Binding, usize, usize) {
         let value = self.value(id);
         let dtype = value.descriptor.dtype;
-        let element_bytes = Class::of_words(dtype).element_bytes(dtype);
+        let element_bytes = self.class(dtype).element_bytes(dtype);
         let whole_bytes = value.descriptor.shape.elements() * element_bytes;
         match value.place {
             Place::Input(i) => (Binding::Input(i), 0, whole_bytes),
@@ -169,9 +202,9 @@ impl<'a> Writer<'a> {
     /// Where a value's elements are bound, and the index of one of them there.
     fn place(&mut self, id: ValueId, index: &str) -> Result<(Resource, String), ShaderError> {
         let dtype = self.value(id).descriptor.dtype;
-        let element_bytes = Class::of_words(dtype).element_bytes(dtype);
+        let element_bytes = self.class(dtype).element_bytes(dtype);
         let (binding, offset, bytes) = self.resource(id);
-        let scalar = self.scalar(dtype)?;
+        let scalar = self.stored(dtype)?;
         let index = match (offset, index) {
             (0, _) => index.to_owned(),
             (_, "0u") => format!("{offset}u"),
@@ -285,17 +318,18 @@ impl<'a> Writer<'a> {
     pub(super) fn dispatch(&mut self, groups: usize, lanes: u32) {
         let groups = u32::try_from(groups).unwrap_or(u32::MAX);
         self.lanes = lanes;
-        self.workgroups = if groups <= WORKGROUPS_MAX {
-            [groups, 1, 1]
+        let slices =
+            u32::try_from(self.work.div_ceil(self.tuning.operations_max)).unwrap_or(u32::MAX).clamp(1, groups.max(1));
+        let [across, rows] = folded(groups.div_ceil(slices));
+        self.workgroups = [across, rows, 1];
+        // What a slice has too many, because it is folded, is its part of the next one's.
+        self.slices = groups.div_ceil((across * rows).max(1)).max(1);
+        let number = if rows == 1 { "group.x".to_owned() } else { format!("group.y * {across}u + group.x") };
+        if self.slices == 1 {
+            self.line(format!("let tile = {number};"));
         } else {
-            let rows = groups.div_ceil(WORKGROUPS_MAX);
-            [groups.div_ceil(rows), rows, 1]
-        };
-        if self.workgroups[1] == 1 {
-            self.line("let tile = group.x;");
-        } else {
-            let row = self.workgroups[0];
-            self.line(format!("let tile = group.y * {row}u + group.x;"));
+            self.global(format!("override {FIRST_GROUP}: u32 = 0u;\n"));
+            self.line(format!("let tile = {FIRST_GROUP} + {number};"));
         }
     }
 
@@ -343,6 +377,9 @@ impl<'a> Writer<'a> {
             return Err(ShaderError::Iterations { kernel, iterations, limit });
         }
         let mut source = String::new();
+        if self.bindings.iter().any(|(_, kind)| [HALF, HALVES].contains(kind)) {
+            source.push_str("enable f16;\n\n");
+        }
         for (number, (_, scalar)) in self.bindings.iter().enumerate() {
             let _ =
                 writeln!(source, "@group(0) @binding({number}) var<storage, read_write> b{number}: array<{scalar}>;");
@@ -357,6 +394,7 @@ impl<'a> Writer<'a> {
         source.push_str(&self.globals);
         source.push_str(&main);
         let bindings = self.bindings.into_iter().map(|(window, _)| window).collect();
-        Ok(Shader { source, bindings, workgroups: self.workgroups, parts_bytes: self.parts_bytes })
+        let Writer { workgroups, slices, parts_bytes, .. } = self;
+        Ok(Shader { source, bindings, workgroups, slices, parts_bytes })
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::context::lock;
+use super::context::{Context, lock};
+use crate::error::DeviceError;
 use crate::meter::Meter;
 
 /// Dispatches timed between two read-backs.
@@ -17,8 +18,8 @@ pub(super) enum Clock {
     Exact {
         /// Nanoseconds of one tick.
         period: f64,
-        /// Where the next dispatches' timestamps go.
-        current: Slots,
+        /// Where the next dispatches' timestamps go; none until there is one.
+        current: Option<Slots>,
         /// Sets whose readings have been delivered.
         spare: Arc<Mutex<Vec<Slots>>>,
     },
@@ -47,12 +48,13 @@ pub(super) struct Readings {
 }
 
 impl Clock {
+    /// One for this device. What it needs is made with the first dispatch.
     pub(super) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Clock {
         if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return Clock::Wall { done: Arc::new(Mutex::new(Instant::now())) };
         }
         let period = f64::from(queue.get_timestamp_period());
-        Clock::Exact { period, current: Slots::new(device), spare: Arc::default() }
+        Clock::Exact { period, current: None, spare: Arc::default() }
     }
 
     /// Nanoseconds of one tick of the device's own timestamps, where it has them.
@@ -63,11 +65,28 @@ impl Clock {
         }
     }
 
+    /// Whether the times are the device's own.
+    pub(super) fn is_exact(&self) -> bool {
+        self.period().is_some()
+    }
+
+    /// Makes room for the next dispatch's timestamps, before its commands.
+    ///
+    /// # Errors
+    /// `NoRoom` where the driver has no memory for more of them; `Lost`.
+    pub(super) fn prepare(&mut self, context: &Context) -> Result<(), DeviceError> {
+        if let Clock::Exact { current: current @ None, spare, .. } = self {
+            let ready = lock(spare).pop();
+            *current = Some(ready.map_or_else(|| Slots::new(context), Ok)?);
+        }
+        Ok(())
+    }
+
     /// Where the next dispatch writes its timestamps; `meter` is credited with the time between them.
     pub(super) fn pass(&mut self, meter: &Meter) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         match self {
-            Clock::Wall { .. } => None,
-            Clock::Exact { current, .. } => {
+            Clock::Wall { .. } | Clock::Exact { current: None, .. } => None,
+            Clock::Exact { current: Some(current), .. } => {
                 let slot = current.meters.len() as u32;
                 current.meters.push(meter.clone());
                 Some(wgpu::ComputePassTimestampWrites {
@@ -82,26 +101,20 @@ impl Clock {
     /// Whether no further dispatch can be timed before the readings are taken.
     pub(super) fn is_full(&self) -> bool {
         match self {
-            Clock::Wall { .. } => false,
-            Clock::Exact { current, .. } => current.meters.len() as u32 >= SLOTS,
+            Clock::Wall { .. } | Clock::Exact { current: None, .. } => false,
+            Clock::Exact { current: Some(current), .. } => current.meters.len() as u32 >= SLOTS,
         }
     }
 
     /// Encodes the read-back of all timestamps so far; [`Readings::deliver`] follows the submission.
-    pub(super) fn take_readings(
-        &mut self,
-        device: &wgpu::Device,
-        encoder: &mut wgpu::CommandEncoder,
-    ) -> Option<Readings> {
+    pub(super) fn take_readings(&mut self, encoder: &mut wgpu::CommandEncoder) -> Option<Readings> {
         match self {
             Clock::Wall { .. } => None,
-            Clock::Exact { current, .. } if current.meters.is_empty() => None,
             Clock::Exact { period, current, spare } => {
-                let count = current.meters.len() as u32 * 2;
-                encoder.resolve_query_set(&current.queries, 0..count, &current.resolved, 0);
-                encoder.copy_buffer_to_buffer(&current.resolved, 0, &current.staging, 0, u64::from(count) * 8);
-                let next = lock(spare).pop().unwrap_or_else(|| Slots::new(device));
-                let slots = std::mem::replace(current, next);
+                let slots = current.take_if(|current| !current.meters.is_empty())?;
+                let count = slots.meters.len() as u32 * 2;
+                encoder.resolve_query_set(&slots.queries, 0..count, &slots.resolved, 0);
+                encoder.copy_buffer_to_buffer(&slots.resolved, 0, &slots.staging, 0, u64::from(count) * 8);
                 Some(Readings { slots, period: *period, spare: Arc::clone(spare) })
             }
         }
@@ -125,21 +138,16 @@ impl Clock {
 }
 
 impl Slots {
-    fn new(device: &wgpu::Device) -> Slots {
-        let buffer = |usage| {
-            let descriptor = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
-            device.create_buffer(&descriptor)
-        };
-        Slots {
-            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
-                label: None,
-                ty: wgpu::QueryType::Timestamp,
-                count: SLOTS * 2,
-            }),
-            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
-            staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST),
+    fn new(context: &Context) -> Result<Slots, DeviceError> {
+        let buffer = |usage| context.own_buffer(&"timestamps", BYTES, usage, false);
+        let descriptor = wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: SLOTS * 2 };
+        let queries = context.scoped(|| context.device.create_query_set(&descriptor));
+        Ok(Slots {
+            queries: queries.map_err(|error| context.refused(&"timestamps", BYTES, &error))?,
+            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?,
+            staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?,
             meters: Vec::new(),
-        }
+        })
     }
 }
 

@@ -1,32 +1,26 @@
-//! An opened device: its queue, what is in flight, memory that waits to be used again, and whether it is lost.
+//! An opened device: its queue, its buffers, and whether it is lost.
 
-use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
+use saggar_compile::target::Target;
 use saggar_compile::wgsl::Tuning;
-use wgpu::PollType;
 
-use super::clock::{Clock, Readings};
+use super::clock::Clock;
+use super::line::{Flights, Line};
 use super::memory::Memory;
 use super::pipeline::Pipelines;
+use super::pool::Pool;
 use super::scratch::Scratch;
+use super::tender::Tender;
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
 use crate::owner::PerOwner;
-use crate::room::Room;
-
-/// Submissions that may be unfinished at once. wgpu keeps what they use until they are done and the device is polled.
-const IN_FLIGHT_MAX: usize = 8;
-/// Bytes written to tensors that may wait for the next submission.
-const UNSUBMITTED_BYTES_MAX: u64 = 32 << 20;
-/// Bytes of freed buffers kept for allocations of the same size.
-const POOL_BYTES_MAX: u64 = 64 << 20;
-/// Freed buffers of one size that are kept.
-const POOL_BUFFERS_MAX: usize = 8;
+use crate::room::{Available, Room};
 
 /// What all of a device's buffers and executables share.
 #[derive(Debug)]
@@ -38,27 +32,16 @@ pub(super) struct Context {
     pub(super) room: Arc<Room>,
     pub(super) pipelines: Pipelines,
     pub(super) scratches: PerOwner<Scratch>,
-    queue: wgpu::Queue,
+    pub(super) queue: wgpu::Queue,
+    pub(super) line: Mutex<Line>,
+    pub(super) flights: Flights,
+    pub(super) pool: Mutex<Pool>,
+    pub(super) tender: Tender,
+    /// Buffers that the driver refuses, by their numbers from the first on, from one to another: a fault for tests.
+    pub(super) refuse_buffers: Option<[u64; 2]>,
     failure: Arc<OnceLock<String>>,
-    line: Mutex<Line>,
-    pool: Mutex<Pool>,
+    buffers: AtomicU64,
     next_id: AtomicU64,
-}
-
-/// The order of submissions. Whoever encodes a dispatch holds it until the dispatch is submitted.
-#[derive(Debug)]
-pub(super) struct Line {
-    in_flight: VecDeque<wgpu::SubmissionIndex>,
-    unsubmitted_bytes: u64,
-    pub(super) clock: Clock,
-}
-
-/// Freed buffers by size, and staging buffers for reads.
-#[derive(Debug, Default)]
-struct Pool {
-    bytes: u64,
-    free: HashMap<u64, Vec<(u64, wgpu::Buffer)>>,
-    staging: HashMap<u64, Vec<wgpu::Buffer>>,
 }
 
 /// The value of a future that wgpu has ready at once, or after calls of ours on this thread.
@@ -100,8 +83,12 @@ impl Context {
         Context {
             pipelines: Pipelines::default(),
             scratches: PerOwner::default(),
-            line: Mutex::new(Line { in_flight: VecDeque::new(), unsubmitted_bytes: 0, clock }),
+            line: Mutex::new(Line::new(clock)),
+            flights: Flights::default(),
             pool: Mutex::default(),
+            tender: Tender::default(),
+            refuse_buffers: None,
+            buffers: AtomicU64::new(0),
             next_id: AtomicU64::new(0),
             device,
             info,
@@ -122,12 +109,26 @@ impl Context {
 
     /// As [`Context::alive`], after looking what the driver has to say.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
-        self.device.poll(PollType::Poll).map_err(|error| self.lost(error.to_string()))?;
-        self.alive()
+        self.look()
     }
 
     pub(super) fn lost(&self, reason: String) -> DeviceError {
         DeviceError::Lost { device: self.info.name.clone(), reason }
+    }
+
+    /// What programs for it must be compiled for.
+    pub(super) fn target(&self) -> Target {
+        // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
+        // how many more this one offers.
+        let values_max = self.device.limits().max_storage_buffers_per_shader_stage as usize - 1;
+        Target {
+            wide_integers: self.tuning.wide_integers,
+            half_storage: self.tuning.half_storage,
+            binding_bytes_max: self.tuning.window_bytes,
+            slab_bytes_max: usize::try_from(self.allocation_bytes_max()).unwrap_or(usize::MAX),
+            kernel_values_max: values_max.min(Target::gpu().kernel_values_max),
+            ..Target::gpu()
+        }
     }
 
     /// Bytes of the largest buffer. Kernels see one that a binding cannot show whole through several.
@@ -147,81 +148,73 @@ impl Context {
         }
     }
 
+    /// A buffer of `bytes`, or what the driver says against it.
+    fn make_buffer(&self, size: u64, usage: wgpu::BufferUsages, is_mapped: bool) -> Result<wgpu::Buffer, wgpu::Error> {
+        let number = self.buffers.fetch_add(1, Ordering::Relaxed);
+        let is_refused = self.refuse_buffers.is_some_and(|[from, to]| (from..to).contains(&number));
+        // More than any adapter has, as a test wants it.
+        let size = if is_refused { u64::MAX & !7 } else { size };
+        let mapped_at_creation = is_mapped && !is_refused;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation };
+        self.scoped(|| self.device.create_buffer(&descriptor))
+    }
+
+    /// A buffer for the device's own use.
+    ///
+    /// # Errors
+    /// `NoRoom` where the driver refuses it; `Lost`.
+    pub(super) fn own_buffer(
+        &self,
+        what: &dyn Display,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+        is_mapped: bool,
+    ) -> Result<wgpu::Buffer, DeviceError> {
+        self.make_buffer(bytes, usage, is_mapped).map_err(|error| self.refused(what, bytes, &error))
+    }
+
+    /// The error of a driver that has no `bytes` for `what`.
+    pub(super) fn refused(&self, what: &dyn Display, bytes: u64, error: &wgpu::Error) -> DeviceError {
+        if let Err(lost) = self.alive() {
+            return lost;
+        }
+        tracing::warn!(device = %self.info.name, bytes, %error, "the driver refused an allocation");
+        // Others use the adapter too: what is left is less than what is not ours.
+        let left = self.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
+        let of = format!("at most: its driver refuses the allocation: {error}");
+        self.room.refusal(what, bytes, Available { bytes: left, of })
+    }
+
     /// A storage buffer of exactly `bytes` with its identity, and whether it holds another tensor's old elements.
     pub(super) fn buffer(&self, bytes: u64) -> Result<(u64, wgpu::Buffer, bool), wgpu::Error> {
         if let Some((id, buffer)) = lock(&self.pool).take(bytes) {
             return Ok((id, buffer, true));
         }
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let descriptor = wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
-        let buffer = self.scoped(|| self.device.create_buffer(&descriptor))?;
-        Ok((self.next_id.fetch_add(1, Ordering::Relaxed), buffer, false))
+        let made = self.make_buffer(bytes, usage, false);
+        let made = if made.is_err() && self.give_up_kept() { self.make_buffer(bytes, usage, false) } else { made };
+        Ok((self.next_id.fetch_add(1, Ordering::Relaxed), made?, false))
+    }
+
+    /// Gives the driver back what is kept for later; whether there was anything.
+    fn give_up_kept(&self) -> bool {
+        let is_some = lock(&self.pool).give_up();
+        is_some && self.synchronize().is_ok()
     }
 
     /// Takes a buffer back. Work in flight may still use it: a new owner's work comes after that in the queue.
     pub(super) fn recycle(&self, id: u64, buffer: wgpu::Buffer) {
-        let refused = lock(&self.pool).put(id, buffer);
-        if let Some(buffer) = refused {
-            // Cached bind groups would otherwise keep the memory.
-            buffer.destroy();
-        }
-    }
-
-    /// The line, for encoding and submitting in order.
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.line)
-    }
-
-    /// Submits, after waiting while too much is in flight.
-    pub(super) fn submit(
-        &self,
-        line: &mut Line,
-        commands: Option<wgpu::CommandBuffer>,
-    ) -> Result<wgpu::SubmissionIndex, DeviceError> {
-        while line.in_flight.len() >= IN_FLIGHT_MAX {
-            if let Some(oldest) = line.in_flight.pop_front() {
-                self.wait(oldest)?;
-            }
-        }
-        let index = self.queue.submit(commands);
-        line.unsubmitted_bytes = 0;
-        line.in_flight.push_back(index.clone());
-        // Frees what finished submissions used, and delivers their readings.
-        self.device.poll(PollType::Poll).map_err(|error| self.lost(error.to_string()))?;
-        self.alive()?;
-        Ok(index)
-    }
-
-    /// Adds the busy time of the submission just made to `meter` when it is done, where the device has no clock.
-    pub(super) fn time_submission(&self, line: &Line, meter: &crate::Meter) {
-        if let Some(done) = line.clock.on_done(meter) {
-            self.queue.on_submitted_work_done(done);
-        }
-    }
-
-    pub(super) fn wait(&self, index: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
-        let wait = PollType::Wait { submission_index: Some(index), timeout: None };
-        self.device.poll(wait).map_err(|error| self.lost(error.to_string()))?;
-        self.alive()
-    }
-
-    pub(super) fn encoder(&self) -> wgpu::CommandEncoder {
-        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        lock(&self.pool).put(id, buffer);
+        self.tender.wake();
     }
 
     /// Replaces a tensor's words.
     pub(super) fn write(&self, memory: &Memory, words: &[u8]) -> Result<(), DeviceError> {
+        self.alive()?;
         let mut line = self.line();
+        self.upload(&mut line, memory, words)?;
         memory.written();
-        if words.is_empty() {
-            return Ok(());
-        }
-        self.queue.write_buffer(&memory.buffer, 0, words);
-        line.unsubmitted_bytes += words.len() as u64;
-        if line.unsubmitted_bytes > UNSUBMITTED_BYTES_MAX {
-            self.submit(&mut line, None)?;
-        }
-        self.alive()
+        self.written(&mut line, words.len())
     }
 
     /// The first `bytes` of a tensor, whole words, after waiting for the work that writes them.
@@ -230,81 +223,29 @@ impl Context {
         if bytes == 0 {
             return Ok(Vec::new());
         }
-        let staging = match lock(&self.pool).staging.get_mut(&bytes).and_then(Vec::pop) {
-            Some(buffer) => buffer,
-            None => {
-                let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-                let descriptor = wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
-                self.scoped(|| self.device.create_buffer(&descriptor)).map_err(|error| self.lost(error.to_string()))?
-            }
-        };
+        let kept = lock(&self.pool).take_staging(bytes);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let make = || self.own_buffer(&"a tensor on its way to the host", bytes, usage, false);
+        let staging = kept.map_or_else(make, Ok)?;
         let mut line = self.line();
-        let mut encoder = self.encoder();
-        memory.clear_if_stale(&mut encoder);
+        let encoder = self.open(&mut line);
+        memory.clear_if_stale(encoder);
         encoder.copy_buffer_to_buffer(&memory.buffer, 0, &staging, 0, bytes);
-        let readings = line.clock.take_readings(&self.device, &mut encoder);
-        let index = self.submit(&mut line, Some(encoder.finish()))?;
+        self.take_readings(&mut line);
+        let number = self.flush(&mut line)?;
         drop(line);
-        readings.into_iter().for_each(Readings::deliver);
-        // The wait below reports failures; the callback only has to exist.
-        staging.slice(..).map_async(wgpu::MapMode::Read, |_| ());
-        self.wait(index)?;
+        self.wait_mapped(&staging, number)?;
         let range = staging.slice(..).get_mapped_range().map_err(|error| self.lost(error.to_string()))?;
         let words = range.to_vec();
         drop(range);
         staging.unmap();
-        lock(&self.pool).put_staging(bytes, staging);
+        lock(&self.pool).put_staging(staging);
         Ok(words)
-    }
-
-    /// Waits for everything submitted.
-    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.alive()?;
-        let mut line = self.line();
-        let mut encoder = self.encoder();
-        let readings = line.clock.take_readings(&self.device, &mut encoder);
-        let index = self.submit(&mut line, Some(encoder.finish()))?;
-        drop(line);
-        readings.into_iter().for_each(Readings::deliver);
-        self.wait(index)
     }
 }
 
-impl Pool {
-    fn take(&mut self, bytes: u64) -> Option<(u64, wgpu::Buffer)> {
-        let free = self.free.get_mut(&bytes)?;
-        // The oldest first, so that few buffers take turns and bind groups made for them serve again.
-        let taken = if free.is_empty() { None } else { Some(free.remove(0)) };
-        if free.is_empty() {
-            self.free.remove(&bytes);
-        }
-        self.bytes -= taken.as_ref().map_or(0, |_| bytes);
-        taken
-    }
-
-    fn put(&mut self, id: u64, buffer: wgpu::Buffer) -> Option<wgpu::Buffer> {
-        let bytes = buffer.size();
-        if self.bytes + bytes > POOL_BYTES_MAX {
-            return Some(buffer);
-        }
-        let free = self.free.entry(bytes).or_default();
-        if free.len() >= POOL_BUFFERS_MAX {
-            return Some(buffer);
-        }
-        free.push((id, buffer));
-        self.bytes += bytes;
-        None
-    }
-
-    fn put_staging(&mut self, bytes: u64, buffer: wgpu::Buffer) {
-        const STAGING_BYTES_MAX: u64 = 1 << 20;
-        const STAGING_SIZES_MAX: usize = 64;
-        let known = self.staging.contains_key(&bytes);
-        if bytes <= STAGING_BYTES_MAX && (known || self.staging.len() < STAGING_SIZES_MAX) {
-            let buffers = self.staging.entry(bytes).or_default();
-            if buffers.len() < POOL_BUFFERS_MAX {
-                buffers.push(buffer);
-            }
-        }
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.pipelines.save();
     }
 }

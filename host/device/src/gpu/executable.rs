@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
-use saggar_compile::target::{Class, Target};
+use saggar_compile::target::Class;
 use saggar_compile::wgsl::{Binding, Window};
 use saggar_tensor::Port;
 
-use super::clock::Readings;
 use super::context::{Context, lock};
 use super::memory::{self, Memory};
 use super::pipeline::Pipeline;
@@ -89,15 +88,19 @@ pub(super) fn load(
     sizes.extend(variants.iter().map(Variants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64));
     let scratch = context.scratches.of(meter, Scratch::new);
     let needs = Needs { scratch_bytes: scratch.growth_bytes(&sizes), ..Needs::default() };
-    context.room.check_program(&program, &Target::gpu(), needs, meter)?;
+    let target = context.target();
+    context.room.check_program(&program, &target, needs, meter)?;
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
         let constant = memory::tensor(context, &format!("constant {number}"), descriptor, meter)?;
-        context.write(&constant, &memory::widen(descriptor.dtype, bytes))?;
+        context.write(&constant, &memory::widen(&target, descriptor.dtype, bytes))?;
         constants.push(constant);
     }
     context.pipelines.prune();
+    let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.descriptions(&program)).collect();
+    // Held until the stages hold them.
+    let _made = context.pipelines.make_all(context, &descriptions);
     let mut stages = Vec::with_capacity(program.kernels.len());
     for kernel in variants {
         stages.extend(kernel.stages(context, &program)?);
@@ -220,28 +223,21 @@ impl Loaded {
         let mut bound = lock(&self.groups);
         self.bind_all(&mut bound, tensors);
         let mut line = self.context.line();
-        let mut encoder = self.context.encoder();
-        tensors.clear_stale(&mut encoder);
-        {
-            let timestamp_writes = line.clock.pass(&self.meter);
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-            for (stage, groups) in self.stages.iter().zip(&bound.stages) {
-                stage.encode(groups, &mut pass);
-            }
+        line.clock.prepare(&self.context)?;
+        tensors.clear_stale(self.context.open(&mut line));
+        let mut pass = self.context.pass(&mut line, &self.meter);
+        for (stage, groups) in self.stages.iter().zip(&bound.stages) {
+            stage.encode(groups, &mut pass);
         }
-        let full = line.clock.is_full();
-        let readings = if full { line.clock.take_readings(&self.context.device, &mut encoder) } else { None };
-        self.context.submit(&mut line, Some(encoder.finish()))?;
-        self.context.time_submission(&line, &self.meter);
-        readings.into_iter().for_each(Readings::deliver);
+        drop(pass);
         self.meter.add_work(self.work());
-        Ok(())
+        self.context.dispatched(&mut line, &self.meter)
     }
 
     /// What a dispatch does.
     pub(super) fn work(&self) -> Counts {
         let dispatches = self.stages.len() as u64;
-        Counts { dispatches, submissions: 1, barriers: self.barriers, ..Counts::default() }
+        Counts { dispatches, barriers: self.barriers, ..Counts::default() }
     }
 
     /// Makes the bind group of `stage` for these tensors the last of `groups`.

@@ -12,7 +12,9 @@ use crate::backend::{Buffer, Storage};
 use crate::error::DeviceError;
 use crate::half;
 use crate::meter::{Charge, Counts, Meter};
-use crate::room::Available;
+
+/// Copies and bindings are of whole words.
+const COPY_BYTES: u64 = wgpu::COPY_BUFFER_ALIGNMENT;
 
 /// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
 #[derive(Debug)]
@@ -61,24 +63,22 @@ pub(super) fn tensor(
     meter: &Meter,
 ) -> Result<Memory, DeviceError> {
     let dtype = descriptor.dtype;
-    let class = Class::of_words(dtype);
-    match class {
-        Class::I64 | Class::U64 if !context.tuning.wide_integers => {
-            return Err(DeviceError::Unsupported {
-                device: context.info.name.clone(),
-                kernel: name.to_owned(),
-                reason: format!("its shaders have no {dtype}"),
-            });
-        }
-        Class::Bytes | Class::F32 | Class::I32 | Class::U32 | Class::I64 | Class::U64 => {}
+    let target = context.target();
+    if target.class(dtype).is_none() {
+        return Err(DeviceError::Unsupported {
+            device: context.info.name.clone(),
+            kernel: name.to_owned(),
+            reason: format!("its shaders have no {dtype}"),
+        });
     }
     // Bindings may not be smaller than an element.
-    allocate(context, name, bytes(descriptor).max(class.element_bytes(dtype) as u64), meter)
+    let least = (target.element_bytes(dtype) as u64).max(COPY_BYTES);
+    allocate(context, name, bytes(&target, descriptor).max(least), meter)
 }
 
-/// Bytes of a tensor's elements on the device.
-pub(super) fn bytes(descriptor: &Descriptor) -> u64 {
-    Target::gpu().tensor_bytes(descriptor)
+/// Bytes of a tensor's elements on the device, whole words.
+pub(super) fn bytes(target: &Target, descriptor: &Descriptor) -> u64 {
+    target.tensor_bytes(descriptor).next_multiple_of(COPY_BYTES)
 }
 
 /// `bytes` of memory, not 0, charged to `meter` first.
@@ -99,13 +99,9 @@ pub(super) fn allocate(context: &Arc<Context>, name: &str, bytes: u64, meter: &M
             Ok(Memory { context: Arc::clone(context), id, buffer, recycled, stale: AtomicBool::new(false), charge })
         }
         Err(error) => {
-            tracing::warn!(device = %context.info.name, bytes, %error, "the driver refused an allocation");
             // What was refused takes nothing from what is left.
             drop(charge);
-            // Others use the adapter too: what is left is less than what is not ours.
-            let left = context.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
-            let of = format!("at most: its driver refuses the allocation: {error}");
-            Err(context.room.refusal(&name, bytes, Available { bytes: left, of }))
+            Err(context.refused(&name, bytes, &error))
         }
     }
 }
@@ -121,10 +117,19 @@ pub(super) fn of<'a>(context: &Arc<Context>, port: &str, buffer: &'a Buffer) -> 
 }
 
 /// Host elements as the device's words.
-pub(super) fn widen(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn widen<'a>(target: &Target, dtype: DType, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match dtype {
         DType::U8 => Cow::Owned(bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()).collect()),
         DType::I8 => Cow::Owned(bytes.iter().flat_map(|&byte| i32::from(byte as i8).to_le_bytes()).collect()),
+        DType::F16 if target.class(dtype) == Some(Class::F16) => {
+            let whole = bytes.len().next_multiple_of(COPY_BYTES as usize);
+            if whole == bytes.len() {
+                return Cow::Borrowed(bytes);
+            }
+            let mut words = bytes.to_vec();
+            words.resize(whole, 0);
+            Cow::Owned(words)
+        }
         DType::F16 => {
             let (halves, _) = bytes.as_chunks();
             Cow::Owned(halves.iter().flat_map(|&bits| half::to_f32(u16::from_le_bytes(bits)).to_le_bytes()).collect())
@@ -134,9 +139,13 @@ pub(super) fn widen(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// The device's words as host elements.
-pub(super) fn narrow(dtype: DType, words: Vec<u8>) -> Vec<u8> {
-    match dtype {
+pub(super) fn narrow(target: &Target, descriptor: &Descriptor, mut words: Vec<u8>) -> Vec<u8> {
+    match descriptor.dtype {
         DType::U8 | DType::I8 => words.chunks_exact(4).map(|word| word[0]).collect(),
+        DType::F16 if target.class(DType::F16) == Some(Class::F16) => {
+            words.truncate(descriptor.bytes());
+            words
+        }
         DType::F16 => {
             let (words, _) = words.as_chunks();
             words.iter().flat_map(|&word| half::from_f32(f32::from_le_bytes(word)).to_le_bytes()).collect()

@@ -1,9 +1,14 @@
 //! Compute pipelines, shared by equal shaders for as long as some executable uses them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use saggar_compile::wgsl::{FIRST_GROUP, Shader};
+
 use super::context::{Context, lock};
+use super::kept::Kept;
 use super::shader;
 
 /// A pipeline and the layout of its one bind group.
@@ -18,14 +23,32 @@ pub(super) struct Pipeline {
 pub(super) struct Pipelines {
     /// Shaders that a test wants refused.
     refuse: Option<fn(&str) -> bool>,
-    /// What the driver said against shaders, by their text: it is not asked again, and said once.
-    refused: Mutex<HashMap<String, Arc<str>>>,
-    pipelines: Mutex<HashMap<String, Weak<Pipeline>>>,
+    /// What the driver said against shaders, by their text, and whether anybody was told: it is not asked again.
+    refused: Mutex<HashMap<Key, (Arc<str>, bool)>>,
+    pipelines: Mutex<HashMap<Key, Weak<Pipeline>>>,
+    /// What the driver has compiled, kept for the next process.
+    pub(super) kept: Option<Kept>,
     layouts: Mutex<HashMap<usize, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
+}
+
+/// A shader's text, and its first workgroup.
+type Key = (String, u32);
+
+/// What a pipeline is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Description<'a> {
+    /// For the driver's messages.
+    pub(super) label: &'a str,
+    pub(super) shader: &'a Shader,
+    /// Which of the shader's slices.
+    pub(super) slice: u32,
 }
 
 /// Shaders that were refused are kept up to so many.
 const REFUSED_MAX: usize = 1024;
+
+/// Threads that make pipelines at most.
+const THREADS_MAX: usize = 8;
 
 /// Why there is no pipeline.
 #[derive(Clone, Debug)]
@@ -36,10 +59,21 @@ pub(super) struct Refused {
     pub(super) is_known: bool,
 }
 
+impl Description<'_> {
+    fn key(&self) -> Key {
+        (self.shader.source.clone(), self.slice)
+    }
+}
+
 impl Pipelines {
     /// None yet, and none ever for shaders that `refuse` is true of.
     pub(super) fn refusing(refuse: Option<fn(&str) -> bool>) -> Pipelines {
         Pipelines { refuse, ..Pipelines::default() }
+    }
+
+    /// Keeps what the driver has compiled since the last time.
+    pub(super) fn save(&self) {
+        self.kept.iter().for_each(Kept::save);
     }
 
     /// Forgets pipelines that no executable uses any more.
@@ -47,50 +81,86 @@ impl Pipelines {
         lock(&self.pipelines).retain(|_, pipeline| pipeline.strong_count() > 0);
     }
 
-    /// The pipeline of `source`, whose group 0 has `bindings` storage buffers.
-    pub(super) fn get(
-        &self,
-        context: &Context,
-        label: &str,
-        source: &str,
-        bindings: usize,
-    ) -> Result<Arc<Pipeline>, Refused> {
-        if let Some(pipeline) = lock(&self.pipelines).get(source).and_then(Weak::upgrade) {
+    /// The pipeline of a slice of a shader.
+    pub(super) fn get(&self, context: &Context, description: Description<'_>) -> Result<Arc<Pipeline>, Refused> {
+        let made = self.find_or_make(context, description);
+        made.map_err(|reason| {
+            let mut refused = lock(&self.refused);
+            let told = refused.get_mut(&description.key()).map(|(_, told)| std::mem::replace(told, true));
+            Refused { reason, is_known: told.unwrap_or(false) }
+        })
+    }
+
+    /// Makes pipelines on several threads, since a driver takes long for each. What it refuses is asked for again later, and
+    /// told then.
+    pub(super) fn make_all(&self, context: &Context, descriptions: &[Description<'_>]) -> Vec<Arc<Pipeline>> {
+        let mut seen = HashSet::new();
+        let mut missing: Vec<Description<'_>> = descriptions.to_vec();
+        missing.retain(|description| seen.insert(description.key()));
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(missing.len());
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut made = Vec::new();
+            while let Some(description) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                made.extend(self.find_or_make(context, *description));
+            }
+            made
+        };
+        if threads < 2 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut made = work();
+            // One that panicked has made nothing: its pipelines are made when they are asked for.
+            made.extend(workers.into_iter().filter_map(|worker| worker.join().ok()).flatten());
+            made
+        })
+    }
+
+    fn find_or_make(&self, context: &Context, description: Description<'_>) -> Result<Arc<Pipeline>, Arc<str>> {
+        let key = description.key();
+        if let Some(pipeline) = lock(&self.pipelines).get(&key).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        if let Some(reason) = lock(&self.refused).get(source) {
-            return Err(Refused { reason: Arc::clone(reason), is_known: true });
+        if let Some((reason, _)) = lock(&self.refused).get(&key) {
+            return Err(Arc::clone(reason));
         }
-        let is_refused = self.refuse.is_some_and(|refuse| refuse(source));
-        let given = if is_refused { "this text is no shader, as a test wants it" } else { source };
-        let made = context.scoped(|| self.create(&context.device, label, given, bindings));
+        let made = context.scoped(|| self.create(&context.device, description));
         let pipeline = made.map_err(|error| {
             let reason: Arc<str> = error.to_string().into();
             let mut refused = lock(&self.refused);
             if refused.len() < REFUSED_MAX {
-                refused.insert(source.to_owned(), Arc::clone(&reason));
+                refused.insert(key.clone(), (Arc::clone(&reason), false));
             }
-            Refused { reason, is_known: false }
+            reason
         })?;
+        if let Some(kept) = &self.kept {
+            kept.more();
+        }
         let pipeline = Arc::new(pipeline);
-        lock(&self.pipelines).insert(source.to_owned(), Arc::downgrade(&pipeline));
+        lock(&self.pipelines).insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
     }
 
-    fn create(&self, device: &wgpu::Device, label: &str, source: &str, bindings: usize) -> Pipeline {
+    fn create(&self, device: &wgpu::Device, description: Description<'_>) -> Pipeline {
+        let Description { label, shader, slice } = description;
+        let is_refused = self.refuse.is_some_and(|refuse| refuse(&shader.source));
+        let source = if is_refused { "this text is no shader, as a test wants it" } else { &shader.source };
         let module = shader::module(device, label, source);
-        let (layout, pipeline_layout) = self.layout(device, bindings);
+        let (layout, pipeline_layout) = self.layout(device, shader.bindings.len());
+        let first_group = [(FIRST_GROUP, f64::from(slice * shader.workgroups.iter().product::<u32>()))];
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(label),
             layout: Some(&pipeline_layout),
             module: &module,
             entry_point: Some("main"),
-            // Our kernels write workgroup memory before they read it.
             compilation_options: wgpu::PipelineCompilationOptions {
+                constants: if shader.slices > 1 { &first_group } else { &[] },
+                // Our kernels write workgroup memory before they read it.
                 zero_initialize_workgroup_memory: false,
-                ..Default::default()
             },
-            cache: None,
+            cache: self.kept.as_ref().map(Kept::cache),
         });
         Pipeline { pipeline, layout }
     }

@@ -7,6 +7,7 @@ use super::clock::ticks;
 use super::context::{Context, lock};
 use super::executable::{Loaded, Tensors};
 use crate::error::DeviceError;
+use crate::meter::Counts;
 
 /// Kernels whose timestamps fit into one set of queries.
 const KERNELS_PER_SET: usize = (wgpu::QUERY_SET_MAX_QUERIES / 2) as usize;
@@ -37,19 +38,19 @@ pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<D
     let mut bound = lock(&loaded.groups);
     loaded.bind_all(&mut bound, tensors);
     let mut line = context.line();
-    let mut encoder = context.encoder();
-    tensors.clear_stale(&mut encoder);
+    let encoder = context.open(&mut line);
+    tensors.clear_stale(encoder);
     for (at, (stage, groups)) in loaded.stages.iter().zip(&bound.stages).enumerate() {
         let timestamp_writes = Some(timestamps.around(at));
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
         stage.encode(groups, &mut pass);
     }
     drop(bound);
-    timestamps.resolve(&mut encoder);
-    let index = context.submit(&mut line, Some(encoder.finish()))?;
+    timestamps.resolve(encoder);
+    let number = context.flush(&mut line)?;
     drop(line);
-    let took = timestamps.read(context, index, period)?;
-    loaded.meter.add_work(loaded.work());
+    let took = timestamps.read(context, number, period)?;
+    loaded.meter.add_work(Counts { submissions: 1, ..loaded.work() });
     loaded.meter.add_busy(took.iter().sum());
     let mut kernels = vec![Duration::ZERO; loaded.program.kernels.len()];
     for (stage, took) in loaded.stages.iter().zip(took) {
@@ -60,15 +61,7 @@ pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<D
 
 impl Timestamps {
     fn new(context: &Context, count: usize) -> Result<Timestamps, DeviceError> {
-        let buffer = |usage| {
-            let size = count as u64 * BYTES_EACH;
-            context.device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
-                size,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
+        let buffer = |usage| context.own_buffer(&"timestamps", count as u64 * BYTES_EACH, usage, false);
         let set = |first: usize| {
             context.device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: None,
@@ -79,8 +72,8 @@ impl Timestamps {
         let timestamps = Timestamps {
             sets: (0..count).step_by(KERNELS_PER_SET).map(set).collect(),
             count,
-            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC),
-            staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST),
+            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?,
+            staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?,
         };
         context.alive()?;
         Ok(timestamps)
@@ -105,9 +98,8 @@ impl Timestamps {
     }
 
     /// Waits for the submission, and reads what each kernel took.
-    fn read(&self, context: &Context, index: wgpu::SubmissionIndex, period: f64) -> Result<Vec<Duration>, DeviceError> {
-        self.staging.slice(..).map_async(wgpu::MapMode::Read, |_| ());
-        context.wait(index)?;
+    fn read(&self, context: &Context, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
+        context.wait_mapped(&self.staging, number)?;
         let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost(error.to_string()))?;
         Ok(range.chunks_exact(BYTES_EACH as usize).map(|pair| ticks(pair, period)).collect())
     }

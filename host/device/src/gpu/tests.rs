@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::wgsl::{Binding, Shader, Tuning, Window};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use super::Gpu;
 use super::context::{Context, block_on};
+use super::pipeline::Description;
 use crate::backend::{Backend, Buffer};
 use crate::room::{Memory, Room};
 use crate::{DeviceError, Meter};
@@ -20,6 +21,12 @@ fn device() -> Option<Gpu> {
     let tuning = Tuning { workgroup_memory: false, wide_integers: false, ..Tuning::UNLIMITED };
     let room = Room::new("vulkan:0", Memory::Bytes { bytes: 1 << 30, of: "a test's limit" });
     Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning, room)) })
+}
+
+/// A shader of one binding.
+fn shader(source: &str) -> Shader {
+    let window = Window { binding: Binding::Output(0), offset_bytes: 0, bytes: None };
+    Shader { source: source.to_owned(), bindings: vec![window], workgroups: [1, 1, 1], slices: 1, parts_bytes: 0 }
 }
 
 fn vector(elements: usize) -> Descriptor {
@@ -78,17 +85,30 @@ fn a_lost_device_stays_lost() {
 #[test]
 fn a_shader_that_is_refused_is_an_error_and_no_loss() {
     let Some(gpu) = device() else { return };
-    let refused = gpu.context.pipelines.get(&gpu.context, "broken", "fn main() { this is no shader }", 1);
-    assert!(refused.is_err());
+    let broken = shader("fn main() { this is no shader }");
+    let description = Description { label: "broken", shader: &broken, slice: 0 };
+    let refused = |known: bool| {
+        let refused = gpu.context.pipelines.get(&gpu.context, description);
+        assert_eq!(refused.map(drop).map_err(|refused| refused.is_known), Err(known));
+    };
+    // Threads that make pipelines ahead tell nobody.
+    assert_eq!(gpu.context.pipelines.make_all(&gpu.context, &[description]).len(), 0);
+    refused(false);
+    refused(true);
     gpu.synchronize().unwrap();
 }
 
 #[test]
 fn equal_shaders_share_a_pipeline_while_it_is_used() {
     let Some(gpu) = device() else { return };
-    let source = "@group(0) @binding(0) var<storage, read_write> b0: array<f32>;
-        @compute @workgroup_size(1) fn main() { b0[0] = 1.0; }";
-    let get = || gpu.context.pipelines.get(&gpu.context, "one", source, 1).unwrap();
+    let one = shader(
+        "@group(0) @binding(0) var<storage, read_write> b0: array<f32>;
+        @compute @workgroup_size(1) fn main() { b0[0] = 1.0; }",
+    );
+    let get = || {
+        let description = Description { label: "one", shader: &one, slice: 0 };
+        gpu.context.pipelines.get(&gpu.context, description).unwrap()
+    };
     let (first, second) = (get(), get());
     assert!(Arc::ptr_eq(&first, &second));
     let unused = Arc::downgrade(&first);

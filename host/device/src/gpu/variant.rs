@@ -8,7 +8,7 @@ use saggar_compile::wgsl::{self, Shader, Tuning};
 
 use super::context::Context;
 use super::executable::Stage;
-use super::pipeline::{Pipeline, Refused};
+use super::pipeline::{Description, Refused};
 use crate::error::DeviceError;
 
 /// The passes of the variants of a program's kernel, by its number: the tuned one's, and the plain one's where they differ.
@@ -36,7 +36,14 @@ impl Variants {
         Ok(Variants { kernel, tuned, plain })
     }
 
-    /// What the tuned one keeps between its passes. The plain one has no more than one pass.
+    /// What the pipelines of the tuned one are made of.
+    pub(super) fn descriptions<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = Description<'a>> {
+        let label = program.kernels[self.kernel].label.as_str();
+        let written = self.tuned.iter().filter(|shader| shader.workgroups[0] > 0);
+        written.flat_map(move |shader| (0..shader.slices).map(move |slice| Description { label, shader, slice }))
+    }
+
+    /// What the tuned one keeps between its passes. The plain one, where it is another, has no more than one pass.
     pub(super) fn parts_bytes(&self) -> usize {
         self.tuned.iter().map(|pass| pass.parts_bytes).max().unwrap_or(0)
     }
@@ -90,29 +97,16 @@ fn stages(
 ) -> Result<Result<Vec<Stage>, Refused>, DeviceError> {
     let mut stages = Vec::with_capacity(passes.len());
     for shader in passes {
-        match pipeline(context, kernel, &shader)? {
-            Ok(pipeline) => {
-                let Shader { bindings, workgroups, .. } = shader;
-                stages.push(Stage { kernel: number, pipeline, bindings, workgroups });
+        for slice in 0..shader.slices {
+            let description = Description { label: &kernel.label, shader: &shader, slice };
+            match context.pipelines.get(context, description) {
+                Ok(pipeline) => {
+                    let (bindings, workgroups) = (shader.bindings.clone(), shader.workgroups);
+                    stages.push(Stage { kernel: number, pipeline, bindings, workgroups });
+                }
+                Err(refused) => return context.alive().map(|()| Err(refused)),
             }
-            Err(refused) => return Ok(Err(refused)),
         }
     }
     Ok(Ok(stages))
-}
-
-/// The shader's pipeline, or why the driver refuses it.
-///
-/// # Errors
-/// `Lost`.
-fn pipeline(
-    context: &Arc<Context>,
-    kernel: &Kernel,
-    shader: &Shader,
-) -> Result<Result<Arc<Pipeline>, Refused>, DeviceError> {
-    let made = context.pipelines.get(context, &kernel.label, &shader.source, shader.bindings.len());
-    match made {
-        Ok(pipeline) => Ok(Ok(pipeline)),
-        Err(refused) => context.alive().map(|()| Err(refused)),
-    }
 }

@@ -1,5 +1,6 @@
 use std::fs;
 
+use saggar_device::Meter;
 use saggar_store::Datasets;
 
 use super::*;
@@ -75,6 +76,30 @@ fn a_restored_position_goes_on_alike() {
         all.extend(items.into_iter().flatten().take(10));
     }
     assert!((0..10).all(|item| all.contains(&item)));
+}
+
+/// Of the processor too, whose batches are copied: what is drawn does not depend on the device.
+#[test]
+fn batches_drawn_on_a_device_are_those_that_are_copied() {
+    let (_home, dataset) = dataset();
+    let adapters = saggar_device::gpu::adapters();
+    if adapters.is_empty() {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no adapter");
+        println!("SKIP: no adapter; the processor alone is tested");
+    }
+    let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
+    for backend in names.map(|name| saggar_device::choose::open(&name).unwrap().backend) {
+        let meter = Meter::unlimited();
+        let resident = Resident::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3).unwrap();
+        for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {
+            let drawn = resident.draw(&*backend, &items).unwrap();
+            for (field, batch) in dataset.fields().iter().zip(&drawn) {
+                assert_eq!(backend.read(batch).unwrap(), dataset.read(&field.name, &items).unwrap(), "{items:?}");
+            }
+        }
+        drop(resident);
+        assert_eq!(meter.bytes(), 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Columns of a dataset that lie on the device as a whole: a batch is drawn from them there, by the numbers of its items, and
+//! nothing else is copied for a step.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
+use saggar_store::dataset::{Dataset, Field};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
+
+use super::Batches;
+use crate::fault::Fault;
+use crate::limits::RESIDENT_BYTES_MAX;
+use crate::state::State;
+
+/// A run draws at least this part of the items, or its batches are copied: the columns are copied whole.
+const RUN_PART: u64 = 4;
+
+/// Columns, and what draws batches of one size from them.
+#[derive(Debug)]
+pub(super) struct Resident {
+    /// The number in the dataset of the first item that is here.
+    first: u64,
+    /// In the order of the fields: the column, and the program that draws from it.
+    columns: Vec<(Buffer, Arc<dyn Executable>)>,
+    /// The places of a batch's items.
+    places: Buffer,
+}
+
+impl Resident {
+    /// The items `range` of these fields.
+    ///
+    /// # Errors
+    /// The device's, where the columns do not fit; the dataset's.
+    pub(super) fn new(
+        backend: &dyn Backend,
+        meter: &Meter,
+        dataset: &Dataset,
+        (fields, range): (&[Field], Range<u64>),
+        size: u32,
+    ) -> Result<Resident, Fault> {
+        let items = (range.end - range.start) as usize;
+        let columns = fields.iter().map(|field| {
+            let whole = Batches::descriptor(field, items)?;
+            let column = backend.allocate(&whole, meter)?;
+            let bytes = field.item.bytes();
+            let rows = &dataset.column(&field.name)?[range.start as usize * bytes..][..items * bytes];
+            backend.write(&column, rows)?;
+            let mut g = GraphBuilder::new();
+            let all = g.input("column", whole)?;
+            let places = g.input("places", places(size)?)?;
+            let batch = g.gather(all, places, 0)?;
+            g.output("batch", batch)?;
+            let program = backend.compile(&verify(g.finish())?)?;
+            Ok((column, backend.load(Arc::new(program), meter)?))
+        });
+        let columns = columns.collect::<Result<_, Fault>>()?;
+        Ok(Resident { first: range.start, columns, places: backend.allocate(&places(size)?, meter)? })
+    }
+
+    /// A batch's tensors, a field each, of these items, numbered within the dataset.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn draw(&self, backend: &dyn Backend, items: &[u64]) -> Result<Vec<Buffer>, DeviceError> {
+        let places: Vec<u8> = items.iter().flat_map(|item| ((item - self.first) as i32).to_le_bytes()).collect();
+        // A write takes effect after the dispatches before it.
+        backend.write(&self.places, &places)?;
+        let mut batch = Vec::with_capacity(self.columns.len());
+        for (column, draw) in &self.columns {
+            batch.extend(draw.dispatch(&[column.clone(), self.places.clone()], &[])?);
+        }
+        Ok(batch)
+    }
+}
+
+/// The places of `size` items.
+fn places(size: u32) -> Result<Descriptor, Fault> {
+    Ok(Descriptor::new(DType::I32, Shape::new([size as usize])?))
+}
+
+impl State {
+    /// Where batches of `size` items are drawn from on the device; none where they are to be copied. Looked into once for
+    /// all runs over these batches.
+    ///
+    /// # Errors
+    /// `Lost`.
+    pub(super) fn resident(
+        &self,
+        batches: &mut Batches,
+        size: u32,
+        steps: u32,
+    ) -> Result<Option<Arc<Resident>>, Fault> {
+        if let Some((for_size, known)) = &batches.resident
+            && *for_size == size
+        {
+            return Ok(known.clone());
+        }
+        let few = u64::from(steps) * u64::from(size) * RUN_PART < u64::from(batches.items);
+        if few || !self.backend.is_apart() {
+            return Ok(None);
+        }
+        let made = if self.has_room(batches) { self.make_resident(batches, size) } else { Ok(None) };
+        let resident = match made {
+            Ok(resident) => resident,
+            Err(Fault::Device(lost @ DeviceError::Lost { .. })) => return Err(Fault::Device(lost)),
+            Err(fault) => {
+                tracing::debug!(?fault, "the dataset's columns do not lie on the device; batches are copied");
+                None
+            }
+        };
+        batches.resident = Some((size, resident.clone()));
+        Ok(resident)
+    }
+
+    /// Whether the device has room for the columns, and for as much again.
+    fn has_room(&self, batches: &Batches) -> bool {
+        let target = self.backend.target();
+        let bytes = batches.fields.iter().map(|field| {
+            let whole = Batches::descriptor(field, batches.items as usize).ok()?;
+            (target.class(whole.dtype).is_some()).then(|| target.tensor_bytes(&whole))
+        });
+        let Some(bytes) = bytes.sum::<Option<u64>>() else { return false };
+        let what = "the dataset's columns";
+        bytes <= RESIDENT_BYTES_MAX && self.backend.check_room(&what, bytes.saturating_mul(2), &self.meter).is_ok()
+    }
+
+    fn make_resident(&self, batches: &Batches, size: u32) -> Result<Option<Arc<Resident>>, Fault> {
+        let range = batches.first..batches.first + u64::from(batches.items);
+        let what = (&*batches.fields, range);
+        Resident::new(&*self.backend, &self.meter, &batches.dataset, what, size).map(|made| Some(Arc::new(made)))
+    }
+}
