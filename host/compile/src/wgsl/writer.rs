@@ -187,7 +187,8 @@ impl<'a> Writer<'a> {
         let value = self.value(id);
         let dtype = value.descriptor.dtype;
         let element_bytes = self.class(dtype).element_bytes(dtype);
-        let whole_bytes = value.descriptor.shape.elements() * element_bytes;
+        // Bindings are of whole words.
+        let whole_bytes = (value.descriptor.shape.elements() * element_bytes).next_multiple_of(4);
         match value.place {
             Place::Input(i) => (Binding::Input(i), 0, whole_bytes),
             Place::Variable(i) => (Binding::Variable(i), 0, whole_bytes),
