@@ -153,7 +153,7 @@ impl Context {
         let number = self.buffers.fetch_add(1, Ordering::Relaxed);
         let is_refused = self.refuse_buffers.is_some_and(|[from, to]| (from..to).contains(&number));
         // More than any adapter has, as a test wants it.
-        let size = if is_refused { u64::MAX & !7 } else { size };
+        let size = if is_refused { u64::MAX - 7 } else { size };
         let mapped_at_creation = is_mapped && !is_refused;
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation };
         self.scoped(|| self.device.create_buffer(&descriptor))
