@@ -39,11 +39,30 @@ struct Step {
 /// comparisons, indices or integers alone; `NoGradient` for an operator on the way without a rule; limits of the graph.
 /// Each with the node's label, or its number.
 pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
+    gradients_times(builder, loss, None, wrt)
+}
+
+/// As [`gradients`], each times `factor`: one number of the loss's data type, without dimensions. It is multiplied in at the
+/// loss, so every adjoint on the way is larger by it.
+///
+/// # Errors
+/// As [`gradients`]; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
+/// that the loss has not.
+pub fn gradients_times(
+    builder: &mut GraphBuilder,
+    loss: NodeId,
+    factor: Option<NodeId>,
+    wrt: &[NodeId],
+) -> Result<Vec<NodeId>, GraphError> {
     check(builder, loss, wrt)?;
     let reaching = reaching(&builder.graph().nodes[..=loss.index()], wrt);
     let mut adjoints: Vec<Option<NodeId>> = vec![None; reaching.len()];
     if reaching[loss.index()] {
-        adjoints[loss.index()] = Some(emit::like(builder, loss, 1.0)?);
+        let one = emit::like(builder, loss, 1.0)?;
+        adjoints[loss.index()] = Some(match factor {
+            Some(factor) => builder.mul(one, factor)?,
+            None => one,
+        });
     }
     for position in (0..reaching.len()).rev() {
         let Some(dy) = adjoints[position] else { continue };

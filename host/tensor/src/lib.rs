@@ -15,6 +15,7 @@ pub mod graph;
 pub mod infer;
 pub mod interp;
 pub mod limits;
+pub mod mixed;
 pub mod nn;
 pub mod op;
 pub mod shape;

@@ -17,6 +17,8 @@ use crate::error::ShardsError;
 use crate::graph::{Graph, Node, NodeId};
 use crate::verify::VerifiedGraph;
 
+pub(crate) use part::needed;
+
 /// A step in two graphs. Both have all of the step's variables, in its order; the first assigns none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -75,6 +77,12 @@ pub fn average(
         }
     }
     Ok(())
+}
+
+/// Those of `nodes` that have one value in all shards, given the `means` that [`average`] made.
+pub fn common(graph: &Graph, means: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
+    let flow = Flow::of(graph, means);
+    nodes.iter().copied().filter(|node| !flow.own(*node)).collect()
 }
 
 /// Cuts a step at `means`, which [`average`] made. `statistic` says whether a variable, by its number, is learnt without

@@ -42,8 +42,26 @@ impl GraphBuilder {
         Ok(())
     }
 
+    /// Has the floating-point variables that are assigned so far keep what they hold in a dispatch in which `sound` is 0.
+    /// Integers are assigned all the same: they count steps and draws.
+    ///
+    /// Dtype and shape of `sound`: `uint8`, without dimensions.
+    ///
+    /// # Errors
+    /// `DType` of `sound`; `Broadcast` where it has dimensions; `UnknownNode`; `TooManyNodes`.
+    pub fn assign_where(&mut self, sound: NodeId) -> Result<(), GraphError> {
+        for at in 0..self.graph.assignments.len() {
+            let (variable, value) = self.graph.assignments[at];
+            if self.graph.descriptor(value).dtype.is_float() {
+                let held = self.variables[&self.graph.variables[variable as usize].name];
+                self.graph.assignments[at].1 = self.select(sound, value, held)?;
+            }
+        }
+        Ok(())
+    }
+
     /// 1 where every element is finite; a `uint8` scalar.
-    fn all_finite(&mut self, x: NodeId) -> Result<NodeId, GraphError> {
+    pub(crate) fn all_finite(&mut self, x: NodeId) -> Result<NodeId, GraphError> {
         let descriptor = self.descriptor_of(x)?.clone();
         let largest = if descriptor.dtype == DType::F16 { F16_MAX } else { f64::from(f32::MAX) };
         let largest = self.scalar(descriptor.dtype, Scalar::Float(largest))?;

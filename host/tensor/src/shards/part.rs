@@ -38,7 +38,7 @@ fn source(op: &Op) -> Option<&Source> {
 }
 
 /// Which nodes `wanted` are computed from, themselves included.
-pub(super) fn needed(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
+pub(crate) fn needed(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     let mut needed = vec![false; graph.nodes.len()];
     wanted.iter().for_each(|node| needed[node.index()] = true);
     for at in (0..graph.nodes.len()).rev() {
