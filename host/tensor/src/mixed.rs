@@ -6,7 +6,7 @@
 //!
 //! Small gradients would vanish in `float16`, so gradients are taken of the loss times a scale and divided by it in
 //! `float32` before anybody sees them ([`gradients`]). A step in which a gradient overflowed is left out, and the scale
-//! finds its size by itself ([`settle`]). Both are part of the step's graph.
+//! finds its size by itself ([`leave_out`], [`advance`]). Both are part of the step's graph.
 //!
 //! The contractions are exchanged last, in the finished graph ([`halve`]), forward ones and adjoints alike: the adjoint of
 //! a rounding rounds, so exchanging before gradients are taken would give the same graph.
@@ -27,7 +27,9 @@ use crate::op::{Convolution, Op};
 use crate::shards::needed;
 
 pub use halve::halve;
-pub use scale::{GROWTH_STEPS, LossScale, SCALE_BACKOFF, SCALE_FIRST, SCALE_GROWTH, SCALE_LEAST, SCALE_MOST, settle};
+pub use scale::{
+    GROWTH_STEPS, LossScale, SCALE_BACKOFF, SCALE_FIRST, SCALE_GROWTH, SCALE_LEAST, SCALE_MOST, advance, leave_out,
+};
 
 /// The gradients that were taken in one graph.
 #[derive(Clone, Debug, Default)]
@@ -39,9 +41,9 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Whether there are none.
+    /// Whether none was scaled: there is nothing to exchange, and nothing to look at.
     pub fn is_empty(&self) -> bool {
-        self.contractions.is_empty() && self.gradients.is_empty()
+        self.contractions.is_empty()
     }
 
     /// The contractions that [`halve`] is to exchange.
@@ -61,7 +63,8 @@ impl Taken {
 }
 
 /// As [`grad::gradients`], computed of `loss` times `scale` and divided by it at the end, in `float32`. The loss itself is
-/// not changed. A loss in `float16` is not scaled: its type holds no such numbers.
+/// not changed. Where the loss is `float16`, or depends on no contraction that would be exchanged, its gradients are as ever:
+/// such a graph is of one precision, or its builder chose both precision and scale.
 ///
 /// `scale` is a `float32` without dimensions; [`LossScale::scale`].
 ///
@@ -74,18 +77,20 @@ pub fn gradients(
     loss: NodeId,
     wrt: &[NodeId],
 ) -> Result<Vec<NodeId>, GraphError> {
-    let before = builder.graph().nodes.len();
-    let scale = (builder.descriptor_of(loss)?.dtype == DType::F32).then_some(scale);
-    let mut gradients = grad::gradients_times(builder, loss, scale, wrt)?;
+    let is_single = builder.descriptor_of(loss)?.dtype == DType::F32;
     let graph = builder.graph();
-    taken.contractions.extend(contractions(graph, &needed(graph, &[loss])));
-    let new: Vec<bool> = (0..graph.nodes.len()).map(|at| at >= before).collect();
-    taken.contractions.extend(contractions(graph, &new));
-    if let Some(scale) = scale {
-        let inverse = builder.reciprocal(scale)?;
-        for gradient in &mut gradients {
-            *gradient = divided(builder, *gradient, inverse)?;
-        }
+    let forward = halve::exchanged(graph, contractions(graph, &needed(graph, &[loss])));
+    if !is_single || forward.is_empty() {
+        return grad::gradients(builder, loss, wrt);
+    }
+    let before = builder.graph().nodes.len();
+    let mut gradients = grad::gradients_times(builder, loss, Some(scale), wrt)?;
+    let graph = builder.graph();
+    let is_new: Vec<bool> = (0..graph.nodes.len()).map(|at| at >= before).collect();
+    taken.contractions.extend(forward.into_iter().chain(contractions(graph, &is_new)));
+    let inverse = builder.reciprocal(scale)?;
+    for gradient in &mut gradients {
+        *gradient = divided(builder, *gradient, inverse)?;
     }
     Ok(gradients)
 }

@@ -13,7 +13,7 @@ use crate::{DType, Descriptor};
 /// through movements alone is not widened in between. Left alone are contractions of other data types, and those of two
 /// operands that were widened from `float16` already: whoever built them chose where to round.
 pub fn halve(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph, Vec<NodeId>) {
-    let widened = widened(graph);
+    let exchanged = exchanged(graph, contractions.iter().copied());
     let mut halving = Halving {
         whole: graph,
         nodes: Vec::with_capacity(graph.nodes.len() + 4 * contractions.len()),
@@ -22,11 +22,7 @@ pub fn halve(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph, Vec<Node
     };
     for (at, node) in graph.nodes.iter().enumerate() {
         let id = NodeId(at as u32);
-        let is_single = |input: &NodeId| graph.descriptor(*input).dtype == DType::F32;
-        let chosen = contractions.contains(&id)
-            && node.inputs.iter().all(is_single)
-            && !node.inputs.iter().all(|input| widened[input.index()]);
-        let place = if chosen { halving.contraction(id) } else { halving.copy(node) };
+        let place = if exchanged.contains(&id) { halving.contraction(id) } else { halving.copy(node) };
         halving.places.push(place);
     }
     let Halving { nodes, places, .. } = halving;
@@ -40,6 +36,18 @@ pub fn halve(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph, Vec<Node
         assignments: graph.assignments.iter().map(|(variable, node)| (*variable, place(node))).collect(),
     };
     (halved, places)
+}
+
+/// Those of `contractions` that [`halve`] exchanges.
+pub(super) fn exchanged(graph: &Graph, contractions: impl Iterator<Item = NodeId>) -> BTreeSet<NodeId> {
+    let widened = widened(graph);
+    let is_single = |input: &NodeId| graph.descriptor(*input).dtype == DType::F32;
+    contractions
+        .filter(|contraction| {
+            let inputs = &graph.node(*contraction).inputs;
+            inputs.iter().all(is_single) && !inputs.iter().all(|input| widened[input.index()])
+        })
+        .collect()
 }
 
 /// Which nodes are `float16` numbers in `float32`, moved perhaps.

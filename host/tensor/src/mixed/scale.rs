@@ -33,28 +33,34 @@ pub struct LossScale {
     pub left_out: NodeId,
 }
 
-/// Has a step be left out in which a gradient of `taken` is not finite: floating-point variables that are assigned so far
-/// keep what they hold, and the scale is halved. After [`GROWTH_STEPS`] sound steps it doubles. Gives 1 for a sound step,
-/// a `uint8` without dimensions.
-///
-/// What is assigned later is not guarded.
+/// Has a step be left out in which one of `gradients` is not finite: floating-point variables that are assigned so far keep
+/// what they hold. Gives 1 for a sound step, a `uint8` without dimensions. What is assigned later is not guarded.
 ///
 /// # Errors
-/// `AssignedTwice` where the scale was settled already; `AssignMismatch` where a variable is of another kind;
-/// `UnknownNode`; `TooManyNodes`.
-pub fn settle(builder: &mut GraphBuilder, taken: &[NodeId], scale: &LossScale) -> Result<NodeId, GraphError> {
-    let mut sound = builder.scalar(DType::U8, Scalar::Int(1))?;
-    for &gradient in taken {
+/// `UnknownNode`; `DType` where a gradient is no float; `TooManyNodes`.
+pub fn leave_out(builder: &mut GraphBuilder, gradients: &[NodeId]) -> Result<NodeId, GraphError> {
+    let mut sound = None;
+    for &gradient in gradients {
         let finite = builder.all_finite(gradient)?;
-        sound = builder.logical_and(sound, finite)?;
+        sound = Some(match sound {
+            Some(others) => builder.logical_and(others, finite)?,
+            None => finite,
+        });
     }
+    let sound = match sound {
+        Some(sound) => sound,
+        None => builder.scalar(DType::U8, Scalar::Int(1))?,
+    };
     builder.assign_where(sound)?;
-    advance(builder, sound, scale)?;
     Ok(sound)
 }
 
-/// What the scale's variables become.
-fn advance(g: &mut GraphBuilder, sound: NodeId, of: &LossScale) -> Result<(), GraphError> {
+/// Assigns the scale: halved after a step that is not `sound`, doubled after [`GROWTH_STEPS`] sound ones.
+///
+/// # Errors
+/// `AssignedTwice` where it is assigned already; `AssignMismatch` where a variable is of another kind; `UnknownNode`;
+/// `TooManyNodes`.
+pub fn advance(g: &mut GraphBuilder, sound: NodeId, of: &LossScale) -> Result<(), GraphError> {
     let [one, zero, steps] = [1, 0, GROWTH_STEPS.into()].map(|value| g.scalar(DType::I32, Scalar::Int(value)));
     let (one, zero, steps) = (one?, zero?, steps?);
     let [growth, backoff, least, most] =

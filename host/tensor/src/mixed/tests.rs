@@ -62,7 +62,8 @@ impl Step {
     /// The finished step.
     fn finish(mut self) -> Graph {
         let taken = self.taken.gradients().to_vec();
-        settle(&mut self.builder, &taken, &self.scale).unwrap();
+        let sound = leave_out(&mut self.builder, &taken).unwrap();
+        advance(&mut self.builder, sound, &self.scale).unwrap();
         halve(&self.builder.finish(), self.taken.contractions()).0
     }
 }
@@ -228,11 +229,18 @@ fn what_a_plugin_rounds_itself_is_left_alone() {
         assert_eq!(of(NodeId(at as u32)), &node.op);
     }
 
-    // A loss of their type holds no scale.
-    let narrow = g.cast(loss, DType::F16).unwrap();
-    let before = g.graph().nodes.len();
-    gradients(g, &mut Taken::default(), step.scale.scale, narrow, &[w]).unwrap();
-    assert!(g.graph().nodes[before..].iter().all(|node| !node.inputs.contains(&step.scale.scale)));
+    // Who chose the precision chose the scale.
+    assert!(taken.is_empty());
+    assert!(before.nodes.iter().all(|node| !node.inputs.contains(&step.scale.scale)));
+}
+
+#[test]
+fn a_loss_that_holds_no_scale_has_none() {
+    let (mut step, loss, wrt) = dense();
+    let Step { builder, taken, scale } = &mut step;
+    let narrow = builder.cast(loss, DType::F16).unwrap();
+    gradients(builder, taken, scale.scale, narrow, &wrt).unwrap();
+    assert!(taken.is_empty());
 }
 
 /// A convolution, a layer and a loss.
@@ -375,7 +383,8 @@ fn shards_settle_by_what_they_have_in_common() {
     }
     let common = shards::common(builder.graph(), &means, taken.gradients());
     assert_eq!(common, nodes[..3], "each shard has a gradient of its items for itself");
-    settle(builder, &common, scale).unwrap();
+    let sound = leave_out(builder, &common).unwrap();
+    advance(builder, sound, scale).unwrap();
     builder.output("loss", loss).unwrap();
     let (graph, places) = halve(builder.graph(), taken.contractions());
     let means: Vec<NodeId> = means.iter().map(|node| places[node.index()]).collect();
