@@ -200,6 +200,7 @@ fn fields() -> BTreeSet<String> {
         memory_bytes: Some(1),
         gpu_memory_bytes: Some(1),
         non_finite: crate::spec::NonFinite::Continue,
+        precision: crate::spec::Precision::Mixed,
         utilization: Some(crate::spec::Utilization { min_gpu: 1.0, window_seconds: 1.0 }),
         secrets: vec![String::new()],
         replicas: 2,

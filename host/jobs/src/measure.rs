@@ -31,7 +31,7 @@ pub enum Until {
 /// What a measured training is made of.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Its parameters, seed, shards, limits on memory and the step that it begins at; the rest of it says nothing here.
+    /// Its parameters, seed, shards, precision, limits on memory and the step that it begins at; the rest of it says nothing here.
     pub spec: JobSpec,
     /// What it mounts, by mount point.
     pub datasets: BTreeMap<String, Arc<Dataset>>,

@@ -5,6 +5,7 @@ mod conduct;
 mod keep;
 mod mount;
 mod origin;
+mod precision;
 mod prediction;
 mod validate;
 
@@ -17,6 +18,7 @@ pub use conduct::{NonFinite, Utilization};
 pub use keep::{CheckpointEvery, keep_best};
 pub use mount::{Mount, Source};
 pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
+pub use precision::Precision;
 pub use prediction::Prediction;
 
 /// The output of a job that is measured.
@@ -96,6 +98,9 @@ pub struct JobSpec {
     /// What becomes of it where its numbers are none any more.
     #[serde(default, skip_serializing_if = "NonFinite::is_default")]
     pub non_finite: NonFinite,
+    /// In which numbers it computes.
+    #[serde(default, skip_serializing_if = "Precision::is_default")]
+    pub precision: Precision,
     /// How busy it must keep its device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<Utilization>,
@@ -196,6 +201,7 @@ impl JobSpec {
             memory_bytes: None,
             gpu_memory_bytes: None,
             non_finite: NonFinite::Stop,
+            precision: Precision::Float32,
             utilization: None,
             secrets: Vec::new(),
             replicas: default_replicas(),

@@ -3,6 +3,7 @@
 //! Operators stand in `operators`, one line each where they can; running programs is in `program`. What an operator
 //! means, and which operands it takes, is said in `saggar_tensor` alone.
 
+mod mixed;
 mod operators;
 mod options;
 
@@ -48,6 +49,8 @@ pub(crate) struct Builder {
     graph: GraphBuilder,
     /// Nodes that stand for means over a job's shards.
     means: Vec<NodeId>,
+    /// Gradients that were taken in mixed precision.
+    scaled: Option<mixed::Scaled>,
     /// In the order of the graph's variables.
     variables: Vec<Variable>,
     /// Their nodes, by identity: two namespaces may use one name.

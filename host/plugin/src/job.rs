@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::limits::{
     CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
 };
+use crate::loss_scale::{self, Told};
 use crate::state::{Interrupted, Role, State};
 use crate::train::{Beginning, JobContext, LogLevel};
 use crate::variables::Namespace;
@@ -33,6 +34,8 @@ pub(crate) struct TrainRole {
     outputs: BTreeMap<String, usize>,
     /// Whether the plugin was told to return.
     pub(crate) stopped: bool,
+    /// The loss's scale, of a training in mixed precision.
+    pub(crate) told: Told,
 }
 
 impl TrainRole {
@@ -49,6 +52,7 @@ impl TrainRole {
             phases: 0,
             outputs: BTreeMap::new(),
             stopped: false,
+            told: Told::default(),
         }
     }
 }
@@ -78,7 +82,8 @@ impl State {
         state: Vec<u8>,
         plugin_digest: String,
     ) -> Result<Checkpoint, Fault> {
-        let variables = self.table.get(namespace)?.save(&*self.backend, |_| true)?;
+        let mut variables = self.table.get(namespace)?.save(&*self.backend, |_| true)?;
+        variables.extend(self.saved_scale()?);
         let position = |batches: &Resource<Batches>| Ok(self.table.get(batches)?.position());
         let info = self.backend.info();
         Ok(Checkpoint {
@@ -162,7 +167,9 @@ impl Host for State {
             let (saved, here) = (checkpoint.positions.len(), batches.len());
             return Err(Fault::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));
         }
-        self.table.get(&namespace)?.restore(&checkpoint.variables, &*self.backend)?;
+        let (own, variables): (Vec<_>, Vec<_>) = checkpoint.variables.into_iter().partition(loss_scale::is_own);
+        self.table.get(&namespace)?.restore(&variables, &*self.backend)?;
+        self.restore_scale(&own)?;
         for (batches, position) in batches.iter().zip(&checkpoint.positions) {
             self.table.get_mut(batches)?.restore(position)?;
         }
@@ -190,6 +197,7 @@ impl Host for State {
         let stop = train.context.stop_requested();
         if stop || train.context.checkpoint_due(step) {
             let digest = train.plugin_digest.clone();
+            self.tell_left_out()?;
             let checkpoint = self.checkpoint(step, &namespace, &batches, state, digest)?;
             let train = self.train_role()?;
             train.context.save(checkpoint).map_err(Fault::Job)?;

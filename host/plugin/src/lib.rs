@@ -21,6 +21,7 @@ mod inspect;
 mod job;
 pub mod limits;
 mod logging;
+mod loss_scale;
 pub mod model;
 mod rehearsal;
 mod replies;

@@ -61,6 +61,12 @@ pub trait JobContext: Send {
         false
     }
 
+    /// Whether products and convolutions of steps that take gradients are computed in `float16`, with a scaled loss. The
+    /// same at every call.
+    fn is_mixed(&self) -> bool {
+        false
+    }
+
     /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
     /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.
     ///
@@ -209,6 +215,11 @@ pub fn train(
     let dropped = state.logs.dropped();
     if dropped > 0 {
         state.write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
+    }
+    if answer.is_ok()
+        && let Err(fault) = state.tell_left_out()
+    {
+        tracing::debug!(?fault, "what was left out is not told");
     }
     let failure = match answer {
         Ok(Ok(())) => None,

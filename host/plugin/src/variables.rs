@@ -22,6 +22,7 @@ use crate::convert;
 use crate::fault::Fault;
 use crate::initial::initial;
 use crate::limits::VARIABLES_MAX;
+use crate::loss_scale::RESERVED;
 use crate::state::State;
 
 /// One tensor of state. Clones are the same variable.
@@ -158,6 +159,15 @@ impl Variable {
     /// Which variable this is, for maps; two namespaces may use one name.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
+    }
+
+    /// Overwrites it with what was saved of it.
+    ///
+    /// # Errors
+    /// Invalid argument where that is of another shape, type or kind; whatever the device says.
+    pub(crate) fn restore(&self, saved: &SavedVariable, backend: &dyn Backend) -> Result<(), Fault> {
+        self.check(&saved.descriptor, saved.kind)?;
+        Ok(overwrite(backend, self.buffer(None)?, &saved.bytes)?)
     }
 
     fn check(&self, descriptor: &Descriptor, kind: VariableKind) -> Result<(), Fault> {
@@ -312,7 +322,11 @@ impl Namespace {
 }
 
 impl State {
-    fn variable(
+    /// Makes a variable.
+    ///
+    /// # Errors
+    /// Invalid argument for its name or first elements; whatever the device says.
+    pub(crate) fn variable(
         &self,
         seed: u64,
         name: &str,
@@ -409,6 +423,9 @@ impl HostVariables for State {
         }
         if *sealed {
             return Err(Fault::not_found(name, "the model version has no such variable"));
+        }
+        if name.starts_with(RESERVED) {
+            return Err(Fault::invalid_at(name, format!("names that begin with `{RESERVED}` are the host's own")));
         }
         if variables.len() >= VARIABLES_MAX {
             return Err(Fault::out_of_memory(format!("a namespace has at most {VARIABLES_MAX} variables")));

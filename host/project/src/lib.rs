@@ -27,8 +27,8 @@ pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
     Args, Batch, Build, CAUSES, Cache, Checkpoint, Device, Gpu, Grants, KeepAlive, Manifest, Mode, Model, Mount,
-    MountSource, Pipeline, Plugin, Pool, Project, Queue, Quota, RunOptions, Step, StepAction, Task, Utilization,
-    Waiting, World, project_name,
+    MountSource, PRECISIONS, Pipeline, Plugin, Pool, Project, Queue, Quota, RunOptions, Step, StepAction, Task,
+    Utilization, Waiting, World, project_name,
 };
 pub use name::is_name;
 pub use reference::{Reference, parse_mount};

@@ -22,7 +22,7 @@ pub use pipeline::{Pipeline, Step, StepAction};
 pub use plugin::{Build, Grants, Plugin, World};
 pub use queue::{Pool, Queue, Quota};
 pub(crate) use run_options::is_device;
-pub use run_options::{CAUSES, Checkpoint, Device, Gpu, RunOptions, Utilization};
+pub use run_options::{CAUSES, Checkpoint, Device, Gpu, PRECISIONS, RunOptions, Utilization};
 pub use task::{Args, Mode, Mount, MountSource, Task};
 
 /// A project.

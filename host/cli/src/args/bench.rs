@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use saggar_project::PRECISIONS;
 
 /// Measure a plugin on the devices of this machine, without a server.
 #[derive(Debug, Subcommand)]
@@ -40,6 +41,9 @@ pub(crate) struct BenchTrain {
     /// Where everything random comes from.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// In which numbers it computes: float32, or mixed, as for `saggar run`; the task's where it is left out.
+    #[arg(long, value_parser = PRECISIONS, hide_possible_values = true, value_name = "float32|mixed")]
+    pub(crate) precision: Option<String>,
     /// The state directory with datasets and models, if there is one.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,

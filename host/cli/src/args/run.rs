@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use saggar_project::units::{self, Interval};
-use saggar_project::{CAUSES, Checkpoint, Device, Gpu, RunOptions};
+use saggar_project::{CAUSES, Checkpoint, Device, Gpu, PRECISIONS, RunOptions};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Run {
@@ -124,6 +124,10 @@ pub(crate) struct RunFlags {
     /// its newest checkpoint.
     #[arg(long, value_parser = ["stop", "skip", "continue"], hide_possible_values = true, value_name = "stop|skip|continue")]
     non_finite: Option<String>,
+    /// In which numbers a training computes: float32, the default, or mixed: products and convolutions in float16 over
+    /// float32 weights, with a loss that is scaled by itself.
+    #[arg(long, value_parser = PRECISIONS, hide_possible_values = true, value_name = "float32|mixed")]
+    precision: Option<String>,
     /// The group of jobs that it is compared with.
     #[arg(short, long, value_name = "NAME")]
     experiment: Option<String>,
@@ -158,6 +162,7 @@ impl RunFlags {
             max_attempt_runtime: self.max_attempt_runtime,
             checkpoint: (checkpoint != Checkpoint::default()).then_some(checkpoint),
             non_finite: self.non_finite.clone(),
+            precision: self.precision.clone(),
             utilization: None,
             experiment: self.experiment.clone(),
             replicas: self.replicas,

@@ -8,7 +8,7 @@ use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, S
 use saggar_store::{Checkpoint, SavedVariable};
 
 use super::{Measured, Trial, Until};
-use crate::spec::NonFinite;
+use crate::spec::{NonFinite, Precision};
 use crate::worker::open_model;
 
 /// Is told the steps done, and those to do; says whether to go on.
@@ -110,6 +110,10 @@ impl JobContext for Measuring {
 
     fn leaves_out(&self) -> bool {
         self.trial.spec.non_finite == NonFinite::Skip
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.trial.spec.precision == Precision::Mixed
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {

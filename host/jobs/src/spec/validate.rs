@@ -143,7 +143,7 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mount, Prediction, Source};
+    use super::super::{Mount, Precision, Prediction, Source};
     use super::*;
 
     fn spec() -> JobSpec {
@@ -217,10 +217,18 @@ mod tests {
 
     #[test]
     fn a_specification_goes_through_json() {
-        let spec = JobSpec { gpu_slots: 0.25, init_from: Some("job:a-1".parse().unwrap()), ..spec() };
+        let spec = JobSpec {
+            gpu_slots: 0.25,
+            precision: Precision::Mixed,
+            init_from: Some("job:a-1".parse().unwrap()),
+            ..spec()
+        };
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<JobSpec>(&text).unwrap(), spec);
         assert_eq!(spec.demand().slots_milli, 250);
+        let other = text.replace(r#""precision":"mixed""#, r#""precision":"half""#);
+        let error = serde_json::from_str::<JobSpec>(&other).unwrap_err().to_string();
+        assert!(error.starts_with("unknown variant `half`, expected `float32` or `mixed`"), "{error}");
         let least = format!(r#"{{"project":"p","plugin":"{}"}}"#, "0".repeat(64));
         assert_eq!(serde_json::from_str::<JobSpec>(&least).unwrap(), JobSpec::new("p", "0".repeat(64)));
     }

@@ -21,7 +21,7 @@ use super::room::Room;
 use super::spending::Spending;
 use super::words::Words;
 use crate::protocol::{Event, Start};
-use crate::spec::{CheckpointEvery, NonFinite};
+use crate::spec::{CheckpointEvery, NonFinite, Precision};
 
 /// What a context is made of.
 pub(super) struct Parts {
@@ -89,6 +89,10 @@ impl JobContext for Context {
 
     fn leaves_out(&self) -> bool {
         self.parts.start.spec.non_finite == NonFinite::Skip
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.parts.start.spec.precision == Precision::Mixed
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {

@@ -39,6 +39,8 @@ impl State {
         }
         let steps = means.steps + means.waiting.len() as u32;
         let outputs = means.finish(self)?;
+        // The device has been waited for.
+        self.tell_left_out()?;
         let names = outputs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         let buffers = outputs.into_iter().map(|(_, buffer)| buffer).collect();
         Ok(RunResult { steps, outputs: self.named(names.into_iter(), buffers)? })

@@ -1,7 +1,7 @@
 //! `graph-builder`'s methods: each is the tensor crate's builder method or composite of the same meaning.
 
+use saggar_tensor::nn;
 use saggar_tensor::op::Distribution;
-use saggar_tensor::{grad, nn};
 use wasmtime::component::Resource;
 
 use super::{Builder, BuilderHandle, CompiledGraph, Operand, options};
@@ -452,8 +452,7 @@ impl HostGraphBuilder for State {
 
     fn gradients(&mut self, graph: Graph, loss: In, wrt: Vec<In>) -> Result<Vec<In>, Fault> {
         let (loss, wrt) = (self.node(&graph, &loss)?, self.nodes(&graph, &wrt)?);
-        let gradients = self.edit(&graph, |builder| Ok(grad::gradients(&mut builder.graph, loss, &wrt)?))?;
-        let gradients = self.averaged(&graph, loss, &wrt, gradients)?;
+        let gradients = self.gradients_of(&graph, loss, &wrt)?;
         gradients.into_iter().map(|node| self.operand(&graph, node)).collect()
     }
 

@@ -141,16 +141,25 @@ impl State {
         outputs: Vec<(String, NodeId)>,
     ) -> Result<Resource<CompiledGraph>, Fault> {
         let BuilderHandle(number) = self.table.delete(handle)?;
-        let Builder { mut graph, variables, charges, means, .. } = self.builders.remove(&number).ok_or_else(lost)?;
+        let Builder { mut graph, variables, charges, mut means, scaled, .. } =
+            self.builders.remove(&number).ok_or_else(lost)?;
         for (name, node) in outputs {
             graph.output(&name, node)?;
         }
+        // The scale itself is assigned after both guards.
+        let sound = match &scaled {
+            Some(scaled) => scaled.leave_out(&mut graph, &means)?,
+            None => None,
+        };
         if self.leaves_out() {
             // What shards learn without gradients is each one's own until its mean is taken.
             let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
             graph.guard_assignments(&statistic)?;
         }
-        let graph = graph.finish();
+        let graph = match scaled {
+            Some(scaled) => scaled.finish(graph, sound, &mut means)?,
+            None => graph.finish(),
+        };
         if !means.is_empty() {
             let compiled = self.compile_in_shards(graph, &means, variables, charges)?;
             return self.push(compiled);

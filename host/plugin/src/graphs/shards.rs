@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// What the plugin is given as the gradients of `loss` in `wrt`.
+    /// The gradients of `loss` in `wrt`, or what stands for their means over the shards.
     pub(super) fn averaged(
         &mut self,
         graph: &Resource<BuilderHandle>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use saggar_device::Backend;
-use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError};
+use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
 /// The CPU device.
@@ -45,11 +45,24 @@ pub(crate) struct Recorder {
     /// The step at which the training is told to stop.
     pub(crate) stop_at: u64,
     pub(crate) step: u64,
+    pub(crate) is_mixed: bool,
+    pub(crate) leaves_out: bool,
+    /// Parts of each batch, all computed here.
+    pub(crate) shards: u32,
 }
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        Recorder { record: Record::default(), parameters: "{}".to_owned(), every: u64::MAX, stop_at: u64::MAX, step: 0 }
+        Recorder {
+            record: Record::default(),
+            parameters: "{}".to_owned(),
+            every: u64::MAX,
+            stop_at: u64::MAX,
+            step: 0,
+            is_mixed: false,
+            leaves_out: false,
+            shards: 1,
+        }
     }
 }
 
@@ -64,6 +77,18 @@ impl JobContext for Recorder {
 
     fn attempt(&self) -> u32 {
         1
+    }
+
+    fn shards(&self) -> Shards {
+        Shards { count: self.shards, own: 0..self.shards }
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.leaves_out
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.is_mixed
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {

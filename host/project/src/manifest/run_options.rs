@@ -40,6 +40,8 @@ pub struct RunOptions {
     pub checkpoint: Option<Checkpoint>,
     /// What becomes of a training whose numbers are none any more: `stop` or `continue`.
     pub non_finite: Option<String>,
+    /// In which numbers a training computes: `float32` or `mixed`.
+    pub precision: Option<String>,
     /// How busy it must keep its device.
     pub utilization: Option<Utilization>,
     /// The group of jobs that it is compared with.
@@ -76,6 +78,7 @@ impl RunOptions {
             max_attempt_runtime: self.max_attempt_runtime.or(below.max_attempt_runtime),
             checkpoint,
             non_finite: self.non_finite.or(below.non_finite),
+            precision: self.precision.or(below.precision),
             utilization: self.utilization.or(below.utilization),
             experiment: self.experiment.or(below.experiment),
             replicas: self.replicas.or(below.replicas),
@@ -129,6 +132,8 @@ pub struct Utilization {
 /// What a job may be tried again after.
 pub const CAUSES: [&str; 6] = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"];
 const NON_FINITE: [&str; 3] = ["stop", "skip", "continue"];
+/// In which numbers a training may compute.
+pub const PRECISIONS: [&str; 2] = ["float32", "mixed"];
 
 /// Reads the keys; `table` is finished by the caller, who may read more.
 pub(super) fn read(table: &Table<'_>) -> RunOptions {
@@ -147,6 +152,7 @@ pub(super) fn read(table: &Table<'_>) -> RunOptions {
         max_attempt_runtime: table.optional("max_attempt_runtime", |item| item.time()),
         checkpoint: table.optional("checkpoint", |item| checkpoint(&item.table()?)),
         non_finite: table.optional("non_finite", |item| item.choice(&NON_FINITE.map(|it| (it, it))).map(str::to_owned)),
+        precision: table.optional("precision", |item| item.choice(&PRECISIONS.map(|it| (it, it))).map(str::to_owned)),
         utilization: table.optional("utilization", |item| utilization(&item.table()?)),
         experiment: table.optional("experiment", |item| item.name()),
         replicas: table.optional("replicas", |item| item.count(1, REPLICAS_MAX)),

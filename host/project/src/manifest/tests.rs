@@ -42,7 +42,7 @@ fn unknown_keys_are_mistakes() {
             saggar.toml:8:1: unknown key "priorty" in [task.t]
               hint: did you mean "priority"?
             saggar.toml:9:1: unknown key "colour" in [task.t]
-              hint: it takes: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, preemptible, priority, queue, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization
+              hint: it takes: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization
             saggar.toml:10:2: unknown key "tsak" in the file
               hint: did you mean "task"?"#]],
     );
@@ -215,7 +215,7 @@ fn a_file_that_is_no_toml_is_told_so() {
 #[test]
 fn values_of_another_kind_are_told_apart() {
     check(
-        "[task.t]\nplugin = 3\nargs = 4\ndata = \"mnist\"\ngpu = \"yes\"\nretry_on = [\"moon\"]\nsecrets = [1]\n\
+        "[task.t]\nplugin = 3\nargs = 4\ndata = \"mnist\"\ngpu = \"yes\"\nprecision = \"half\"\nretry_on = [\"moon\"]\nsecrets = [1]\n\
          device = \"cpu\"\n[model.m]\ntraffic = { a = 10 }\nkeep_alive = \"5\"\n",
         expect![[r#"
             saggar.toml:7:10: task.t.plugin: expected a text in quotes, got 3
@@ -226,13 +226,15 @@ fn values_of_another_kind_are_told_apart() {
               hint: such as data = ["mnist"]
             saggar.toml:10:7: task.t.gpu: expected "required", "preferred", "none", or a number of slots such as 1 or 0.25, got "yes"
               hint: `saggar check --schema` shows what every key takes
-            saggar.toml:11:13: task.t.retry_on[0]: expected "preempted" or "device-lost" or "worker-lost" or "host-restart" or "non-finite" or "error", got "moon"
+            saggar.toml:11:13: task.t.precision: expected "float32" or "mixed", got "half"
+              hint: such as precision = "float32"
+            saggar.toml:12:13: task.t.retry_on[0]: expected "preempted" or "device-lost" or "worker-lost" or "host-restart" or "non-finite" or "error", got "moon"
               hint: such as "preempted"
-            saggar.toml:12:12: task.t.secrets[0]: expected a text in quotes, got 1
+            saggar.toml:13:12: task.t.secrets[0]: expected a text in quotes, got 1
               hint: such as "1"
-            saggar.toml:15:11: model.m.traffic: the shares make 10, expected 100
+            saggar.toml:16:11: model.m.traffic: the shares make 10, expected 100
               hint: such as { stable = 90, canary = 10 }
-            saggar.toml:16:14: model.m.keep_alive: expected a time such as "5m" or "0s", or "forever", got "5"
+            saggar.toml:17:14: model.m.keep_alive: expected a time such as "5m" or "0s", or "forever", got "5"
               hint: `saggar check --schema` shows what every key takes"#]],
     );
     check(

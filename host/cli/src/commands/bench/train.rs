@@ -94,6 +94,10 @@ impl Training {
         };
         let (mut spec, component) = run::local(&run, output)?;
         spec.seed = args.seed.unwrap_or(spec.seed);
+        if let Some(precision) = &args.precision {
+            spec.precision = serde_json::from_value(json!(precision))
+                .map_err(|error| Failure::invalid(format!("--precision: {error}")))?;
+        }
         let datasets = data::open(&spec.data, &folders, home.as_ref())?;
         let host = super::host(home.as_ref())?;
         let wasm = super::component(&component)?;

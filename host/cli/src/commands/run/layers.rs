@@ -85,7 +85,7 @@ impl Layers {
 }
 
 /// The fields that [`written`] may write, in the order in which they are listed.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "device",
     "gpu_slots",
     "seed",
@@ -103,6 +103,7 @@ const KEYS: [&str; 21] = [
     "memory_bytes",
     "gpu_memory_bytes",
     "non_finite",
+    "precision",
     "utilization",
     "experiment",
     "replicas",
@@ -136,6 +137,7 @@ pub(crate) fn written(options: &RunOptions) -> Map<String, Value> {
     say("memory_bytes", options.memory.map(Value::from));
     say("gpu_memory_bytes", options.gpu_memory.map(Value::from));
     say("non_finite", options.non_finite.clone().map(Value::from));
+    say("precision", options.precision.clone().map(Value::from));
     let seconds = |time: std::time::Duration| time.as_secs_f64();
     let utilization = options.utilization;
     say("utilization", utilization.map(|it| json!({ "min_gpu": it.min_gpu, "window_seconds": seconds(it.window) })));
@@ -213,6 +215,7 @@ mod tests {
                 keep_best: Some("max:bleu".to_owned()),
             }),
             non_finite: Some("continue".to_owned()),
+            precision: Some("mixed".to_owned()),
             utilization: Some(Utilization { min_gpu: 0.5, window: std::time::Duration::from_secs(1) }),
             experiment: Some("e".to_owned()),
             replicas: Some(2),

@@ -88,6 +88,10 @@ impl JobContext for Follower {
         self.job.leaves_out()
     }
 
+    fn is_mixed(&self) -> bool {
+        self.job.is_mixed()
+    }
+
     fn all_reduce(&mut self, own: Vec<Vec<u8>>, mean: Mean) -> Result<Vec<u8>, PluginError> {
         let turn = self.turn();
         own.iter().try_for_each(|part| self.send(turn, Kind::Part, part))?;

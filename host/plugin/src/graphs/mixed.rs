@@ -1,0 +1,90 @@
+//! Graphs of jobs in mixed precision: gradients are scaled on their way, and what a loss depends on is computed in `float16`
+//! once the graph is finished. What that means is said in `saggar_tensor::mixed`.
+
+use saggar_tensor::mixed::{self, Taken};
+use saggar_tensor::{Graph, GraphBuilder, NodeId, grad, shards};
+use wasmtime::component::Resource;
+
+use super::{Builder, BuilderHandle};
+use crate::fault::Fault;
+use crate::loss_scale::LossScale;
+use crate::state::State;
+
+/// What a graph in mixed precision remembers while it is built.
+#[derive(Debug)]
+pub(super) struct Scaled {
+    taken: Taken,
+    scale: mixed::LossScale,
+}
+
+impl Builder {
+    /// The gradients of the loss, on whose way they were larger by the scale.
+    fn scaled_gradients(&mut self, by: &LossScale, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, Fault> {
+        let scale = mixed::LossScale {
+            scale: self.variable(&by.scale)?,
+            sound_steps: self.variable(&by.sound_steps)?,
+            left_out: self.variable(&by.left_out)?,
+        };
+        let scaled = self.scaled.get_or_insert_with(|| Scaled { taken: Taken::default(), scale });
+        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt)?)
+    }
+}
+
+impl State {
+    /// What the plugin is given as the gradients of `loss` in `wrt`.
+    pub(super) fn gradients_of(
+        &mut self,
+        graph: &Resource<BuilderHandle>,
+        loss: NodeId,
+        wrt: &[NodeId],
+    ) -> Result<Vec<NodeId>, Fault> {
+        let scale = self.loss_scale()?;
+        let gradients = self.edit(graph, |builder| match &scale {
+            Some(scale) => builder.scaled_gradients(scale, loss, wrt),
+            None => Ok(grad::gradients(&mut builder.graph, loss, wrt)?),
+        })?;
+        let gradients = self.averaged(graph, loss, wrt, gradients)?;
+        self.edit(graph, |builder| {
+            if let Some(scaled) = &mut builder.scaled {
+                scaled.taken.look_at(&gradients);
+            }
+            Ok(gradients)
+        })
+    }
+}
+
+impl Scaled {
+    /// Has steps be left out whose gradients overflow. Says where that is known, for [`Scaled::finish`].
+    ///
+    /// # Errors
+    /// Limits of the graph.
+    pub(super) fn leave_out(&self, graph: &mut GraphBuilder, means: &[NodeId]) -> Result<Option<NodeId>, Fault> {
+        if self.taken.is_empty() {
+            return Ok(None);
+        }
+        let mut gradients = self.taken.gradients().to_vec();
+        if !means.is_empty() {
+            // What each shard has for itself decides nothing: all must do the same.
+            gradients = shards::common(graph.graph(), means, &gradients);
+        }
+        Ok(Some(mixed::leave_out(graph, &gradients)?))
+    }
+
+    /// Assigns the scale, and has contractions take `float16`. `means` become the nodes that they are then.
+    ///
+    /// # Errors
+    /// Limits of the graph.
+    pub(super) fn finish(
+        &self,
+        mut graph: GraphBuilder,
+        sound: Option<NodeId>,
+        means: &mut [NodeId],
+    ) -> Result<Graph, Fault> {
+        if let Some(sound) = sound {
+            mixed::advance(&mut graph, sound, &self.scale)?;
+        }
+        let (halved, places) = mixed::halve(graph.graph(), self.taken.contractions());
+        means.iter_mut().for_each(|mean| *mean = places[mean.index()]);
+        Ok(halved)
+    }
+}

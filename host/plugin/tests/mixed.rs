@@ -1,0 +1,233 @@
+//! Trainings in mixed precision, of plugins that know nothing of it: on handwritten digits they come as far as in single
+//! precision, go on bit for bit, and publish what others do.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
+
+#[path = "support/recorder.rs"]
+mod recorder;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use recorder::{Record, Recorder, cpu};
+use saggar_device::{Backend, Meter, gpu};
+use saggar_plugin::{Host, HostConfig, Outcome, Plugin, TrainLimits, train};
+use saggar_store::checkpoint::digest_of_variables;
+use saggar_store::{Checkpoint, Dataset, Datasets};
+use saggar_tensor::DType;
+
+/// How far two epoch tables may be apart at their end: a share of the held-out digits.
+const ACCURACY_APART_MAX: f64 = 0.01;
+
+/// A plugin and the digits, or none where the plugin is not built.
+struct Bench {
+    host: Host,
+    plugin: Plugin,
+    digits: Arc<Dataset>,
+    _home: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(name: &str) -> Option<Bench> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Ok(wasm) = std::fs::read(root.join(format!("plugins/target/saggar/{name}.wasm"))) else {
+            println!("SKIP: plugins/target/saggar/{name}.wasm is missing: `make guests` builds it");
+            return None;
+        };
+        let home = tempfile::tempdir().unwrap();
+        let datasets = Datasets::new(home.path());
+        let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
+        let host = Host::new(HostConfig::default()).unwrap();
+        let plugin = host.compile(&wasm).unwrap();
+        Some(Bench { host, plugin, digits: Arc::new(Dataset::open(&info.dir).unwrap()), _home: home })
+    }
+
+    fn train_on(&self, device: Arc<dyn Backend>, job: Recorder) -> Outcome {
+        let mounts = BTreeMap::from([("/data".to_owned(), Arc::clone(&self.digits))]);
+        let meter = Meter::unlimited();
+        let limits = TrainLimits::default();
+        let outcome = train(&self.host, &self.plugin, device, meter.clone(), mounts, Box::new(job), limits);
+        assert_eq!(meter.bytes(), 0, "a training leaves nothing on the device");
+        outcome.unwrap()
+    }
+
+    fn train(&self, job: Recorder) -> Outcome {
+        self.train_on(cpu(), job)
+    }
+
+    /// Trains to the end, in single precision or in mixed.
+    fn whole(&self, device: Arc<dyn Backend>, parameters: &str, is_mixed: bool) -> Record {
+        let record = Record::default();
+        let job = Recorder { is_mixed, ..job(&record, parameters) };
+        assert_eq!(self.train_on(device, job), Outcome::Finished);
+        record
+    }
+}
+
+fn job(record: &Record, parameters: &str) -> Recorder {
+    Recorder { record: record.clone(), parameters: parameters.to_owned(), ..Recorder::default() }
+}
+
+fn series(record: &Record, name: &str) -> Vec<f64> {
+    record.with(|kept| kept.metrics.iter().filter(|(_, it, _)| it == name).map(|(_, _, value)| *value).collect())
+}
+
+/// Prints the epoch tables of two trainings side by side.
+fn print_beside(name: &str, single: &Record, mixed: &Record) {
+    println!("{name}: epoch, then loss and accuracy and those held out, in single precision | in mixed");
+    let names = ["epoch/loss", "epoch/accuracy", "validation/loss", "validation/accuracy"];
+    let columns = [single, mixed].map(|record| names.map(|name| series(record, name)));
+    for epoch in 0..columns[0][0].len() {
+        let cells = |of: &[Vec<f64>; 4]| {
+            of.iter()
+                .map(|column| column.get(epoch).map_or("-".to_owned(), |it| format!("{it:.5}")))
+                .collect::<Vec<_>>()
+        };
+        println!("{:>5}  {} | {}", epoch + 1, cells(&columns[0]).join("  "), cells(&columns[1]).join("  "));
+    }
+}
+
+/// What a checkpoint keeps of the scale: itself, and how many steps were left out.
+fn scale(checkpoint: &Checkpoint) -> Option<(f32, i32)> {
+    let bytes = |name: &str| {
+        let saved = checkpoint.variables.iter().find(|it| it.name == name)?;
+        saved.bytes.first_chunk::<4>().copied()
+    };
+    let left_out = bytes("saggar/steps-left-out").map(i32::from_le_bytes)?;
+    Some((f32::from_le_bytes(bytes("saggar/loss-scale")?), left_out))
+}
+
+/// The epoch tables agree, and both fall.
+fn check_alike(name: &str, single: &Record, mixed: &Record) {
+    print_beside(name, single, mixed);
+    let last = |record, name| *series(record, name).last().unwrap();
+    let [a, b] = [single, mixed].map(|record| last(record, "validation/accuracy"));
+    assert!((a - b).abs() <= ACCURACY_APART_MAX, "{name}: {a} in single precision, {b} in mixed");
+    for record in [single, mixed] {
+        let losses = series(record, "epoch/loss");
+        assert!(*losses.last().unwrap() < 0.5 * losses[0], "{name}: {losses:?}");
+    }
+    assert_ne!(series(single, "epoch/loss"), series(mixed, "epoch/loss"), "{name}: nothing was rounded");
+    let published = |record: &Record| {
+        record.with(|kept| {
+            let kind = |it: &saggar_store::SavedVariable| (it.name.clone(), it.kind, it.descriptor.clone());
+            kept.published.last().unwrap().1.iter().map(kind).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(published(single), published(mixed), "both publish the same variables");
+    assert!(published(mixed).iter().all(|(_, _, descriptor)| descriptor.dtype == DType::F32));
+}
+
+#[test]
+fn the_epoch_table_is_that_of_single_precision() {
+    for (name, parameters) in [("lenet", r#"{"epochs": 10}"#), ("mlp", r#"{"epochs": 10}"#)] {
+        let Some(bench) = Bench::new(name) else { continue };
+        let [single, mixed] = [false, true].map(|is_mixed| bench.whole(cpu(), parameters, is_mixed));
+        check_alike(name, &single, &mixed);
+        let last = *series(&mixed, "validation/accuracy").last().unwrap();
+        assert!(last >= 0.95, "{name}: {last}");
+        mixed.with(|kept| {
+            kept.lines.iter().filter(|(_, line)| line.starts_with("mixed precision")).for_each(|it| println!("{it:?}"));
+        });
+    }
+}
+
+#[test]
+fn an_adapter_learns_as_well_in_mixed_precision() {
+    let Some(bench) = Bench::new("lenet") else { return };
+    if gpu::adapters().is_empty() {
+        assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
+        println!("SKIP: no GPU adapter");
+        return;
+    }
+    let trained = [false, true].map(|is_mixed| bench.whole(gpu::open(0).unwrap(), r#"{"epochs": 4}"#, is_mixed));
+    check_alike("lenet on an adapter", &trained[0], &trained[1]);
+}
+
+#[test]
+fn a_stopped_training_in_mixed_precision_goes_on_bit_for_bit() {
+    let Some(bench) = Bench::new("lenet") else { return };
+    let parameters = r#"{"epochs": 2}"#;
+    let whole = Record::default();
+    assert_eq!(bench.train(Recorder { is_mixed: true, every: 20, ..job(&whole, parameters) }), Outcome::Finished);
+    let cut = Record::default();
+    let mut stops = 0;
+    loop {
+        let stop_at = (stops + 1) * 17;
+        let attempt = Recorder { stop_at, every: 5, is_mixed: true, ..job(&cut, parameters) };
+        match bench.train(attempt) {
+            Outcome::Stopped => stops += 1,
+            Outcome::Finished => break,
+        }
+    }
+    assert!(stops >= 2, "{stops} stops");
+    let digest = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    assert_eq!(digest(&whole), digest(&cut));
+    // Checkpoints at the same step are the same, scale and counts too.
+    let saved = |record: &Record| {
+        record.with(|kept| {
+            let all = kept.checkpoints.iter();
+            all.map(|it| (it.step, (digest_of_variables(&it.variables), scale(it)))).collect::<BTreeMap<_, _>>()
+        })
+    };
+    let (whole, cut) = (saved(&whole), saved(&cut));
+    let both: Vec<u64> = whole.keys().filter(|step| cut.contains_key(step)).copied().collect();
+    assert!(!both.is_empty(), "{:?} and {:?}", whole.keys(), cut.keys());
+    for step in both {
+        assert_eq!(whole[&step], cut[&step], "at step {step}");
+        assert!(whole[&step].1.is_some(), "the scale is saved");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_one_precision_is_a_beginning_for_the_other() {
+    let Some(bench) = Bench::new("mlp") else { return };
+    let parameters = r#"{"epochs": 2}"#;
+    for is_mixed in [false, true] {
+        let record = Record::default();
+        let first = Recorder { stop_at: 10, every: 5, is_mixed, ..job(&record, parameters) };
+        assert_eq!(bench.train(first), Outcome::Stopped);
+        let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
+        assert_eq!(kept_scale, is_mixed);
+        let second = Recorder { every: 5, is_mixed: !is_mixed, ..job(&record, parameters) };
+        assert_eq!(bench.train(second), Outcome::Finished);
+        let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
+        assert_eq!(kept_scale, !is_mixed);
+    }
+}
+
+#[test]
+fn mixed_precision_goes_with_shards_and_with_updates_left_out() {
+    let Some(bench) = Bench::new("lenet") else { return };
+    let parameters = r#"{"epochs": 3}"#;
+    let plain = bench.whole(cpu(), parameters, true);
+    let accuracy = |record: &Record| *series(record, "validation/accuracy").last().unwrap();
+    let weights = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    for (shards, leaves_out) in [(1, true), (2, false), (2, true)] {
+        let record = Record::default();
+        let job = Recorder { is_mixed: true, shards, leaves_out, ..job(&record, parameters) };
+        assert_eq!(bench.train(job), Outcome::Finished);
+        let (found, expected) = (accuracy(&record), accuracy(&plain));
+        assert!((found - expected).abs() < 0.03, "{shards} shards, {leaves_out}: {found}, not {expected}");
+        if shards == 1 {
+            assert_eq!(weights(&record), weights(&plain), "what is left out anyway is left out once");
+        }
+    }
+}
+
+#[test]
+fn a_step_that_overflows_is_told_in_the_log() {
+    let Some(bench) = Bench::new("mlp") else { return };
+    let record = Record::default();
+    // One item a batch: at the first scales its gradients do not fit into float16.
+    let job = Recorder { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
+    assert_eq!(bench.train(job), Outcome::Finished);
+    record.with(|kept| {
+        let told: Vec<&String> =
+            kept.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();
+        let (scale, left_out) = scale(kept.checkpoints.last().unwrap()).unwrap();
+        assert!(left_out > 0 && scale < 65536.0, "{scale}, {left_out}");
+        assert!(told[0].contains("left out, ") && told[0].contains("the loss scale is "), "{told:?}");
+    });
+}
