@@ -7,8 +7,8 @@ use std::time::Duration;
 use saggar_tests::{Payload, Server, kill_9, plugin, workers};
 use serde_json::{Value, json};
 
-/// How far two trainings may be apart at their end: a share of the held-out digits.
-const ACCURACY_APART_MAX: f64 = 0.01;
+/// How far two trainings may be apart at their end: five of the 359 digits that are held out.
+const ACCURACY_APART_MAX: f64 = 0.015;
 
 fn start(home: &std::path::Path) -> Server {
     let server = Server::start(home);

@@ -155,7 +155,7 @@ fn a_training_in_mixed_precision_keeps_step_with_one_in_single_precision() {
     near(&defined.losses, &expected.losses, 0.01, "interpreted");
     assert!(defined.losses[STEPS - 1] < 0.5 * defined.losses[0], "{:?}", defined.losses);
     for device in devices() {
-        let name = device.info().name;
+        let name = device.info().name.clone();
         let found = computed(&*device, &halved, 1024.0, STEPS);
         assert_eq!(found.scale(), [1024.0, 0.0], "{name}");
         near(&found.losses, &defined.losses, 0.01, &name);

@@ -17,8 +17,9 @@ use saggar_store::checkpoint::digest_of_variables;
 use saggar_store::{Checkpoint, Dataset, Datasets};
 use saggar_tensor::DType;
 
-/// How far two epoch tables may be apart at their end: a share of the held-out digits.
-const ACCURACY_APART_MAX: f64 = 0.01;
+/// How far two epoch tables may be apart at their end: five of the 359 digits that are held out. Roundings that differ make
+/// another training, which errs in other places.
+const ACCURACY_APART_MAX: f64 = 0.015;
 
 /// A plugin and the digits, or none where the plugin is not built.
 struct Bench {
@@ -141,7 +142,7 @@ fn an_adapter_learns_as_well_in_mixed_precision() {
         println!("SKIP: no GPU adapter");
         return;
     }
-    let trained = [false, true].map(|is_mixed| bench.whole(gpu::open(0).unwrap(), r#"{"epochs": 4}"#, is_mixed));
+    let trained = [false, true].map(|is_mixed| bench.whole(gpu::open(0).unwrap(), r#"{"epochs": 3}"#, is_mixed));
     check_alike("lenet on an adapter", &trained[0], &trained[1]);
 }
 
@@ -190,7 +191,7 @@ fn a_checkpoint_of_one_precision_is_a_beginning_for_the_other() {
         assert_eq!(bench.train(first), Outcome::Stopped);
         let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
         assert_eq!(kept_scale, is_mixed);
-        let second = Recorder { every: 5, is_mixed: !is_mixed, ..job(&record, parameters) };
+        let second = Recorder { every: 1, is_mixed: !is_mixed, ..job(&record, parameters) };
         assert_eq!(bench.train(second), Outcome::Finished);
         let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
         assert_eq!(kept_scale, !is_mixed);

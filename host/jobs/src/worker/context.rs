@@ -59,7 +59,7 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(parts: Parts) -> Context {
         let (spending, words, metrics) = (Arc::default(), Words::new(), BTreeMap::new());
-        let finite = Finite::new(parts.start.spec.non_finite);
+        let finite = Finite::new(parts.start.spec.non_finite).of(parts.start.spec.precision);
         let (last_tried, last_tried_step, last_checkpoint_step) = (Instant::now(), 0, 0);
         Context { parts, spending, words, last_tried, last_tried_step, last_checkpoint_step, metrics, finite }
     }

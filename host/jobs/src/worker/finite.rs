@@ -5,7 +5,7 @@ use saggar_plugin::PluginError;
 use saggar_store::SavedVariable;
 use saggar_tensor::DType;
 
-use crate::spec::NonFinite;
+use crate::spec::{NonFinite, Precision};
 
 /// How often it is told that an update is left out.
 const TOLD_MAX: u32 = 10;
@@ -14,6 +14,7 @@ const TOLD_MAX: u32 = 10;
 #[derive(Debug)]
 pub(super) struct Finite {
     policy: NonFinite,
+    precision: Precision,
     /// How often it was told that an update is left out.
     told: u32,
     broken: Option<PluginError>,
@@ -21,7 +22,12 @@ pub(super) struct Finite {
 
 impl Finite {
     pub(super) fn new(policy: NonFinite) -> Finite {
-        Finite { policy, told: 0, broken: None }
+        Finite { policy, precision: Precision::default(), told: 0, broken: None }
+    }
+
+    /// Of a training in this precision, which may be why numbers are none.
+    pub(super) fn of(self, precision: Precision) -> Finite {
+        Finite { precision, ..self }
     }
 
     /// Looks at a value that the plugin reported; what the log is to say of it. Only losses must be numbers: an accuracy
@@ -64,9 +70,15 @@ impl Finite {
 
     fn found(&mut self, what: String) {
         if self.policy != NonFinite::Continue {
+            let precision = match self.precision {
+                Precision::Float32 => "",
+                Precision::Mixed => {
+                    "; in mixed precision what passes 65504 is infinite, `--precision float32` holds more"
+                }
+            };
             let message = format!(
                 "{what}; nothing of it was saved or published, and older checkpoints stay (a lower learning rate usually \
-                 helps; `--non-finite skip` leaves such steps out, `--non-finite continue` goes on all the same)"
+                 helps{precision}; `--non-finite skip` leaves such steps out, `--non-finite continue` goes on all the same)"
             );
             self.broken.get_or_insert(PluginError::NonFinite { message });
         }
@@ -151,6 +163,12 @@ mod tests {
             let mut finite = Finite::new(NonFinite::Stop);
             assert_eq!(finite.metric(3, name, value), None, "the attempt's end tells it");
             assert_eq!(finite.is_broken(), ends, "{name} {value}");
+            let mut mixed = Finite::new(NonFinite::Stop).of(Precision::Mixed);
+            mixed.metric(3, name, value);
+            let says =
+                |finite: &mut Finite| finite.variables(None, &[]).err().map_or(String::new(), |it| it.to_string());
+            assert_eq!(says(&mut mixed).contains("`--precision float32`"), ends, "it may be why");
+            assert!(!says(&mut finite).contains("--precision"));
             assert_eq!(finite.variables(None, &[]).is_err(), ends, "{name} {value}");
             let mut goes_on = Finite::new(NonFinite::Continue);
             assert_eq!(goes_on.metric(3, name, value), None);
