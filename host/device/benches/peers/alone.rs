@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use saggar_device::cpu;
 use serde_json::{Value, json};
 
 use crate::child::Peer;
 use crate::loaded::Loaded;
-use crate::stage::Stage;
+use crate::stage::{Stage, open};
 use crate::table::{Figure, Goal, Row};
 use crate::task::Task;
 use crate::tensors::Tensors;
@@ -29,18 +28,31 @@ pub(crate) struct Alone {
     task: String,
     start: PathBuf,
     threads: usize,
+    device: Option<String>,
 }
 
 impl Alone {
     /// From the arguments that [`Alone::command`] gives.
     pub(crate) fn read(mut given: impl Iterator<Item = String>) -> Option<Alone> {
         let (what, task, start) = (given.next()?, given.next()?, given.next()?.into());
-        Some(Alone { what, task, start, threads: given.next()?.parse().ok()? })
+        Some(Alone { what, task, start, threads: given.next()?.parse().ok()?, device: given.next() })
     }
 
-    fn command(&self) -> Result<Command, String> {
+    /// The first step of a training on a stage's device.
+    pub(crate) fn first(task: &str, start: &Path, stage: &Stage) -> Alone {
+        Alone {
+            what: "first".to_owned(),
+            task: task.to_owned(),
+            start: start.to_owned(),
+            threads: stage.threads,
+            device: stage.device.clone(),
+        }
+    }
+
+    pub(crate) fn command(&self) -> Result<Command, String> {
         let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
         command.args(["--alone", &self.what, &self.task]).arg(&self.start).arg(self.threads.to_string());
+        command.args(&self.device);
         Ok(command)
     }
 
@@ -50,7 +62,7 @@ impl Alone {
     /// Why there is no figure.
     pub(crate) fn run(&self) -> Result<Value, String> {
         let task = Task::named(&self.task).ok_or_else(|| format!("no task {}", self.task))?;
-        let backend = cpu::open(Some(self.threads)).map_err(|error| error.to_string())?;
+        let backend = open(self.device.as_deref(), self.threads)?;
         let start = Tensors::open(&self.start)?;
         let load = || {
             let graph = task.graph(&start).map_err(|error| error.to_string())?;
@@ -102,6 +114,7 @@ fn measure(
         task: task.name.to_owned(),
         start: start.file("start.safetensors"),
         threads: stage.threads,
+        device: None,
     };
     let errors = start.file("errors.txt");
     for _ in 0..stage.rounds {
@@ -119,7 +132,10 @@ fn measure(
 }
 
 /// The figure that a process says.
-fn said(command: &mut Command, errors: &Path) -> Result<Timing, String> {
+///
+/// # Errors
+/// It does not start, or says none.
+pub(crate) fn said(command: &mut Command, errors: &Path) -> Result<Timing, String> {
     let ready = &Peer::start(command, errors)?.ready;
     let figure = ready["figure"].as_f64().ok_or_else(|| format!("{ready} has no figure"))?;
     Ok(Timing { best: figure, median: figure })

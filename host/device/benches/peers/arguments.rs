@@ -17,14 +17,26 @@ const PATIENCE: u64 = 60;
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) list: bool,
+    /// The adapters are told, and nothing else is done.
+    pub(crate) adapters: bool,
     /// What kernels take is said too.
     pub(crate) kernels: bool,
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
     pub(crate) patience: u64,
+    /// The device that is measured; none is the processor, beside the peers of processors.
+    pub(crate) device: Option<String>,
+    /// Networks shrink: the harness is tried out.
+    pub(crate) small: bool,
+    /// Seconds after which no other work is begun.
+    pub(crate) budget: u64,
     pub(crate) save: Option<PathBuf>,
     pub(crate) python: Option<PathBuf>,
+    /// Where the peers' programs are; none is this source tree.
+    pub(crate) sources: Option<PathBuf>,
+    /// Where results and what has to be made for them go; none is the build's own folder.
+    pub(crate) folder: Option<PathBuf>,
     /// This process is one that the harness has started to measure in.
     pub(crate) alone: Option<Alone>,
     names: Vec<String>,
@@ -37,13 +49,19 @@ impl Arguments {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut arguments = Arguments {
             list: false,
+            adapters: false,
             kernels: false,
             threads,
             seconds: SECONDS,
             rounds: ROUNDS,
             patience: PATIENCE,
+            device: None,
+            small: false,
+            budget: u64::MAX,
             save: None,
             python: None,
+            sources: None,
+            folder: None,
             alone: None,
             names: Vec::new(),
         };
@@ -51,7 +69,13 @@ impl Arguments {
             let mut value = || given.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--list" => arguments.list = true,
+                "--adapters" => arguments.adapters = true,
                 "--kernels" => arguments.kernels = true,
+                "--small" => arguments.small = true,
+                "--device" => arguments.device = Some(value()?),
+                "--budget" => arguments.budget = number(&word, &value()?)?,
+                "--sources" => arguments.sources = Some(value()?.into()),
+                "--folder" => arguments.folder = Some(value()?.into()),
                 "--threads" => arguments.threads = number(&word, &value()?)?,
                 "--rounds" => arguments.rounds = number::<usize>(&word, &value()?)?.max(1),
                 "--patience" => arguments.patience = number(&word, &value()?)?,

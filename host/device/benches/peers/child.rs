@@ -41,7 +41,15 @@ impl Peer {
     /// # Errors
     /// It does not answer.
     pub(crate) fn run(&mut self, seconds: f64) -> Result<Timing, String> {
-        writeln!(self.commands, "run {seconds}").map_err(|error| error.to_string())?;
+        self.run_way(0, seconds)
+    }
+
+    /// As [`Peer::run`], of one of several ways of computing the same.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn run_way(&mut self, way: usize, seconds: f64) -> Result<Timing, String> {
+        writeln!(self.commands, "run {seconds} {way}").map_err(|error| error.to_string())?;
         let answer = self.answer()?;
         let number = |name: &str| answer[name].as_f64().ok_or_else(|| format!("{answer} has no {name}"));
         Ok(Timing { best: number("best")?, median: number("median")? })

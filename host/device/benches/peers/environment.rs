@@ -6,30 +6,46 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the peers' programs are.
-pub(crate) fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers")
-}
+/// Says which PyTorch a Python has, and where it computes.
+const DESCRIBE: &str = "import torch; cuda = torch.cuda.is_available(); print('PyTorch', torch.__version__, \
+    *(['with CUDA', torch.version.cuda, 'on', torch.cuda.get_device_name()] if cuda else ['on the CPU: no CUDA']))";
 
 /// A Python that has what peers need, as far as it could be had.
 #[derive(Debug)]
-pub(crate) struct Environment(PathBuf);
+pub(crate) struct Environment {
+    python: PathBuf,
+    /// Where the peers' programs are.
+    sources: PathBuf,
+}
 
 impl Environment {
     /// The Python that was given.
-    pub(crate) fn of(python: &Path) -> Environment {
-        Environment(python.to_owned())
+    pub(crate) fn of(python: &Path, sources: &Path) -> Environment {
+        Environment { python: python.to_owned(), sources: sources.to_owned() }
+    }
+
+    /// The machine's own Python, if its PyTorch computes with CUDA.
+    pub(crate) fn with_cuda(sources: &Path) -> Option<Environment> {
+        let found = Environment::of(Path::new("python3"), sources);
+        found.torch().contains("with CUDA").then_some(found)
+    }
+
+    /// The PyTorch that it has, in words.
+    pub(crate) fn torch(&self) -> String {
+        let output = Command::new(&self.python).args(["-c", DESCRIBE]).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+        if text.is_empty() { "no PyTorch".to_owned() } else { text }
     }
 
     /// The environment in `folder`, made where it is not there.
     ///
     /// # Errors
     /// There is no Python that makes one.
-    pub(crate) fn open(folder: &Path) -> Result<Environment, String> {
-        let (dir, wanted) = (folder.join("environment"), sources().join("requirements.txt"));
+    pub(crate) fn open(folder: &Path, sources: &Path) -> Result<Environment, String> {
+        let (dir, wanted) = (folder.join("environment"), sources.join("requirements.txt"));
         let (python, made_of) = (dir.join("bin/python"), dir.join("requirements.txt"));
         if std::fs::read(&made_of).ok() == std::fs::read(&wanted).ok() {
-            return Ok(Environment(python));
+            return Ok(Environment::of(&python, sources));
         }
         println!("making {} from {}", dir.display(), wanted.display());
         let _ = std::fs::remove_dir_all(&dir);
@@ -39,13 +55,13 @@ impl Environment {
             Ok(()) => drop(std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?),
             Err(_) => install_each(&python, &wanted)?,
         }
-        Ok(Environment(python))
+        Ok(Environment::of(&python, sources))
     }
 
     /// A program of ours in the environment, with as many threads as its libraries may take.
     pub(crate) fn program(&self, name: &str, threads: usize) -> Command {
-        let mut command = Command::new(&self.0);
-        command.arg(sources().join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut command = Command::new(&self.python);
+        command.arg(self.sources.join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("OMP_NUM_THREADS", threads.to_string()).env("MKL_NUM_THREADS", threads.to_string());
         command
     }
@@ -56,7 +72,7 @@ impl Environment {
     /// It is not there.
     pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let program = format!("from importlib.metadata import version; print(version('{package}'))");
-        let output = Command::new(&self.0).args(["-c", &program]).output().map_err(|error| error.to_string())?;
+        let output = Command::new(&self.python).args(["-c", &program]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if output.status.success() { Ok(text) } else { Err(format!("{package} is not installed")) }
     }

@@ -10,14 +10,16 @@ type Built = Result<NodeId, GraphError>;
 /// A network that is being built.
 pub(crate) struct Layers<'a> {
     pub(crate) g: GraphBuilder,
-    start: &'a Tensors,
+    pub(crate) start: &'a Tensors,
+    /// Whether it is built to be trained.
+    pub(crate) training: bool,
     /// Parameters so far, with their names.
     pub(crate) parameters: Vec<(String, NodeId)>,
 }
 
 impl<'a> Layers<'a> {
     pub(crate) fn new(start: &'a Tensors) -> Layers<'a> {
-        Layers { g: GraphBuilder::new(), start, parameters: Vec::new() }
+        Layers { g: GraphBuilder::new(), start, training: false, parameters: Vec::new() }
     }
 
     fn descriptor(&self, name: &str) -> Descriptor {
@@ -40,6 +42,11 @@ impl<'a> Layers<'a> {
         self.g.variable(&format!("{name}.{kind}"), descriptor)
     }
 
+    /// A variable of the file that is no parameter.
+    pub(crate) fn statistic(&mut self, name: &str) -> Built {
+        self.g.variable(name, self.descriptor(name))
+    }
+
     pub(crate) fn relu(&mut self, x: NodeId) -> Built {
         nn::relu(&mut self.g, x)
     }
@@ -49,6 +56,19 @@ impl<'a> Layers<'a> {
         let weight = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
         nn::linear(&mut self.g, x, weight, Some(bias))
+    }
+
+    /// `x w`.
+    pub(crate) fn product(&mut self, name: &str, x: NodeId) -> Built {
+        let weight = self.parameter(&format!("{name}.weight"))?;
+        self.g.matmul(x, weight)
+    }
+
+    /// What speaks for each word of a table at each place. Shape: `[b, n, d]`, table `[words, d]` -> `[b * n, words]`.
+    pub(crate) fn words_of(&mut self, x: NodeId, table: NodeId) -> Built {
+        let shape = self.g.descriptor(x).shape.clone();
+        let x = self.g.reshape(x, &[shape[0] * shape[1], shape[2]])?;
+        nn::gemm(&mut self.g, x, table, None, nn::GemmOptions { transpose_b: true, ..Default::default() })
     }
 
     /// A convolution with a bias.
@@ -106,7 +126,7 @@ impl<'a> Layers<'a> {
     }
 
     /// Shape: `[b, n, d]` -> `[b, heads, n, d / heads]`.
-    fn split(&mut self, x: NodeId, heads: usize) -> Built {
+    pub(crate) fn split(&mut self, x: NodeId, heads: usize) -> Built {
         let shape = self.g.descriptor(x).shape.clone();
         let x = self.g.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
         self.g.transpose(x, &[0, 2, 1, 3])
@@ -114,7 +134,7 @@ impl<'a> Layers<'a> {
 }
 
 /// Scores `[b, h, n, m]` that do not count where the key comes after the query.
-fn hide_later(g: &mut GraphBuilder, scores: NodeId) -> Built {
+pub(crate) fn hide_later(g: &mut GraphBuilder, scores: NodeId) -> Built {
     let places = Descriptor::new(DType::I32, g.descriptor(scores).shape.clone());
     let (query, key) = (g.iota(places.clone(), 2)?, g.iota(places, 3)?);
     let later = g.greater(key, query)?;

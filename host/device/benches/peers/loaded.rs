@@ -7,7 +7,7 @@ use saggar_compile::cost::cost;
 use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
 use saggar_tensor::{Port, VerifiedGraph};
 
-use crate::turns::{Contender, measure};
+use crate::turns::{Contender, measure, measure_stretches};
 
 /// The bytes that a tensor of this name begins with, if any.
 pub(crate) type Start<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
@@ -21,6 +21,8 @@ pub(crate) struct Loaded {
     executable: Arc<dyn Executable>,
     inputs: Vec<Buffer>,
     variables: Vec<Buffer>,
+    /// Counts what the device does for it.
+    pub(crate) meter: Meter,
 }
 
 impl Loaded {
@@ -41,7 +43,7 @@ impl Loaded {
         let inputs = program.inputs.iter().map(buffer).collect::<Result<_, _>>()?;
         let variables = program.variables.iter().map(buffer).collect::<Result<_, _>>()?;
         let executable = backend.load(Arc::new(program), &meter).map_err(|error| error.to_string())?;
-        Ok(Loaded { backend: Arc::clone(backend), executable, inputs, variables })
+        Ok(Loaded { backend: Arc::clone(backend), executable, inputs, variables, meter })
     }
 
     /// Runs it once, for its outputs.
@@ -56,7 +58,7 @@ impl Loaded {
     pub(crate) fn result(&self) -> Result<Vec<f32>, String> {
         let outputs = self.run().map_err(|error| error.to_string())?;
         let bytes = self.backend.read(&outputs[0]).map_err(|error| error.to_string())?;
-        Ok(crate::tensors::floats(&bytes))
+        crate::tensors::numbers(outputs[0].descriptor(), &bytes)
     }
 
     /// Says what each kernel takes in the fastest of several runs: what disturbs it only makes it slower.
@@ -80,6 +82,21 @@ impl Loaded {
             println!("{:>9.1} us {:>7.1} GFLOP/s {:>6.1} GB/s {}", seconds * 1e6, speeds[0], speeds[1], title);
         }
         Ok(())
+    }
+
+    /// Waits for all runs so far.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn wait(&self) -> Result<(), String> {
+        self.backend.synchronize().map_err(|error| error.to_string())
+    }
+
+    /// As [`Loaded::contender`], for a device that runs return before: see [`measure_stretches`].
+    pub(crate) fn submitter(&self, each: bool) -> Contender<'_> {
+        let run = || self.run().map(drop).map_err(|error| error.to_string());
+        let turn = move |seconds| measure_stretches(seconds, each, run, || self.wait());
+        Contender { name: "saggar".to_owned(), turn: Box::new(turn) }
     }
 
     /// As one of those who take turns.

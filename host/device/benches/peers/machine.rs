@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use saggar_device::{DeviceInfo, gpu};
+
+use crate::environment::Environment;
 use crate::stage::Stage;
 
 /// The lines above the table.
@@ -9,9 +12,10 @@ pub(crate) fn describe(stage: &Stage) -> String {
     let info = stage.backend.info();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let on = stage.device.as_ref().map_or_else(String::new, |_| adapter(stage));
     format!(
         "- machine: {}, {cores} cores, {}\n- threads: {}\n- date: {}\n- turns: {} rounds of {} s each; \
-         load average before: {}",
+         load average before: {}{on}",
         info.adapter,
         info.driver,
         stage.threads,
@@ -20,6 +24,29 @@ pub(crate) fn describe(stage: &Stage) -> String {
         stage.seconds,
         load.split(' ').next().unwrap_or("?"),
     )
+}
+
+/// A line for each adapter that there is.
+pub(crate) fn adapters() -> Vec<String> {
+    let line = |info: DeviceInfo| {
+        let kind = if info.software { "software" } else { "hardware" };
+        format!("{} {kind}: {}, {}", info.name, info.adapter, info.driver)
+    };
+    gpu::adapters().into_iter().map(line).collect()
+}
+
+/// What else is said above an adapter's table.
+fn adapter(stage: &Stage) -> String {
+    let info = stage.backend.info();
+    let torch = stage.environment().map_or_else(|reason| reason, Environment::torch);
+    let mut lines = format!("\n- device: {}\n- peer: {torch}", info.name);
+    if info.software {
+        lines.push_str("\n- the adapter is software: these figures say nothing of speed");
+    }
+    if stage.small {
+        lines.push_str("\n- small forms of the networks: these figures only say that the harness works");
+    }
+    lines
 }
 
 /// The first line that a command says.

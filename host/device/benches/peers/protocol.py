@@ -1,6 +1,7 @@
 """What the harness and a peer say to each other: a line of JSON for each command on standard input.
 
-A peer that is ready says so first. `run SECONDS` measures for about so long. It ends with its standard input.
+A peer that is ready says so first. `run SECONDS` measures for about so long; where there are several ways of computing
+the same, `run SECONDS WAY`. It ends with its standard input.
 """
 
 import gc
@@ -32,12 +33,17 @@ def measure(step, seconds):
 
 def serve(step, **facts):
     """Says that the peer is ready, then does what it is told."""
+    serve_ways([lambda seconds: measure(step, seconds)], **facts)
+
+
+def serve_ways(runs, **facts):
+    """As `serve`, with a function for each way, which measures it for so many seconds."""
     gc.collect()
     gc.disable()
     say(ready=True, **facts)
     for line in sys.stdin:
         command, *arguments = line.split()
         if command == "run":
-            say(**measure(step, float(arguments[0])))
+            say(**runs[int(arguments[1]) if len(arguments) > 1 else 0](float(arguments[0])))
         else:
             say(error=f"unknown command {command}")

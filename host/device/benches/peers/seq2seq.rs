@@ -15,11 +15,11 @@ pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
     let places = l.parameter("places")?;
     let mut memory = embedded(l, "source", places)?;
     for index in 0..LAYERS {
-        memory = layer(l, &format!("encoder.{index}"), memory, None)?;
+        memory = layer(l, &format!("encoder.{index}"), HEADS, memory, None)?;
     }
     let mut x = embedded(l, "target", places)?;
     for index in 0..LAYERS {
-        x = layer(l, &format!("decoder.{index}"), x, Some(memory))?;
+        x = layer(l, &format!("decoder.{index}"), HEADS, x, Some(memory))?;
     }
     let shape = l.g.descriptor(x).shape.clone();
     let x = l.g.reshape(x, &[shape[0] * shape[1], shape[2]])?;
@@ -35,10 +35,16 @@ fn embedded(l: &mut Layers<'_>, name: &str, places: NodeId) -> Result<NodeId, Gr
 }
 
 /// With a `memory` it is the decoder's: a place sees those before it, and the memory.
-fn layer(l: &mut Layers<'_>, name: &str, x: NodeId, memory: Option<NodeId>) -> Result<NodeId, GraphError> {
-    let mut x = attended(l, [&format!("{name}.own"), &format!("{name}.norm1")], x, x, memory.is_some())?;
+pub(crate) fn layer(
+    l: &mut Layers<'_>,
+    name: &str,
+    heads: usize,
+    x: NodeId,
+    memory: Option<NodeId>,
+) -> Result<NodeId, GraphError> {
+    let mut x = attended(l, [&format!("{name}.own"), &format!("{name}.norm1")], heads, x, x, memory.is_some())?;
     if let Some(memory) = memory {
-        x = attended(l, [&format!("{name}.other"), &format!("{name}.norm2")], x, memory, false)?;
+        x = attended(l, [&format!("{name}.other"), &format!("{name}.norm2")], heads, x, memory, false)?;
     }
     let y = l.linear(&format!("{name}.wide"), x)?;
     let y = l.relu(y)?;
@@ -51,12 +57,13 @@ fn layer(l: &mut Layers<'_>, name: &str, x: NodeId, memory: Option<NodeId>) -> R
 fn attended(
     l: &mut Layers<'_>,
     [name, norm]: [&str; 2],
+    heads: usize,
     x: NodeId,
     memory: NodeId,
     causal: bool,
 ) -> Result<NodeId, GraphError> {
     let names = ["query", "key", "value", "output"].map(|part| format!("{name}.{part}"));
-    let found = l.attention(names.each_ref().map(String::as_str), x, memory, HEADS, causal)?;
+    let found = l.attention(names.each_ref().map(String::as_str), x, memory, heads, causal)?;
     let sum = l.g.add(x, found)?;
     l.norm(norm, sum, EPSILON)
 }

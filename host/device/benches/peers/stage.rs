@@ -1,10 +1,10 @@
 //! What every measurement needs: the device, the peers' environment, a folder, and how long it may take.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::{Backend, cpu};
+use saggar_device::{Backend, choose, cpu};
 
 use crate::arguments::Arguments;
 use crate::environment::{Environment, succeed};
@@ -12,7 +12,11 @@ use crate::environment::{Environment, succeed};
 /// One for all works.
 pub(crate) struct Stage {
     pub(crate) backend: Arc<dyn Backend>,
+    /// Its name, where one was given.
+    pub(crate) device: Option<String>,
     pub(crate) threads: usize,
+    /// Networks shrink.
+    pub(crate) small: bool,
     /// What kernels take is said too.
     pub(crate) kernels: bool,
     pub(crate) seconds: f64,
@@ -21,7 +25,10 @@ pub(crate) struct Stage {
     pub(crate) patience: u64,
     /// Where the table and the environment are.
     pub(crate) folder: PathBuf,
+    /// Our time over a peer's, by what was compared; means are of these.
+    pub(crate) ratios: RefCell<Vec<(String, f64)>>,
     python: Option<PathBuf>,
+    sources: PathBuf,
     /// Opened by the first work that needs it.
     environment: OnceCell<Result<Environment, String>>,
 }
@@ -30,19 +37,23 @@ impl Stage {
     /// # Errors
     /// No threads, or no folder.
     pub(crate) fn new(arguments: &Arguments) -> Result<Stage, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let folder = target.join("bench-peers");
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("../../target"), PathBuf::from);
+        let folder = arguments.folder.clone().unwrap_or_else(|| target.join("bench-peers"));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Stage {
-            backend: cpu::open(Some(arguments.threads)).map_err(|error| error.to_string())?,
+            backend: open(arguments.device.as_deref(), arguments.threads)?,
+            device: arguments.device.clone(),
             threads: arguments.threads,
+            small: arguments.small,
             kernels: arguments.kernels,
             seconds: arguments.seconds,
             rounds: arguments.rounds,
             patience: arguments.patience,
             folder,
+            ratios: RefCell::default(),
             python: arguments.python.clone(),
+            sources: arguments.sources.clone().unwrap_or_else(|| package.join("benches/peers")),
             environment: OnceCell::new(),
         })
     }
@@ -50,9 +61,12 @@ impl Stage {
     /// # Errors
     /// Why there is none.
     pub(crate) fn environment(&self) -> Result<&Environment, String> {
-        let open = || match &self.python {
-            Some(python) => Ok(Environment::of(python)),
-            None => Environment::open(&self.folder),
+        let open = || {
+            if let Some(python) = &self.python {
+                return Ok(Environment::of(python, &self.sources));
+            }
+            let found = self.device.as_ref().and_then(|_| Environment::with_cuda(&self.sources));
+            found.map_or_else(|| Environment::open(&self.folder, &self.sources), Ok)
         };
         self.environment.get_or_init(open).as_ref().map_err(Clone::clone)
     }
@@ -62,13 +76,32 @@ impl Stage {
     /// # Errors
     /// What Python says.
     pub(crate) fn start(&self, model: &str, batch: usize, onnx: bool) -> Result<Start, String> {
-        let folder = self.folder.join(format!("{model}-b{batch}"));
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let start = Start(folder);
+        let start = self.files(&format!("{model}-b{batch}"))?;
         let mut command = self.environment()?.program("export.py", self.threads);
         command.args([model, &batch.to_string()]).arg(&start.0);
         succeed(command.args(onnx.then_some("onnx")))?;
         Ok(start)
+    }
+
+    /// A folder of this name, for what is removed after a work.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn files(&self, name: &str) -> Result<Start, String> {
+        let folder = self.folder.join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Start(folder))
+    }
+}
+
+/// Opens the device of a name; without one the processor, with so many threads.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn open(device: Option<&str>, threads: usize) -> Result<Arc<dyn Backend>, String> {
+    match device {
+        None | Some("cpu") => cpu::open(Some(threads)).map_err(|error| error.to_string()),
+        Some(name) => choose::open(name).map(|choice| choice.backend).map_err(|error| error.to_string()),
     }
 }
 
@@ -77,6 +110,10 @@ impl Stage {
 pub(crate) struct Start(PathBuf);
 
 impl Start {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -17,6 +17,7 @@ const NO_FIGURE: &str = "no figure";
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
     Milliseconds,
+    Microseconds,
     /// They are bytes.
     Megabytes,
     PerSecond {
@@ -30,6 +31,7 @@ impl Figure {
     fn tell(self, seconds: f64) -> String {
         let (number, unit) = match self {
             Figure::Milliseconds => (seconds * 1e3, "ms"),
+            Figure::Microseconds => (seconds * 1e6, "us"),
             Figure::Megabytes => (seconds / 1e6, "MB"),
             Figure::PerSecond { amount, unit } => (amount / seconds, unit),
         };
@@ -77,6 +79,7 @@ impl Display for Goal {
             Goal::TimeAtMost(most) => write!(f, "time <= {most:.2}"),
             Goal::MemoryAtMost(most) => write!(f, "memory <= {most:.2}"),
             Goal::SpeedAtLeast(least) => write!(f, "speed >= {least:.2}"),
+            Goal::SecondsAtMost(most) if *most < 1e-3 => write!(f, "<= {:.2} us", most * 1e6),
             Goal::SecondsAtMost(most) => write!(f, "<= {most:.2} s"),
         }
     }
@@ -125,9 +128,43 @@ impl Row {
         Row { goal: "-".to_owned(), met: "-".to_owned(), ..self }
     }
 
+    /// A figure of ours that has no peer.
+    pub(crate) fn alone(figure: Figure, ours: Timing, goal: Goal) -> Row {
+        let none = || "-".to_owned();
+        Row { peer: none(), theirs: none(), ratio: none(), ..Row::new(figure, ours, "", ours, goal) }
+    }
+
+    /// A mean of ratios.
+    pub(crate) fn mean(ratio: f64, peer: &str, goal: Goal) -> Row {
+        let timing = |seconds| Timing { best: seconds, median: seconds };
+        let row = Row::new(Figure::Milliseconds, timing(ratio), peer, timing(1.0), goal);
+        Row { ours: "-".to_owned(), theirs: "-".to_owned(), ratio: format!("{ratio:.3}"), ..row }
+    }
+
+    /// What is only told.
+    pub(crate) fn said(ours: &str, about: &str) -> Row {
+        let none = || "-".to_owned();
+        let (ours, peer) = (ours.to_owned(), about.to_owned());
+        Row { ours, peer, theirs: none(), ratio: none(), goal: none(), met: none(), others: none() }
+    }
+
+    /// With a remark on our side, if there is any.
+    pub(crate) fn noting(self, remark: &str) -> Row {
+        let ours = if remark.is_empty() { self.ours } else { format!("{}; {remark}", self.ours) };
+        Row { ours, ..self }
+    }
+
+    /// Whether its goal is met is not said, for a reason.
+    pub(crate) fn unjudged(self, reason: Option<&str>) -> Row {
+        match reason {
+            Some(reason) if self.met != "-" => Row { met: format!("not judged: {reason}"), ..self },
+            _ => self,
+        }
+    }
+
     /// What others took of the cores while it was measured.
     pub(crate) fn among(self, others: f64) -> Row {
-        let doubt = if others > OTHERS_MAX && self.met != "-" { " ?" } else { "" };
+        let doubt = if others > OTHERS_MAX && ["yes", "no"].contains(&&*self.met) { " ?" } else { "" };
         Row { others: format!("{:.0} %", others * 1e2), met: format!("{}{doubt}", self.met), ..self }
     }
 

@@ -33,10 +33,23 @@ pub(crate) const LENET: Task =
 pub(crate) const SEQ2SEQ: Task =
     Task { name: "seq2seq", build: crate::seq2seq::logits, rule: Rule::Adam { rate: 1e-3 }, channels_last: false };
 
+pub(crate) const RESNET50: Task =
+    Task { name: "resnet50", build: crate::resnet50::logits, rule: Rule::Momentum { rate: 0.01 }, channels_last: true };
+
+pub(crate) const DECODER: Task =
+    Task { name: "decoder", build: crate::decoder::logits, rule: Rule::Adam { rate: 1e-3 }, channels_last: false };
+
+pub(crate) const TRANSFORMER: Task = Task {
+    name: "transformer",
+    build: crate::transformer::logits,
+    rule: Rule::Adam { rate: 1e-3 },
+    channels_last: false,
+};
+
 impl Task {
     /// The task of this name.
     pub(crate) fn named(name: &str) -> Option<&'static Task> {
-        [&LENET, &SEQ2SEQ].into_iter().find(|task| task.name == name)
+        [&LENET, &SEQ2SEQ, &RESNET50, &DECODER, &TRANSFORMER].into_iter().find(|task| task.name == name)
     }
 
     /// A step that returns the loss, of a batch as large as the one that `start` has.
@@ -45,6 +58,7 @@ impl Task {
     /// The graph's.
     pub(crate) fn graph(&self, start: &Tensors) -> Result<VerifiedGraph, GraphError> {
         let mut l = Layers::new(start);
+        l.training = true;
         let logits = (self.build)(&mut l)?;
         let labels = l.input("labels")?;
         let loss = nn::cross_entropy(&mut l.g, logits, labels)?;
@@ -57,6 +71,17 @@ impl Task {
         l.g.output("loss", loss)?;
         verify(l.g.finish())
     }
+}
+
+/// The same network, which answers only.
+///
+/// # Errors
+/// The graph's.
+pub(crate) fn answer(task: &Task, start: &Tensors) -> Result<VerifiedGraph, GraphError> {
+    let mut l = Layers::new(start);
+    let result = (task.build)(&mut l)?;
+    l.g.output("result", result)?;
+    verify(l.g.finish())
 }
 
 fn descend(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {

@@ -8,12 +8,12 @@ import struct
 
 import numpy
 
-NAMES = {"float32": "F32", "int32": "I32"}
+NAMES = {"float32": "F32", "float16": "F16", "int32": "I32"}
 
 
-def save(path, tensors):
-    """Writes NumPy arrays by their names."""
-    header, parts, end = {}, [], 0
+def save(path, tensors, metadata={}):
+    """Writes NumPy arrays by their names, and numbers that describe them."""
+    header, parts, end = {"__metadata__": {name: str(number) for name, number in metadata.items()}}, [], 0
     for name, tensor in tensors.items():
         data = numpy.ascontiguousarray(tensor)
         begin, end = end, end + data.nbytes
@@ -33,6 +33,7 @@ def load(path):
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header, data = json.loads(file.read(length)), file.read()
+    header.pop("__metadata__", None)
     found = {}
     for name, it in header.items():
         begin, end = it["data_offsets"]

@@ -8,8 +8,9 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use saggar_tensor::interp::Value;
 use saggar_tensor::{DType, Descriptor, Shape};
-use serde_json::Value;
+use serde_json::Value as Json;
 
 /// An open file.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Tensors {
     file: File,
     /// What each tensor is, and where it begins.
     places: BTreeMap<String, (Descriptor, u64)>,
+    /// Numbers that shapes do not tell.
+    numbers: Json,
 }
 
 impl Tensors {
@@ -30,19 +33,41 @@ impl Tensors {
         let length = u64::from_le_bytes(length);
         let mut header = Vec::new();
         (&mut file).take(length).read_to_end(&mut header).map_err(|error| wrong(error.to_string()))?;
-        let header: BTreeMap<String, Value> =
+        let mut header: BTreeMap<String, Json> =
             serde_json::from_slice(&header).map_err(|error| wrong(error.to_string()))?;
+        let numbers = header.remove("__metadata__").unwrap_or_default();
         let mut places = BTreeMap::new();
         for (name, it) in header {
             let place = place(&it, 8 + length).ok_or_else(|| wrong(format!("{name} is {it}")))?;
             places.insert(name, place);
         }
-        Ok(Tensors { file, places })
+        Ok(Tensors { file, places, numbers })
     }
 
     /// What a tensor is, if it is there.
     pub(crate) fn descriptor(&self, name: &str) -> Option<&Descriptor> {
         self.places.get(name).map(|(descriptor, _)| descriptor)
+    }
+
+    /// All numbers of a tensor.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub(crate) fn all_numbers(&self, name: &str) -> Result<Vec<f32>, String> {
+        let bytes = self.bytes(name)?.ok_or_else(|| format!("no {name}"))?;
+        numbers(&self.places[name].0, &bytes)
+    }
+
+    /// A number of the network, as the modules' `metadata` has it.
+    pub(crate) fn number(&self, name: &str) -> usize {
+        let number = self.numbers[name].as_str().and_then(|text| text.parse().ok());
+        number.unwrap_or_else(|| panic!("the peer writes {name}"))
+    }
+
+    /// How many modules of a list there are.
+    pub(crate) fn count(&self, list: &str) -> usize {
+        let number = |name: &String| name.strip_prefix(list)?.strip_prefix('.')?.split('.').next()?.parse().ok();
+        self.places.keys().filter_map(number).max().map_or(0, |last: usize| last + 1)
     }
 
     /// A tensor's bytes, if it is there.
@@ -59,9 +84,10 @@ impl Tensors {
     }
 }
 
-fn place(it: &Value, data: u64) -> Option<(Descriptor, u64)> {
+fn place(it: &Json, data: u64) -> Option<(Descriptor, u64)> {
     let dtype = match it["dtype"].as_str()? {
         "F32" => DType::F32,
+        "F16" => DType::F16,
         "I32" => DType::I32,
         _ => return None,
     };
@@ -72,6 +98,18 @@ fn place(it: &Value, data: u64) -> Option<(Descriptor, u64)> {
 /// The numbers of a `float32` tensor's bytes.
 pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+/// The numbers of a tensor's bytes, of any type.
+///
+/// # Errors
+/// The bytes are not the tensor's.
+pub(crate) fn numbers(descriptor: &Descriptor, bytes: &[u8]) -> Result<Vec<f32>, String> {
+    if descriptor.dtype == DType::F32 {
+        return Ok(floats(bytes));
+    }
+    let value = Value::from_bytes(descriptor.clone(), bytes).map_err(|error| error.to_string())?;
+    Ok(value.numbers().into_iter().map(|number| number as f32).collect())
 }
 
 /// Refuses what differs from `theirs` by more than `tolerance` of its largest number.

@@ -11,6 +11,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Runs in a turn, at least.
 const RUNS_MIN: usize = 2;
 
+/// Stretches of runs in a turn, about.
+const STRETCHES: f64 = 5.0;
+
+/// Runs in a stretch, at most.
+const STRETCH_MAX: u32 = 500;
+
 /// How long the machine is watched before it passes for quiet.
 const WATCHED: Duration = Duration::from_millis(500);
 
@@ -42,6 +48,40 @@ pub(crate) fn measure(seconds: f64, mut run: impl FnMut() -> Result<(), String>)
         let started = Instant::now();
         run()?;
         times.push(started.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Timing { best: times[0], median: times[times.len() / 2] })
+}
+
+/// As [`measure`], of runs that are only submitted, and waited for at the end of a stretch of them. With `each`, every run is
+/// waited for.
+///
+/// # Errors
+/// The run's own, and those of waiting.
+pub(crate) fn measure_stretches(
+    seconds: f64,
+    each: bool,
+    run: impl Fn() -> Result<(), String>,
+    wait: impl Fn() -> Result<(), String>,
+) -> Result<Timing, String> {
+    let stretch = |runs: u32| -> Result<f64, String> {
+        wait()?;
+        let begun = Instant::now();
+        for _ in 0..runs {
+            run()?;
+            if each {
+                wait()?;
+            }
+        }
+        wait()?;
+        Ok(begun.elapsed().as_secs_f64() / f64::from(runs))
+    };
+    let begun = Instant::now();
+    let one = stretch(2)?;
+    let runs = if each { 1 } else { ((seconds / STRETCHES / one) as u32).clamp(1, STRETCH_MAX) };
+    let mut times = Vec::new();
+    while begun.elapsed().as_secs_f64() < seconds || times.len() < RUNS_MIN {
+        times.push(stretch(runs)?);
     }
     times.sort_by(f64::total_cmp);
     Ok(Timing { best: times[0], median: times[times.len() / 2] })

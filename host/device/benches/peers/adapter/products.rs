@@ -1,0 +1,66 @@
+//! Square products of matrices, beside cuBLAS as PyTorch calls it.
+
+use saggar_tensor::{GraphBuilder, GraphError, VerifiedGraph, verify};
+
+use super::beside::{self, Subject, Way};
+use crate::stage::Stage;
+use crate::table::{Figure, Goal, Row};
+use crate::tensors::Tensors;
+
+/// What matrices are of, and what is expected.
+pub(super) struct Kind {
+    name: &'static str,
+    tolerance: fn(&Way) -> f32,
+    goal: Goal,
+    remark: &'static str,
+}
+
+pub(super) const F32: Kind = Kind {
+    name: "f32",
+    // TF32 rounds factors to 11 bits.
+    tolerance: |way| if way.tf32 { 2e-3 } else { 1e-5 },
+    goal: Goal::SpeedAtLeast(0.65),
+    remark: "",
+};
+
+/// Factors and result are half-precision, sums of single precision: the same on both sides.
+pub(super) const F16: Kind = Kind {
+    name: "f16",
+    // Results are rounded to 11 bits, and sums in another order to the next number.
+    tolerance: |_| 2e-3,
+    goal: Goal::SpeedAtLeast(0.3),
+    remark: "f16 tensors, f32 sums, f16 result",
+};
+
+/// The size that goals are about.
+const JUDGED: usize = 4096;
+/// What a small form has.
+const SMALL: usize = 96;
+
+/// # Errors
+/// Why there is no figure.
+pub(super) fn measure(stage: &Stage, kind: Kind, n: usize) -> Result<Vec<Row>, String> {
+    let size = if stage.small { SMALL } else { n };
+    let is_judged = n == JUDGED;
+    let goal = kind.goal;
+    let subject = Subject {
+        peer: ["matmul", kind.name, &size.to_string()],
+        figure: Figure::PerSecond { amount: 2.0 * (size as f64).powi(3) / 1e9, unit: "GFLOP/s" },
+        each: false,
+        compared: 1,
+        tolerance: kind.tolerance,
+        goal: &|way| (is_judged && !way.tf32).then_some(goal),
+        remark: kind.remark,
+    };
+    beside::measure(stage, &subject, &graph)
+}
+
+fn graph(begin: &Tensors) -> Result<VerifiedGraph, GraphError> {
+    let mut g = GraphBuilder::new();
+    let matrix = begin.descriptor("a").unwrap_or_else(|| panic!("the peer writes a")).clone();
+    let a = g.input("a", matrix.clone())?;
+    let b = g.input("b", matrix)?;
+    let product = g.matmul(a, b)?;
+    g.output("product", product)?;
+    verify(g.finish())
+}
