@@ -9,11 +9,12 @@ KEEP ?= 0
 SECONDS_EACH ?= 600
 SOAK_SECONDS ?= 3600
 ONLY ?=
+DEVICE ?=
 THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench bench-peers soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
+.PHONY: help setup build plugins guests demo test lint bench bench-peers carry soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -77,10 +78,14 @@ bench: build ## measure training and serving against other servers (ONLY="overhe
 	@for guest in matmul hostile steady; do target/release/saggar build tests/guests/$$guest || exit 1; done
 	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench -- $(ONLY)
 
-bench-peers: ## measure the CPU device against gemm, ONNX Runtime and PyTorch (ONLY="matmul train" names works; THREADS=2; SAVE=FILE)
+bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE=vulkan:0 beside PyTorch on CUDA (ONLY="matmul train" names works; THREADS=2; SAVE=FILE)
 	@.ci/setup bench
 	cargo bench --locked -p saggar-device --bench peers -- \
-	 $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
+	 $(if $(DEVICE),--device $(DEVICE)) $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
+
+carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz
+	@.ci/setup build
+	@host/device/benches/carry/pack
 
 soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)
 	SOAK_SECONDS=$(SOAK_SECONDS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \
