@@ -187,6 +187,7 @@ fn unsafe_code_is_where_it_was_agreed() {
     let agreed = [
         "host/device/benches/peers/gemm.rs",
         "host/device/src/cpu/simd.rs",
+        "host/device/src/cpu/threads/team.rs",
         "host/device/src/cpu/vector/arm.rs",
         "host/device/src/cpu/vector/x86.rs",
         "host/device/src/gpu/heap.rs",

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use saggar_compile::compile;
 use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter, cpu};
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::{self, Value};
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
@@ -245,4 +245,57 @@ fn work_is_metered() {
     assert_eq!(meter.submissions(), 1);
     assert_eq!(meter.dispatches(), executable.program().kernels.len() as u64);
     assert!(!meter.busy().is_zero());
+}
+
+/// Sums over the last axis of what is where an index says, of `x [3, rows, 700]` with NaN, infinities and -0 in it.
+fn chosen(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<Value>) {
+    let mut g = GraphBuilder::new();
+    let shape = Shape::new([3, rows, 700]).unwrap();
+    let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
+    let number =
+        |i: usize| if i.is_multiple_of(3) { special[i / 3 % 4] } else { (i * 7919 % 2003) as f64 / 1001.5 - 1.0 };
+    let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
+    // Some before the first, some after the last.
+    let indices: Vec<f64> = (0..3 * rows).map(|i| (i * 131 % 720) as f64 - 10.0).collect();
+    let values = vec![
+        Value::from_numbers(dtype, shape.clone(), &numbers).unwrap(),
+        Value::from_numbers(DType::I64, Shape::new([3, rows, 1]).unwrap(), &indices).unwrap(),
+    ];
+    let x = g.input("x", values[0].descriptor().clone()).unwrap();
+    let index = g.input("index", values[1].descriptor().clone()).unwrap();
+    let index = g.cast(index, DType::I32).unwrap();
+    let index = g.broadcast_to(index, shape.clone()).unwrap();
+    let places = g.iota(Descriptor::new(DType::I32, shape.clone()), 2).unwrap();
+    let is_there = if turned { g.equal(index, places).unwrap() } else { g.equal(places, index).unwrap() };
+    let scaled = g.scalar(dtype, Scalar::Float(-2.0)).unwrap();
+    let scaled = g.mul(x, scaled).unwrap();
+    let zeros = g.fill(Descriptor::new(dtype, shape), Scalar::Float(0.0)).unwrap();
+    let one = g.select(is_there, scaled, zeros).unwrap();
+    let sum = g.reduce_sum(one, &[2], false).unwrap();
+    g.output("sum", sum).unwrap();
+    (verify(g.finish()).unwrap(), values)
+}
+
+#[test]
+fn what_an_index_chooses_of_a_row_is_read_alone_and_is_the_sum_that_was_asked_for() {
+    let meter = Meter::unlimited();
+    let backend = cpu::open(Some(2)).unwrap();
+    for dtype in [DType::F32, DType::F16] {
+        for (rows, turned) in [(1, false), (7, true), (300, false)] {
+            let (graph, values) = chosen(dtype, rows, turned);
+            let program = compile(&graph, &backend.target()).unwrap();
+            let routines = cpu::routines(&program).unwrap();
+            assert!(routines.iter().any(|routine| routine.contains("read alone")), "{routines:?}");
+            let expected = interp::evaluate(&graph, &values, &mut []).unwrap();
+            let inputs = buffers(&*backend, &values, &meter);
+            let outputs = load(&*backend, &graph, &meter).unwrap().dispatch(&inputs, &[]).unwrap();
+            let found =
+                Value::from_bytes(outputs[0].descriptor().clone(), &backend.read(&outputs[0]).unwrap()).unwrap();
+            let bits = |value: &Value| -> Vec<u64> {
+                let bits = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
+                value.numbers().into_iter().map(bits).collect()
+            };
+            assert_eq!(bits(&found), bits(&expected[0]), "{dtype}, {rows} rows");
+        }
+    }
 }

@@ -8,10 +8,20 @@ use super::gemm::product::Columns;
 pub(super) const TASK_MULTIPLY_ADDS: usize = 8 << 20;
 /// More tasks than this give no better balance.
 pub(super) const TASKS_MAX: usize = 32;
+/// Of what is too little for [`FEW_TASKS`] such tasks, those that are still worth a task: some microseconds.
+pub(super) const LEAST_MULTIPLY_ADDS: usize = 1 << 17;
+/// Tasks that give most of the balance.
+const FEW_TASKS: usize = 8;
+
+/// How many tasks so many multiply-adds are worth.
+pub(super) fn tasks(work: usize) -> usize {
+    (work / TASK_MULTIPLY_ADDS).clamp((work / LEAST_MULTIPLY_ADDS).clamp(1, FEW_TASKS), TASKS_MAX)
+}
+
 /// Rows of the product that are worth a task of their own: several tiles.
 const TASK_PLACES_MIN: usize = 48;
 /// Rows of tasks are multiples of this where there are enough, which suits every tile.
-const TASK_PLACES_STEP: usize = 12;
+const TASK_PLACES_STEP: usize = 6;
 
 /// A task: groups of rows, panels, and the rows of these panels.
 pub(super) type Tile<'a> = (std::ops::Range<usize>, Columns, Vec<&'a mut [f32]>);
@@ -21,8 +31,10 @@ pub(super) type Tile<'a> = (std::ops::Range<usize>, Columns, Vec<&'a mut [f32]>)
 pub(super) struct Bands {
     /// Groups in all.
     rows: usize,
-    /// Groups of a band.
-    pub(super) height: usize,
+    /// How many bands.
+    bands: usize,
+    /// Groups of which bands have whole numbers, but for the last one.
+    step: usize,
     /// Rows of the product in a group.
     places: usize,
     /// Panels of a stretch.
@@ -36,13 +48,13 @@ impl Bands {
         let places = places.max(1);
         let (m, n) = (rows * places, layout.columns);
         let work = m.saturating_mul(n).saturating_mul(layout.depth);
-        let tasks = (work / TASK_MULTIPLY_ADDS).clamp(1, TASKS_MAX);
+        let tasks = tasks(work);
         // Every band of rows reads all panels and every stretch of panels all rows: the cut that reads least.
         let bands = (tasks * m / n.max(1)).isqrt().clamp(1, tasks).min(m.div_ceil(TASK_PLACES_MIN).max(1));
-        let together = m.div_ceil(bands).next_multiple_of(TASK_PLACES_STEP);
-        let height = together.div_ceil(places).clamp(1, rows.max(1));
-        let stretches = tasks.div_ceil(rows.div_ceil(height).max(1)).clamp(1, layout.panels().max(1));
-        Bands { rows, height, places, panels: layout.panels().div_ceil(stretches).max(1), layout }
+        let step = TASK_PLACES_STEP.div_ceil(places);
+        let bands = bands.min(rows.div_ceil(step).max(1));
+        let stretches = tasks.div_ceil(bands).clamp(1, layout.panels().max(1));
+        Bands { rows, bands, step, places, panels: layout.panels().div_ceil(stretches).max(1), layout }
     }
 
     /// Whether tasks compute whole rows.
@@ -50,19 +62,22 @@ impl Bands {
         self.panels >= self.layout.panels()
     }
 
-    /// The groups of each band.
+    /// The groups of each band. Bands are as nearly alike as their steps allow.
     pub(super) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
-        let Bands { rows, height, .. } = *self;
-        (0..rows).step_by(height.max(1)).map(move |first| first..(first + height).min(rows))
+        let Bands { rows, bands, step, .. } = *self;
+        let first = move |band: usize| (band * rows.div_ceil(step) / bands * step).min(rows);
+        (0..bands).map(move |band| first(band)..first(band + 1))
     }
 
     /// The tasks that compute `out`.
     pub(super) fn tiles<'a>(&self, out: &'a mut [f32]) -> Vec<Tile<'a>> {
         let columns = self.layout.columns;
         let width = self.panels * self.layout.panel_columns();
-        let mut tasks = Vec::new();
-        for (groups, out) in self.ranges().zip(out.chunks_mut(self.height * self.places * columns)) {
+        let (mut tasks, mut rest) = (Vec::new(), out);
+        for groups in self.ranges() {
             let rows = groups.len() * self.places;
+            let (out, later) = rest.split_at_mut(rows * columns);
+            rest = later;
             let mut cut: Vec<Vec<&mut [f32]>> =
                 (0..columns.div_ceil(width)).map(|_| Vec::with_capacity(rows)).collect();
             for row in out.chunks_exact_mut(columns) {

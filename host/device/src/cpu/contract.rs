@@ -3,7 +3,7 @@
 use saggar_compile::program::Body;
 use saggar_tensor::DType;
 
-use super::bands::{Bands, TASK_MULTIPLY_ADDS, TASKS_MAX};
+use super::bands::{Bands, LEAST_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS, TASKS_MAX, tasks};
 use super::ending::{Ending, Ends};
 use super::evaluate::{Input, with_scratch};
 use super::floats::floats;
@@ -29,8 +29,9 @@ enum Cut {
 /// How products of these sizes are cut; with `kept`, all batches share a second operand that is packed already.
 fn cut([batch, m, n, k]: [usize; 4], kept: bool) -> Cut {
     let one = m.saturating_mul(n).saturating_mul(k).max(1);
-    if (one <= TASK_MULTIPLY_ADDS && !kept) || batch >= TASKS_MAX {
-        return Cut::Batches((TASK_MULTIPLY_ADDS / one).max(batch.div_ceil(TASKS_MAX)).clamp(1, batch.max(1)));
+    let whole = if batch > 1 { TASK_MULTIPLY_ADDS } else { 2 * LEAST_MULTIPLY_ADDS };
+    if (one <= whole && !kept) || batch >= TASKS_MAX {
+        return Cut::Batches(batch.div_ceil(tasks(one.saturating_mul(batch))).max(1));
     }
     Cut::Tiles(Bands::new(m, 1, Layout::new(k, n)))
 }

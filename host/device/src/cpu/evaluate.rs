@@ -112,23 +112,26 @@ impl Routine {
         }
     }
 
-    /// Computes iteration indices `start..start + len`, at most [`BLOCK`] of them.
-    pub(super) fn block(&self, scratch: &mut Scratch, frame: Frame<'_>, start: usize, len: usize) {
+    /// Computes iteration indices `start..start + len`, at most [`BLOCK`] of them, and asks for the memory of those from
+    /// `next` on.
+    pub(super) fn block(&self, scratch: &mut Scratch, frame: Frame<'_>, start: usize, len: usize, next: Option<usize>) {
         for (number, step) in self.body.iter().enumerate() {
-            self.fetch_ahead(number, frame, start + len);
+            if let Some(next) = next {
+                self.fetch_ahead(number, frame, next, len);
+            }
             self.step(step, scratch, frame, start, len);
         }
     }
 
     /// Asks for a step's share of the memory that the next block reads: the processor's own prefetching begins anew with
     /// every block, and what a block waits for its first lines takes as long as a step.
-    fn fetch_ahead(&self, number: usize, frame: Frame<'_>, start: usize) {
+    fn fetch_ahead(&self, number: usize, frame: Frame<'_>, start: usize, len: usize) {
         for &[operand, offset, size] in &self.streams {
             let (memory, first) = frame.bytes(operand);
             if memory.len() >= FAR_BYTES {
                 let next = memory.get((offset + start - first) * size..).unwrap_or(&[]);
-                let next = &next[..next.len().min(BLOCK * size)];
-                let share = (BLOCK * size).div_ceil(self.body.len());
+                let next = &next[..next.len().min(len * size)];
+                let share = (len * size).div_ceil(self.body.len());
                 if let Some(share) = next.chunks(share).nth(number) {
                     vector::prefetch(share);
                 }

@@ -122,11 +122,11 @@ impl CpuExecutable {
         let running = self.threads.running();
         let alone_max = if running.is_crowded() { BESIDE_OPERATIONS_MAX } else { ALONE_OPERATIONS_MAX };
         match self.operations.get() {
-            Some(&operations) if operations <= alone_max => on(&Threads::alone(), blocks),
-            Some(_) => self.threads.enter(|| on(&self.threads, blocks)),
+            Some(&operations) if operations <= alone_max => on(&running.quick(operations), blocks),
+            Some(_) => on(&self.threads, blocks),
             None => {
                 let counting = self.threads.counting();
-                counting.enter(|| on(&counting, blocks));
+                on(&counting, blocks);
                 self.operations.get_or_init(|| counting.operations());
             }
         }

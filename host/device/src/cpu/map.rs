@@ -189,7 +189,8 @@ impl Finish {
         routine.begin(scratch, Frame { inputs, own: &chunk.stores, accumulated, first });
         for start in (first..first + chunk.count).step_by(BLOCK) {
             let len = BLOCK.min(first + chunk.count - start);
-            routine.block(scratch, Frame { inputs, own: &chunk.stores, accumulated, first }, start, len);
+            let frame = Frame { inputs, own: &chunk.stores, accumulated, first };
+            routine.block(scratch, frame, start, len, Some(start + len));
             for index in 0..self.stores.len() {
                 // The store leaves the frame while it is written; dense registers never lie in a store.
                 let memory = std::mem::take(&mut chunk.stores[index]);

@@ -11,7 +11,7 @@ use super::threads::Threads;
 use super::vector::{self, VectorWork, Vectors};
 
 /// Elements that one task reads or writes, about.
-const TASK_ELEMENTS: usize = 1 << 15;
+const TASK_ELEMENTS: usize = 1 << 13;
 
 /// What all of them share.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,9 @@
 //! accumulators. Either way the folded dimension is cut into segments by its size alone, and segments' partial results
 //! are combined in order.
 
+mod chosen;
+
+use chosen::{Choice, Chosen};
 use saggar_compile::expr::{Expr, Instruction, Register, View};
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
@@ -37,7 +40,9 @@ pub(super) struct Fold {
     /// Folded elements of one segment.
     segment: usize,
     prologue: Routine,
-    /// Regions of the prologue's operands.
+    /// None where all elements count.
+    chosen: Option<Chosen>,
+    /// Regions of the prologues' operands.
     operands: Vec<usize>,
     finish: Finish,
 }
@@ -75,6 +80,8 @@ impl Fold {
             results: &[Register(last as u32)],
             accumulated: None,
         };
+        let choice = Choice::of(kind, outer, inner, prologue);
+        let chosen = choice.and_then(|choice| Chosen::new(choice, prologue, [outer, inner], &mut bind));
         let prologue = Routine::new(&request, &mut bind).ok_or(Refusal::Layout)?;
         match refused {
             Some(refusal) => Err(refusal),
@@ -86,13 +93,22 @@ impl Fold {
                 columns,
                 segment,
                 prologue,
+                chosen,
                 operands,
                 finish: Finish::epilogue(planner, outer, epilogue)?,
             }),
         }
     }
 
+    /// Whether it reads one element of each row.
+    pub(super) fn is_chosen(&self) -> bool {
+        self.chosen.is_some()
+    }
+
     fn segments(&self) -> usize {
+        if self.chosen.is_some() {
+            return 1;
+        }
         self.folded.div_ceil(self.segment).max(1)
     }
 
@@ -134,6 +150,9 @@ impl Fold {
         if self.folded == 0 {
             results.fill(T::identity(self.kind));
             return;
+        }
+        if let Some(chosen) = &self.chosen {
+            return chosen.run(threads, inputs, results);
         }
         let segments = self.segments();
         if segments == 1 {
@@ -182,7 +201,8 @@ impl Fold {
             let rows = BLOCK / self.folded;
             for (block, out) in out.chunks_mut(rows).enumerate() {
                 let start = (first + block * rows) * self.folded;
-                self.with_block::<T>(scratch, frame, start, out.len() * self.folded, |values| {
+                let len = out.len() * self.folded;
+                self.with_block::<T>(scratch, frame, [start, len, start + len], |values| {
                     fold_rows(self.kind, values, self.folded, out);
                 });
             }
@@ -195,7 +215,8 @@ impl Fold {
             let mut blocks = [T::identity(self.kind); SEGMENT_ELEMENTS / BLOCK];
             let mut count = 0;
             for at in (low..high).step_by(BLOCK) {
-                self.with_block::<T>(scratch, frame, row * self.folded + at, BLOCK.min(high - at), |values| {
+                let (start, len) = (row * self.folded + at, BLOCK.min(high - at));
+                self.with_block::<T>(scratch, frame, [start, len, start + len], |values| {
                     blocks[count] = fold(self.kind, values);
                 });
                 count += 1;
@@ -219,21 +240,23 @@ impl Fold {
         for at in (row..row + rows).step_by(together) {
             let count = together.min(row + rows - at);
             let len = if together == 1 { out.len() } else { count * self.results };
-            self.with_block::<T>(scratch, frame, at * self.results + column, len, |values| {
+            let start = at * self.results + column;
+            let next = start + count * self.results;
+            self.with_block::<T>(scratch, frame, [start, len, next], |values| {
                 accumulate(self.kind, out, values);
             });
         }
     }
 
+    /// Elements of the prologue, from `start` on; those from `next` on will be asked for then.
     fn with_block<T: Element>(
         &self,
         scratch: &mut Scratch,
         frame: Frame<'_>,
-        start: usize,
-        len: usize,
+        [start, len, next]: [usize; 3],
         f: impl FnOnce(&[T]),
     ) {
-        self.prologue.block(scratch, frame, start, len);
+        self.prologue.block(scratch, frame, start, len, Some(next));
         let mut spare = std::mem::take(&mut scratch.spare);
         match self.prologue.result::<T>(0, scratch, frame, start, len) {
             lanes::Source::Slice(values) => f(values),

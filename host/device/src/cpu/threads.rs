@@ -1,34 +1,46 @@
 //! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
 //! write disjoint memory: so any number of threads gives the same bits.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod team;
 
-use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use team::{Team, Wake};
 
 use super::vector::{VectorSet, choose};
 use crate::error::DeviceError;
 
-/// Work below this many operations (an element's instruction, a multiply-add) is not worth waking a thread for.
+/// Work below this many operations (an element's instruction, a multiply-add) is not worth a word to another thread.
 pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
+/// Operations of a short program that are worth one more thread.
+const HELPER_OPERATIONS: usize = 1 << 20;
+/// Dispatches that begin so soon after another's end, in nanoseconds, follow it: there will be more.
+const FOLLOWS_NANOS_MAX: u64 = 50_000;
 
-/// A pool, or the caller alone.
+/// The caller and its helpers, or the caller alone.
 #[derive(Debug)]
 pub(super) struct Threads {
-    pool: Option<Arc<rayon::ThreadPool>>,
+    team: Option<Arc<Team>>,
+    wake: Wake,
     count: usize,
     vectors: Option<VectorSet>,
     /// Operations that were done with this value.
     operations: AtomicUsize,
     /// Programs that run now, on these threads or on their callers'.
     running: AtomicUsize,
+    since: Instant,
+    /// Nanoseconds from then to the end of the newest program.
+    ended: AtomicU64,
 }
 
 /// A program that runs, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running<'a> {
-    running: &'a AtomicUsize,
+    threads: &'a Threads,
     crowded: bool,
+    follows: bool,
 }
 
 impl Running<'_> {
@@ -36,16 +48,31 @@ impl Running<'_> {
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
     }
+
+    /// Threads for a short program of so many operations. To wake a helper takes longer than such a program saves, so only
+    /// those help that are awake; where one dispatch follows the other they are woken once and stay.
+    pub(super) fn quick(&self, operations: usize) -> Threads {
+        let team = self.threads.team.as_ref().filter(|_| !self.crowded);
+        if let Some(team) = team
+            && self.follows
+        {
+            team.rouse(operations / HELPER_OPERATIONS);
+        }
+        let team = team.filter(|team| team.is_awake()).cloned();
+        Threads { team, wake: Wake::Nobody, ..self.threads.counting() }
+    }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.threads.running.fetch_sub(1, Ordering::Relaxed);
+        self.threads.ended.store(self.threads.nanos(), Ordering::Relaxed);
     }
 }
 
 impl Threads {
-    /// `count` threads that compute with `vectors`, none being the widest; no count is the processor's number of cores.
+    /// `count` threads, the caller's among them, that compute with `vectors`, none being the widest; no count is the
+    /// processor's number of cores.
     ///
     /// # Errors
     /// `Unsupported` where the system starts no threads.
@@ -55,27 +82,31 @@ impl Threads {
         if count == 1 {
             return Ok(Threads { vectors, ..Threads::alone() });
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(count)
-            .thread_name(|index| format!("saggar-cpu-{index}"))
-            .start_handler(move |_| choose(vectors))
-            .build()
-            .map_err(|error| DeviceError::Unsupported {
-                device: "cpu".to_owned(),
-                kernel: "threads".to_owned(),
-                reason: error.to_string(),
-            })?;
-        Ok(Threads { pool: Some(Arc::new(pool)), count, vectors, ..Threads::alone() })
+        let team = Team::new(count - 1, move || choose(vectors)).map_err(|error| DeviceError::Unsupported {
+            device: "cpu".to_owned(),
+            kernel: "threads".to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Threads { team: Some(Arc::new(team)), count, vectors, ..Threads::alone() })
     }
 
     /// The caller alone.
     pub(super) fn alone() -> Threads {
-        Threads { pool: None, count: 1, vectors: None, operations: AtomicUsize::new(0), running: AtomicUsize::new(0) }
+        Threads {
+            team: None,
+            wake: Wake::Sleepers,
+            count: 1,
+            vectors: None,
+            operations: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            since: Instant::now(),
+            ended: AtomicU64::new(0),
+        }
     }
 
     /// The same threads, to count the operations of one dispatch.
     pub(super) fn counting(&self) -> Threads {
-        Threads { pool: self.pool.clone(), count: self.count, vectors: self.vectors, ..Threads::alone() }
+        Threads { team: self.team.clone(), count: self.count, vectors: self.vectors, ..Threads::alone() }
     }
 
     /// The operations that were done so far.
@@ -86,7 +117,13 @@ impl Threads {
     /// Counts a program that begins to run.
     pub(super) fn running(&self) -> Running<'_> {
         let others = self.running.fetch_add(1, Ordering::Relaxed);
-        Running { running: &self.running, crowded: 2 * others >= self.count }
+        let ended = self.ended.load(Ordering::Relaxed);
+        let follows = ended > 0 && self.nanos().saturating_sub(ended) <= FOLLOWS_NANOS_MAX;
+        Running { threads: self, crowded: 2 * others >= self.count, follows }
+    }
+
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// How many there are.
@@ -94,25 +131,21 @@ impl Threads {
         self.count
     }
 
-    /// What they compute with, and a caller that computes in their place must: [`under`](super::vector::under).
+    /// What they compute with, and a caller, who computes too, must: [`under`](super::vector::under).
     pub(super) fn vectors(&self) -> Option<VectorSet> {
         self.vectors
     }
 
-    /// Runs `f` where [`Threads::each`] need not wake the pool first.
-    pub(super) fn enter<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
-            Some(pool) => pool.install(f),
-            None => f(),
-        }
-    }
-
-    /// Runs `f` on every task: at once where `operations` (of all tasks together) are worth it, else in order.
+    /// Runs `f` on every task: on all threads where `operations` (of all tasks together) are worth it, else in order.
     pub(super) fn each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
         self.operations.fetch_add(operations, Ordering::Relaxed);
-        match &self.pool {
-            Some(pool) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
-                pool.install(|| tasks.into_par_iter().with_max_len(1).for_each(f));
+        match &self.team {
+            Some(team) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
+                let tasks: Vec<Mutex<Option<T>>> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
+                team.each(tasks.len(), self.wake, &|index| {
+                    let task = tasks[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+                    f(task.expect("a team takes each task once"));
+                });
             }
             Some(_) | None => tasks.into_iter().for_each(f),
         }

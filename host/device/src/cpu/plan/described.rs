@@ -7,6 +7,7 @@ impl Prepared {
     pub(in super::super) fn described(&self) -> String {
         let routine = match &self.work {
             Work::Map(_) => "element by element, in blocks that fit the cache",
+            Work::Fold(fold) if fold.is_chosen() => "what an index chooses of each row, read alone",
             Work::Fold(_) => "folded in blocks, partial results in a fixed tree",
             Work::ArgFold(_) => "searched along one axis",
             Work::MatMul(_) => "product by tiles of sums in registers",
