@@ -60,6 +60,21 @@ pub struct Tuning {
     pub operations_max: u64,
     /// Workgroups that run at the same time, about: products are cut into enough tiles, and parts of their depth, for so many.
     pub workgroups_at_once: usize,
+    /// Operations of subgroups on small matrices, where there are any: products of 16-bit floats are made of them.
+    pub matrices: Option<Matrices>,
+}
+
+/// Bytes that lanes share, at most, where products are made of small matrices; tested.
+pub const MATRICES_SHARED_BYTES: usize = 32 << 10;
+
+/// An operation of a subgroup that multiplies two small square matrices of 16-bit floats and adds the product to a third, of
+/// 32-bit floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Matrices {
+    /// Rows and columns: 8 or 16.
+    pub side: usize,
+    /// Lanes of a subgroup, of which every subgroup has as many.
+    pub subgroup: usize,
 }
 
 impl Tuning {
@@ -72,6 +87,7 @@ impl Tuning {
         iterations_max: usize::MAX,
         operations_max: u64::MAX,
         workgroups_at_once: 128,
+        matrices: None,
     };
 }
 

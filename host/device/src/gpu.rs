@@ -12,6 +12,7 @@ mod fault;
 mod heap;
 mod kept;
 mod line;
+mod matrices;
 mod memory;
 mod pipeline;
 mod pool;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::wgsl::{Matrices, Tuning};
 use saggar_tensor::Descriptor;
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
@@ -68,6 +69,11 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
 /// As [`open`].
 pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
     open_with(index, Options { tuning: Some(tuning), ..Options::default() })
+}
+
+/// The operation on small matrices that products of 16-bit floats take on adapter `index`, if it has one.
+pub fn matrices(index: usize) -> Option<Matrices> {
+    found().get(index).and_then(matrices::of)
 }
 
 /// What an adapter is opened with.
@@ -153,10 +159,14 @@ fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
 fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
     fault::check(&info.name)?;
-    let tuning = options.tuning.unwrap_or(Tuning { workgroup_memory: !info.software, ..Tuning::UNLIMITED });
+    let small = matrices::of(adapter);
+    let suited = Tuning { workgroup_memory: !info.software, matrices: small, ..Tuning::UNLIMITED };
+    let tuning = options.tuning.unwrap_or(suited);
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::PIPELINE_CACHE;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
     wanted.set(wgpu::Features::SHADER_F16, tuning.half_storage);
+    let chosen = tuning.matrices.filter(|_| small == tuning.matrices && tuning.half_storage && tuning.workgroup_memory);
+    wanted.set(matrices::FEATURES, chosen.is_some());
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
     // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
@@ -168,12 +178,17 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         half_storage: required_features.contains(wgpu::Features::SHADER_F16),
         // Windows begin where a binding may.
         window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
+        matrices: chosen,
         ..tuning
     };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("saggar"),
         required_features,
         required_limits: adapter.limits(),
+        experimental_features: match chosen {
+            Some(_) => shader::experimental(),
+            None => wgpu::ExperimentalFeatures::disabled(),
+        },
         ..Default::default()
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
@@ -181,14 +196,32 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     fault::arm(&device);
     let room = Room::new(&info.name, memory_of(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
-    let mut context = Context::new(device, queue, info, tuning, room);
-    context.pipelines = Pipelines::refusing(options.refuse);
-    context.pipelines.kept =
-        options.kept.and_then(|directory| Kept::open(&context.device, &adapter.get_info(), directory));
-    context.refuse_buffers = options.refuse_buffers;
-    let context = Arc::new(context);
-    context.tender.start(&context);
-    Ok(Arc::new(Gpu { context }))
+    let opened = |tuning: Tuning| {
+        let room = Arc::clone(&room);
+        let mut context = Context::new(device.clone(), queue.clone(), info.clone(), tuning, room);
+        context.pipelines = Pipelines::refusing(options.refuse);
+        context.pipelines.kept =
+            options.kept.and_then(|directory| Kept::open(&context.device, &adapter.get_info(), directory));
+        context.refuse_buffers = options.refuse_buffers;
+        let context = Arc::new(context);
+        context.tender.start(&context);
+        Arc::new(Gpu { context })
+    };
+    let gpu = opened(tuning);
+    if chosen.is_none() {
+        return Ok(gpu);
+    }
+    match matrices::check(&*gpu) {
+        Ok(()) => Ok(gpu),
+        Err(reason) => {
+            gpu.context.check()?;
+            tracing::warn!(
+                device = %gpu.context.info.name, %reason,
+                "this adapter's operations on small matrices are left alone: products of 16-bit floats are slower"
+            );
+            Ok(opened(Tuning { matrices: None, ..tuning }))
+        }
+    }
 }
 
 /// Operations that an adapter of this type does in about 50 milliseconds, of those that do fewest.

@@ -25,6 +25,23 @@ fn devices() -> Vec<(Arc<dyn Backend>, Tuning)> {
     adapters.flat_map(|index| tunings.map(|tuning| (gpu::open_tuned(index, tuning).unwrap(), tuning))).collect()
 }
 
+/// Every adapter that has an operation on small matrices, in the same two ways.
+fn devices_with_matrices() -> Vec<(Arc<dyn Backend>, Tuning)> {
+    let mut devices = Vec::new();
+    for index in 0..support::adapters("") {
+        let matrices = gpu::matrices(index);
+        if matrices.is_none() {
+            println!("SKIP: adapter {index} has no operation on small matrices");
+            continue;
+        }
+        for workgroups_at_once in [1, 128] {
+            let tuning = Tuning { matrices, workgroups_at_once, ..Tuning::UNLIMITED };
+            devices.push((gpu::open_tuned(index, tuning).unwrap(), tuning));
+        }
+    }
+    devices
+}
+
 fn value(dtype: DType, dims: &[usize], seed: usize) -> Value {
     let shape = Shape::new(dims).unwrap();
     let numbers: Vec<f64> =
@@ -55,8 +72,8 @@ impl Given {
     }
 }
 
-/// How the products of a program are computed: tiles and passes of each.
-fn products(program: &Program, tuning: Tuning) -> Vec<(bool, usize)> {
+/// How the products of a program are computed: whether by what their text has in it, and the passes of each.
+fn products(program: &Program, tuning: Tuning, by: &str) -> Vec<(bool, usize)> {
     let of_products = |body: &Body| match body {
         Body::MatMul { .. } | Body::Conv2d { .. } | Body::Conv2dInputGrad { .. } | Body::Conv2dFilterGrad { .. } => {
             true
@@ -71,12 +88,22 @@ fn products(program: &Program, tuning: Tuning) -> Vec<(bool, usize)> {
         | Body::Scatter { .. } => false,
     };
     let kernels = program.kernels.iter().filter(|kernel| of_products(&kernel.body));
-    let how = |passes: Vec<wgsl::Shader>| (passes[0].source.contains("tile_a"), passes.len());
+    let how = |passes: Vec<wgsl::Shader>| (passes[0].source.contains(by), passes.len());
     kernels.map(|kernel| how(wgsl::passes(program, kernel, tuning).unwrap())).collect()
 }
 
-/// Checks the graph's outputs on each device; how its products were computed, device by device.
-fn check(what: &str, (graph, values): (VerifiedGraph, Vec<Value>)) -> Vec<Vec<(bool, usize)>> {
+/// Checks the graph's outputs on each device; whether its products were computed by tiles, device by device.
+fn check(what: &str, given: (VerifiedGraph, Vec<Value>)) -> Vec<Vec<(bool, usize)>> {
+    check_on(devices(), "tile_a", what, given)
+}
+
+/// Checks the graph's outputs on these devices; whether its products were computed by what their text has in it.
+fn check_on(
+    devices: Vec<(Arc<dyn Backend>, Tuning)>,
+    by: &str,
+    what: &str,
+    (graph, values): (VerifiedGraph, Vec<Value>),
+) -> Vec<Vec<(bool, usize)>> {
     let expected = evaluate(&graph, &values, &mut []).unwrap();
     let each = |(backend, tuning): (Arc<dyn Backend>, Tuning)| {
         let (program, meter) = (Arc::new(compile(&graph, &backend.target()).unwrap()), Meter::unlimited());
@@ -100,9 +127,9 @@ fn check(what: &str, (graph, values): (VerifiedGraph, Vec<Value>)) -> Vec<Vec<(b
                 assert!(near, "{what}, {tuning:?}: element {place} of output {at} is {found}, not {expected}");
             }
         }
-        products(&program, tuning)
+        products(&program, tuning, by)
     };
-    devices().into_iter().map(each).collect()
+    devices.into_iter().map(each).collect()
 }
 
 /// `[batch, m, n, k]`, with a bias and a rectifier at the end.
@@ -149,9 +176,9 @@ fn deep_products_are_added_up_from_parts() {
 }
 
 /// A convolution with a bias and a rectifier, and the gradients of the sum of its squares.
-fn convolution(input: [usize; 4], filter: [usize; 4], conv: Conv2d) -> (VerifiedGraph, Vec<Value>) {
+fn convolution(dtype: DType, input: [usize; 4], filter: [usize; 4], conv: Conv2d) -> (VerifiedGraph, Vec<Value>) {
     let mut given = Given::new();
-    let [x, f, b] = [&input[..], &filter[..], &filter[..1]].map(|dims| given.input(DType::F32, dims));
+    let [x, f, b] = [&input[..], &filter[..], &filter[..1]].map(|dims| given.input(dtype, dims));
     let g = &mut given.builder;
     let y = nn::conv2d(g, x, f, Some(b), Conv2dOptions { conv, ..Conv2dOptions::default() }).unwrap();
     let y = nn::relu(g, y).unwrap();
@@ -178,7 +205,7 @@ fn convolutions_are_products_under_a_window() {
     ];
     for (input, filter, geometry) in cases {
         let what = format!("{input:?} {filter:?} {geometry:?}");
-        let found = check(&what, convolution(input, filter, geometry));
+        let found = check(&what, convolution(DType::F32, input, filter, geometry));
         assert!(found.iter().flatten().all(|(is_tiled, _)| *is_tiled), "{what}: {found:?}");
     }
 }
@@ -186,8 +213,27 @@ fn convolutions_are_products_under_a_window() {
 #[test]
 fn gradients_of_filters_over_many_places_are_added_up_from_parts() {
     let geometry = Conv2d { padding: [1; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
-    for found in check("many places", convolution([6, 16, 16, 16], [20, 16, 3, 3], geometry)).chunks(2) {
+    for found in check("many places", convolution(DType::F32, [6, 16, 16, 16], [20, 16, 3, 3], geometry)).chunks(2) {
         assert!(found[0].iter().all(|product| *product == (true, 1)), "{found:?}");
         assert!(found[1].contains(&(true, 2)), "{found:?}");
     }
+}
+
+#[test]
+fn products_of_halves_are_made_of_small_matrices_where_the_adapter_has_them() {
+    let by = |what: &str, given| check_on(devices_with_matrices(), "coopMultiplyAdd", what, given);
+    // The two tiles there are, with remainders on every side and without; a depth that is cut in parts where lanes are many.
+    let sizes = [[2, 130, 135, 33], [1, 256, 128, 64], [1, 64, 60, 1024], [3, 20, 40, 17]];
+    for (sizes, turned) in sizes.into_iter().flat_map(|sizes| (0..4).map(move |bits| (sizes, bits))) {
+        let turned = [turned & 1 == 1, turned & 2 == 2];
+        let what = format!("{sizes:?} {turned:?}");
+        let found = by(&what, product(DType::F16, sizes, turned));
+        assert!(found.iter().flatten().all(|(is_so, _)| *is_so), "{what}: {found:?}");
+        if sizes[3] == 1024 {
+            assert!(found.chunks(2).all(|pair| pair[0][0].1 == 1 && pair[1][0].1 == 2), "{what}: {found:?}");
+        }
+    }
+    let geometry = Conv2d { padding: [1; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
+    let found = by("convolutions", convolution(DType::F16, [2, 32, 12, 11], [48, 32, 3, 3], geometry));
+    assert!(found.iter().flatten().all(|(is_so, _)| *is_so), "{found:?}");
 }

@@ -26,7 +26,7 @@ pub(super) fn mat_mul(
         return Ok(());
     }
     let finished = Finished { sizes: [batch, m, n], epilogue };
-    let Some(plan) = tile::plan(w, sizes) else {
+    let Some(plan) = tile::plan(w, sizes, [a.value, b.value]) else {
         finished.begin(w)?;
         return direct(w, sizes, a, b);
     };

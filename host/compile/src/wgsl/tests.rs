@@ -10,6 +10,7 @@ use crate::expr::{Bound, Expr, Instruction, Register, View};
 use crate::program::{Body, Epilogue, Kernel, Layout, Place, Program, Slab, Store, Value, ValueId};
 use crate::target::Class;
 
+mod matrices;
 mod types;
 
 const TUNINGS: [Tuning; 2] =
@@ -59,6 +60,8 @@ fn check_valid(shader: &Shader) {
     let wide = ["i64", "u64"].iter().any(|name| shader.source.contains(name));
     let mut capabilities = if wide { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
     capabilities.set(Capabilities::SHADER_FLOAT16, shader.source.starts_with("enable f16;"));
+    let matrices = shader.source.contains("enable wgpu_cooperative_matrix;");
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX | Capabilities::SUBGROUP, matrices);
     Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));

@@ -7,9 +7,18 @@
 //!
 //! A deep product of few results would keep few lanes busy. Its depth is cut in parts, by the sizes alone: one pass computes
 //! the parts' sums, a second one adds them up in their order.
+//!
+//! Factors of 16-bit floats are multiplied by small matrices where the adapter has an operation for those ([`Matrices`]).
 
-use super::{ShaderError, Tuning};
+mod lanes;
+mod matrices;
+mod staged;
+
+use super::{Matrices, ShaderError, Tuning};
+use crate::program::ValueId;
 use crate::wgsl::writer::{Parts, Writer};
+use matrices::Grid;
+use staged::Staged;
 
 /// What a workgroup computes.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +27,26 @@ pub(super) struct Tile {
     sides: [usize; 2],
     /// How far along the depth the staged parts of the factors reach.
     depth: usize,
-    /// Rows and columns of one lane, in blocks of four.
-    lane: [usize; 2],
-    /// Multiply-adds in the time of one of the largest tile, in percent: a lane with fewer sums reads more for each.
+    by: By,
+    /// Multiply-adds in the time of one of the largest tile by lanes, in percent: a lane with fewer sums reads more for each.
     efficiency: usize,
+}
+
+/// Who adds up a tile's products.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// Lanes, each with so many rows and columns, in blocks of four.
+    Lanes([usize; 2]),
+    /// Subgroups, by small matrices.
+    Matrices(Grid),
 }
 
 /// From the one with most work for each element read to the one that small products fill.
 const TILES: [Tile; 4] = [
-    Tile { sides: [128, 128], depth: 8, lane: [8, 8], efficiency: 100 },
-    Tile { sides: [64, 64], depth: 16, lane: [8, 4], efficiency: 75 },
-    Tile { sides: [32, 128], depth: 16, lane: [8, 4], efficiency: 75 },
-    Tile { sides: [32, 32], depth: 16, lane: [4, 4], efficiency: 50 },
+    Tile { sides: [128, 128], depth: 8, by: By::Lanes([8, 8]), efficiency: 100 },
+    Tile { sides: [64, 64], depth: 16, by: By::Lanes([8, 4]), efficiency: 75 },
+    Tile { sides: [32, 128], depth: 16, by: By::Lanes([8, 4]), efficiency: 75 },
+    Tile { sides: [32, 32], depth: 16, by: By::Lanes([4, 4]), efficiency: 50 },
 ];
 
 /// A part of a depth is at least so long.
@@ -94,13 +111,15 @@ pub(super) struct Plan {
     part: usize,
 }
 
-/// The plan for `[batch, m, n, k]`; none where a product is too small for any.
-pub(super) fn plan(w: &Writer<'_>, sizes: [usize; 4]) -> Option<Plan> {
+/// The plan for `[batch, m, n, k]` of these two values; none where a product is too small for any.
+pub(super) fn plan(w: &Writer<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<Plan> {
     let [_, m, n, k] = sizes;
     if !w.tuning.workgroup_memory || m.min(n).min(k) < SIDE_MIN {
         return None;
     }
-    let plans = TILES.iter().map(|tile| Plan::new(*tile, sizes, w.tuning));
+    let halves = factors.iter().all(|&factor| w.is_half(factor));
+    let by_matrices = w.tuning.matrices.filter(|_| halves).into_iter().flat_map(matrices::tiles);
+    let plans = TILES.into_iter().chain(by_matrices).map(|tile| Plan::new(tile, sizes, w.tuning));
     plans.min_by_key(|plan| plan.time(sizes, w.tuning.workgroups_at_once))
 }
 
@@ -129,27 +148,21 @@ impl Plan {
 
 impl Tile {
     fn lanes(&self) -> usize {
-        self.sides[0] / self.lane[0] * (self.sides[1] / self.lane[1])
+        match self.by {
+            By::Lanes(lane) => self.sides[0] / lane[0] * (self.sides[1] / lane[1]),
+            By::Matrices(grid) => grid.lanes(),
+        }
+    }
+
+    /// The condition under which a place along a side is one of the product's `size`, where not all are.
+    fn guard(&self, side: usize, size: usize, name: &str) -> String {
+        let whole = size.is_multiple_of(self.sides[side]);
+        if whole { String::new() } else { format!("if ({name} < {size}u)") }
     }
 
     fn workgroups(&self, [batch, m, n, _]: [usize; 4]) -> usize {
         batch * m.div_ceil(self.sides[0]) * n.div_ceil(self.sides[1])
     }
-}
-
-/// One factor's part of a tile on its way through the registers of a workgroup's lanes.
-struct Staged<'a> {
-    factor: &'a dyn Factor,
-    /// `a` or `b`, with which its names begin.
-    name: &'static str,
-    /// Where the tile begins along the side.
-    origin: &'static str,
-    /// Length of the tile's side, and of the whole product's.
-    side: usize,
-    size: usize,
-    depth: usize,
-    lanes: usize,
-    in_quads: bool,
 }
 
 /// `batch` products of `m x k` and `k x n`.
@@ -230,8 +243,12 @@ fn tiles(
 ) -> Result<(), ShaderError> {
     let ([batch, m, n, k], tile) = (sizes, &plan.tile);
     let [rows, columns] = [m.div_ceil(tile.sides[0]), n.div_ceil(tile.sides[1])];
-    let (lanes, depth) = (tile.lanes(), tile.depth);
+    let (count, depth) = (tile.lanes(), tile.depth);
     let vectors = w.vectors_fit(2);
+    let halves = match tile.by {
+        By::Lanes(_) => false,
+        By::Matrices(_) => true,
+    };
     let staged = |factor, name, origin, side, size, in_quads| Staged {
         factor,
         name,
@@ -239,16 +256,19 @@ fn tiles(
         side,
         size,
         depth,
-        lanes,
+        lanes: count,
         in_quads,
+        halves,
     };
     let first = staged(a, "a", "top", tile.sides[0], m, vectors && a.in_quads());
     let second = staged(b, "b", "left", tile.sides[1], n, vectors && b.in_quads());
-    for factor in [&first, &second] {
-        w.global(format!("var<workgroup> tile_{}: array<vec4<f32>, {}>;", factor.name, depth * factor.pitch()));
+    first.declare(w);
+    second.declare(w);
+    if let By::Matrices(grid) = tile.by {
+        grid.declare(w);
     }
     let workgroups = tile.workgroups(sizes);
-    w.dispatch(workgroups * plan.parts, lanes as u32);
+    w.dispatch(workgroups * plan.parts, count as u32);
     // Nobody waits at a barrier for a workgroup that the grid has too many.
     w.line(format!("if (tile >= {}u) {{ return; }}", workgroups * plan.parts));
     if plan.parts > 1 {
@@ -259,13 +279,12 @@ fn tiles(
     }
     w.line(format!("let top = ((tile / {columns}u) % {rows}u) * {}u;", tile.sides[0]));
     w.line(format!("let left = (tile % {columns}u) * {}u;", tile.sides[1]));
-    let across = tile.sides[1] / tile.lane[1];
-    w.line(format!("let down = lane / {across}u;\nlet across = lane % {across}u;"));
+    match tile.by {
+        By::Lanes(lane) => lanes::begin(w, tile, lane),
+        By::Matrices(grid) => grid.begin(w),
+    }
     first.places(w);
     second.places(w);
-    for row in 0..tile.lane[0] {
-        (0..tile.lane[1] / 4).for_each(|quad| w.line(format!("var sum{row}_{quad} = vec4<f32>();")));
-    }
     first.fetch(w, "begin", k)?;
     second.fetch(w, "begin", k)?;
     let steps = plan.part.div_ceil(depth);
@@ -278,175 +297,14 @@ fn tiles(
     first.fetch(w, "next", k)?;
     second.fetch(w, "next", k)?;
     w.close();
-    multiply(w, tile, &first, &second);
+    match tile.by {
+        By::Lanes(lane) => lanes::multiply(w, tile, lane, [&first, &second]),
+        By::Matrices(grid) => grid.multiply(w, depth, [&first, &second]),
+    }
     w.line("workgroupBarrier();");
     w.close();
-    store(w, tile, [m, n], results)
-}
-
-/// Adds the products of the staged parts to the sums.
-fn multiply(w: &mut Writer<'_>, tile: &Tile, first: &Staged<'_>, second: &Staged<'_>) {
-    let quads = tile.lane.map(|side| side / 4);
-    w.open_loop("i", tile.depth);
-    // A lane's quads are as far from each other as its neighbours' take, so that lanes read neighbouring vectors.
-    for (name, staged, quads, place) in [("x", first, quads[0], "down"), ("y", second, quads[1], "across")] {
-        let apart = staged.side / 4 / quads;
-        for quad in 0..quads {
-            w.line(format!(
-                "let {name}{quad} = tile_{}[i * {}u + {}u + {place}];",
-                staged.name,
-                staged.pitch(),
-                quad * apart
-            ));
-        }
-    }
-    for row in 0..tile.lane[0] {
-        for quad in 0..quads[1] {
-            w.line(format!("sum{row}_{quad} += x{}[{}] * y{quad};", row / 4, row % 4));
-        }
-    }
-    w.close();
-}
-
-/// Hands each sum of a lane to `results`.
-fn store(w: &mut Writer<'_>, tile: &Tile, sizes: [usize; 2], results: &dyn Results) -> Result<(), ShaderError> {
-    let place = |side: usize, at: usize, origin: &str, name: &str| {
-        let apart = tile.sides[side] / (tile.lane[side] / 4);
-        format!("{origin} + {}u + {name} * 4u", at / 4 * apart + at % 4)
-    };
-    let guard = |side: usize, name: &str| {
-        let whole = sizes[side].is_multiple_of(tile.sides[side]);
-        if whole { String::new() } else { format!("if ({name} < {}u)", sizes[side]) }
-    };
-    for column in 0..tile.lane[1] {
-        w.open("");
-        w.line(format!("let column = {};", place(1, column, "left", "across")));
-        w.open(guard(1, "column"));
-        results.column(w, "column");
-        for row in 0..tile.lane[0] {
-            w.open("");
-            w.line(format!("let row = {};", place(0, row, "top", "down")));
-            w.open(guard(0, "row"));
-            results.store(w, "row", "column", &format!("sum{row}_{}[{}]", column / 4, column % 4))?;
-            w.close();
-            w.close();
-        }
-        w.close();
-        w.close();
-    }
-    Ok(())
-}
-
-impl Staged<'_> {
-    /// Elements that a lane reads at once.
-    fn width(&self) -> usize {
-        if self.in_quads { 4 } else { 1 }
-    }
-
-    /// How often a lane reads for one tile.
-    fn parts(&self) -> usize {
-        self.side * self.depth / (self.lanes * self.width())
-    }
-
-    /// Vectors from one depth of the tile to the next: one more than there are where lanes that write together would
-    /// otherwise meet in one bank.
-    fn pitch(&self) -> usize {
-        match self.factor.along() {
-            Along::Side => self.side / 4,
-            Along::Depth => self.side / 4 + 1,
-        }
-    }
-
-    /// The part whose place along the side is that of `part`, and the one whose place along the depth is.
-    fn named(&self, part: usize) -> [usize; 2] {
-        match self.factor.along() {
-            Along::Side => [0, part],
-            Along::Depth => [part, 0],
-        }
-    }
-
-    /// Names the lane's places in the tile, `{name}_wide{part}` and `{name}_deep{part}`, and what the former give.
-    fn places(&self, w: &mut Writer<'_>) {
-        let (name, width) = (self.name, self.width());
-        let length = match self.factor.along() {
-            Along::Side => self.side / width,
-            Along::Depth => self.depth / width,
-        };
-        let along = format!("(lane % {length}u) * {width}u");
-        let across = |part: usize| format!("{}u + lane / {length}u", part * (self.lanes / length));
-        let (wide, deep) = match self.factor.along() {
-            Along::Side => (vec![along], (0..self.parts()).map(across).collect()),
-            Along::Depth => ((0..self.parts()).map(across).collect(), vec![along]),
-        };
-        for (part, place) in deep.iter().enumerate() {
-            w.line(format!("let {name}_deep{part} = {place};"));
-        }
-        for (part, place) in wide.iter().enumerate() {
-            w.line(format!("let {name}_wide{part} = {place};"));
-            w.line(format!("let {name}_side{part} = {} + {name}_wide{part};", self.origin));
-            self.factor.side(w, &format!("{name}_side{part}"), &format!("{name}_s{part}"));
-        }
-        let kind = if self.in_quads { "vec4<f32>" } else { "f32" };
-        for part in 0..self.parts() {
-            w.line(format!("var {name}_part{part} = {kind}();"));
-        }
-    }
-
-    /// Reads what the lane stages of the tile that begins at depth `start`.
-    fn fetch(&self, w: &mut Writer<'_>, start: &str, k: usize) -> Result<(), ShaderError> {
-        let name = self.name;
-        w.open("");
-        let depths = match self.factor.along() {
-            Along::Side => self.parts(),
-            Along::Depth => 1,
-        };
-        for part in 0..depths {
-            w.line(format!("let {name}_at{part} = {start} + {name}_deep{part};"));
-            self.factor.depth(w, &format!("{name}_at{part}"), &format!("{name}_d{part}"));
-        }
-        for part in 0..self.parts() {
-            let [side, depth] = self.named(part);
-            let (element, inside) =
-                self.factor.element(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.in_quads)?;
-            let mut conditions = Vec::new();
-            if !self.size.is_multiple_of(self.side) {
-                conditions.push(format!("{name}_side{side} < {}u", self.size));
-            }
-            if !k.is_multiple_of(self.depth) {
-                conditions.push(format!("{name}_at{depth} < {k}u"));
-            }
-            conditions.extend(inside);
-            if conditions.is_empty() {
-                w.line(format!("{name}_part{part} = {element};"));
-            } else {
-                let zero = if self.in_quads { "vec4<f32>()" } else { "0.0" };
-                let conditions = conditions.join(" && ");
-                w.line(format!("{name}_part{part} = {zero};"));
-                w.line(format!("if ({conditions}) {{ {name}_part{part} = {element}; }}"));
-            }
-        }
-        w.close();
-        Ok(())
-    }
-
-    /// Puts what was fetched into the tile.
-    fn put(&self, w: &mut Writer<'_>) {
-        let (name, pitch) = (self.name, self.pitch());
-        for part in 0..self.parts() {
-            let [side, depth] = self.named(part);
-            let (wide, deep) = (format!("{name}_wide{side}"), format!("{name}_deep{depth}"));
-            match (self.factor.along(), self.in_quads) {
-                (Along::Side, true) => {
-                    w.line(format!("tile_{name}[{deep} * {pitch}u + {wide} / 4u] = {name}_part{part};"))
-                }
-                (Along::Depth, true) => (0..4).for_each(|i| {
-                    let place = format!("({deep} + {i}u) * {pitch}u + {wide} / 4u");
-                    w.line(format!("tile_{name}[{place}][{wide} % 4u] = {name}_part{part}[{i}];"));
-                }),
-                (Along::Side | Along::Depth, false) => {
-                    w.line(format!("tile_{name}[{deep} * {pitch}u + {wide} / 4u][{wide} % 4u] = {name}_part{part};"));
-                }
-            }
-        }
+    match tile.by {
+        By::Lanes(lane) => lanes::store(w, tile, lane, [m, n], results),
+        By::Matrices(grid) => grid.store(w, tile, [m, n], results),
     }
 }

@@ -1,5 +1,6 @@
 //! The shader under construction: its bindings, functions, statements and dispatch size.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use saggar_tensor::DType;
@@ -42,6 +43,10 @@ pub(super) struct Writer<'a> {
     is_second: bool,
     /// What the kernel keeps between two passes.
     parts_bytes: usize,
+    /// Extensions of WGSL that it uses.
+    enabled: BTreeSet<&'static str>,
+    /// Whether statements know subgroups.
+    names_subgroups: bool,
 }
 
 /// The memory between the two passes of a kernel, by its binding number.
@@ -78,7 +83,24 @@ impl<'a> Writer<'a> {
             work: operations.max(bytes / 4),
             is_second: false,
             parts_bytes: 0,
+            enabled: BTreeSet::new(),
+            names_subgroups: false,
         }
+    }
+
+    /// Has the shader use an extension of WGSL.
+    pub(super) fn enable(&mut self, extension: &'static str) {
+        self.enabled.insert(extension);
+    }
+
+    /// Names the number of a lane's subgroup `subgroup`, and the lane's number in it `lane_of_subgroup`.
+    pub(super) fn name_subgroups(&mut self) {
+        self.names_subgroups = true;
+    }
+
+    /// Whether a value's elements are 16-bit floats, in memory too.
+    pub(super) fn is_half(&self, id: ValueId) -> bool {
+        self.class(self.value(id).descriptor.dtype) == Class::F16
     }
 
     /// The pass after this one, where the kernel has two.
@@ -135,7 +157,7 @@ impl<'a> Writer<'a> {
             Resource::Whole(number) => format!("b{number}[{index}]"),
             Resource::Windows(number) => format!("read{number}({index})"),
         };
-        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        let is_half = self.is_half(id);
         Ok(if is_half { format!("f32({element})") } else { element })
     }
 
@@ -143,7 +165,7 @@ impl<'a> Writer<'a> {
     pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
         let (resource, index) = self.place(id, index)?;
         // Rounded already, so that this changes nothing.
-        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        let is_half = self.is_half(id);
         let text = if is_half { format!("f16({text})") } else { text.to_owned() };
         match resource {
             Resource::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
@@ -173,7 +195,7 @@ impl<'a> Writer<'a> {
     /// Four elements of a value that has vectors, the first at `index`, a `u32` expression and a multiple of four.
     pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
         let (binding, offset, _) = self.resource(id);
-        let is_half = self.class(self.value(id).descriptor.dtype) == Class::F16;
+        let is_half = self.is_half(id);
         let number = self.bind_whole(binding, if is_half { HALVES } else { "vec4<f32>" });
         let vector = match offset {
             0 => format!("b{number}[({index}) / 4u]"),
@@ -378,17 +400,26 @@ impl<'a> Writer<'a> {
             return Err(ShaderError::Iterations { kernel, iterations, limit });
         }
         let mut source = String::new();
+        let mut enabled = self.enabled;
         if self.bindings.iter().any(|(_, kind)| [HALF, HALVES].contains(kind)) {
-            source.push_str("enable f16;\n\n");
+            enabled.insert("f16");
+        }
+        enabled.iter().for_each(|extension| source.push_str(&format!("enable {extension};\n")));
+        if !enabled.is_empty() {
+            source.push('\n');
         }
         for (number, (_, scalar)) in self.bindings.iter().enumerate() {
             let _ =
                 writeln!(source, "@group(0) @binding({number}) var<storage, read_write> b{number}: array<{scalar}>;");
         }
         source.push('\n');
+        let subgroups = match self.names_subgroups {
+            true => ", @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane_of_subgroup: u32",
+            false => "",
+        };
         let main = format!(
             "@compute @workgroup_size({})\nfn main(@builtin(workgroup_id) group: vec3<u32>, \
-             @builtin(local_invocation_index) lane: u32) {{\n{}}}\n",
+             @builtin(local_invocation_index) lane: u32{subgroups}) {{\n{}}}\n",
             self.lanes, self.body
         );
         source.push_str(&library::functions(&[&self.globals, &main]));

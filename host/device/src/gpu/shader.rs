@@ -14,3 +14,11 @@ pub(super) fn module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::
     // (`wgsl::index`).
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
+
+/// Leave to use what wgpu calls experimental: operations on small matrices.
+#[expect(unsafe_code, reason = "wgpu gives out what may have faults only to who says that he knows it")]
+pub(super) fn experimental() -> wgpu::ExperimentalFeatures {
+    // SAFETY: used for nothing but products of matrices whose shaders are generated, never a guest's, and which are tried out
+    // before anybody's work.
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
+}

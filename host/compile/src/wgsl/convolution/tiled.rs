@@ -63,7 +63,7 @@ pub(super) fn conv2d(
     let (m, k) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let n = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [filter, input]) else { return Ok(false) };
     let weights = Operand { value: filter, transposed: false, batch_stride: m * k };
     let weights = Matrix::new(w, &weights, [k, 1], m, k);
     let images = Image::new(w, geometry, input, Along::Side);
@@ -82,7 +82,7 @@ pub(super) fn input_grad(
     let (m, k) = (geometry.channels_in, geometry.channels_out * geometry.taps());
     let n = geometry.places()[1];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [filter, gradient]) else { return Ok(false) };
     let weights = Operand { value: filter, transposed: true, batch_stride: m * k };
     let matrix = Matrix::new(w, &weights, [1, m], m, k);
     let turned = Turned { geometry, filter };
@@ -103,7 +103,7 @@ pub(super) fn filter_grad(
     let (m, n) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let k = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [gradient, input]) else { return Ok(false) };
     let gradients = Planes::new(w, geometry, gradient);
     let images = Image::new(w, geometry, input, Along::Depth);
     tile::product(w, sizes, &plan, [&gradients, &images], &Weights { output, m, n })?;
