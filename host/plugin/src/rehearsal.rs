@@ -11,6 +11,7 @@ use saggar_store::dataset::Dataset;
 
 use crate::engine::{Host, Plugin};
 use crate::error::PluginError;
+use crate::shards::Shards;
 use crate::train::{Beginning, JobContext, LogLevel, OpenedModel, TrainLimits, train};
 
 /// What a plugin published while it rehearsed.
@@ -66,6 +67,18 @@ impl JobContext for Stage {
 
     fn attempt(&self) -> u32 {
         1
+    }
+
+    fn shards(&self) -> Shards {
+        Shards::default()
+    }
+
+    fn leaves_out(&self) -> bool {
+        false
+    }
+
+    fn is_mixed(&self) -> bool {
+        false
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {

@@ -52,20 +52,14 @@ pub trait JobContext: Send {
     fn attempt(&self) -> u32;
 
     /// How batches that gradients are taken of are divided. The same at every call.
-    fn shards(&self) -> Shards {
-        Shards::default()
-    }
+    fn shards(&self) -> Shards;
 
     /// Whether an update that would make variables infinite or not a number is left out. The same at every call.
-    fn leaves_out(&self) -> bool {
-        false
-    }
+    fn leaves_out(&self) -> bool;
 
     /// Whether products and convolutions of steps that take gradients are computed in `float16`, with a scaled loss. The
     /// same at every call.
-    fn is_mixed(&self) -> bool {
-        false
-    }
+    fn is_mixed(&self) -> bool;
 
     /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
     /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.

@@ -460,9 +460,10 @@ mod tests {
 
     #[test]
     fn weights_are_checked_by_what_they_take_on_their_device() {
-        // Half-precision numbers are words on an adapter.
+        // Half-precision numbers are words on an adapter without storage for them.
         let weights = [saved("w", DType::F16, 100, vec![0; 200])];
-        for (target, taken) in [(Target::cpu(), 200), (Target::gpu(), 400)] {
+        let words = Target { half_storage: false, ..Target::gpu() };
+        for (target, taken) in [(Target::cpu(), 200), (Target::gpu(), 200), (words, 400)] {
             let device = Recorder::new(target);
             for (limit, fits) in [(taken, true), (taken - 1, false)] {
                 let refusal = |refused: DeviceError| {

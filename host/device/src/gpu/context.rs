@@ -71,10 +71,9 @@ impl Context {
     ) -> Context {
         let failure = Arc::new(OnceLock::new());
         let (lost, uncaught) = (Arc::clone(&failure), Arc::clone(&failure));
+        // A device that is destroyed is lost, too, and nothing else may say so: calls on it are errors of their own scopes.
         device.set_device_lost_callback(move |reason, message| {
-            if reason != wgpu::DeviceLostReason::Destroyed || !message.is_empty() {
-                let _ = lost.set(format!("{reason:?}: {message}"));
-            }
+            let _ = lost.set(format!("{reason:?}: {message}"));
         });
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             let _ = uncaught.set(error.to_string());

@@ -114,7 +114,8 @@ fn a_program_is_checked_with_all_that_it_takes_on_its_device() {
     let y = g.add(x, x).unwrap();
     g.output("y", y).unwrap();
     let graph = verify(g.finish()).unwrap();
-    for (target, output_bytes) in [(Target::cpu(), 20), (Target::gpu(), 40)] {
+    let words = Target { half_storage: false, ..Target::gpu() };
+    for (target, output_bytes) in [(Target::cpu(), 20), (Target::gpu(), 20), (words, 40)] {
         let program = compile(&graph, &target).unwrap();
         let needs = Needs { scratch_bytes: 7, packed_bytes: 5 };
         let check = |bytes| room(bytes).check_program(&program, &target, needs, &Meter::new(7));

@@ -93,6 +93,10 @@ impl JobContext for Leader {
         self.job.leaves_out()
     }
 
+    fn is_mixed(&self) -> bool {
+        self.job.is_mixed()
+    }
+
     fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: Mean) -> Result<Vec<u8>, PluginError> {
         self.check()?;
         let began = Instant::now();
