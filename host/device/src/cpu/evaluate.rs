@@ -112,9 +112,13 @@ impl Routine {
         }
     }
 
-    /// Computes iteration indices `start..start + len`, at most [`BLOCK`] of them, and asks for the memory of those from
-    /// `next` on.
+    /// Computes iteration indices `start..start + len`, at most [`BLOCK`] of them and of one row where the routine keeps to
+    /// rows, and asks for the memory of those from `next` on.
     pub(super) fn block(&self, scratch: &mut Scratch, frame: Frame<'_>, start: usize, len: usize, next: Option<usize>) {
+        debug_assert!(self.row.is_none_or(|row| start % row + len <= row), "a block keeps to its row");
+        for step in &self.along {
+            self.step(step, scratch, frame, start, 1);
+        }
         for (number, step) in self.body.iter().enumerate() {
             if let Some(next) = next {
                 self.fetch_ahead(number, frame, next, len);

@@ -109,7 +109,7 @@ impl Finish {
             (index, binding)
         };
         let results: Vec<_> = stores.iter().map(|store| store.register).collect();
-        let routine = Routine::new(&Request { expr, dims, results: &results, accumulated }, &mut bind);
+        let routine = Routine::new(&Request { expr, dims, results: &results, accumulated, by_rows: true }, &mut bind);
         let routine = routine.ok_or(Refusal::Layout)?;
         let plain = match accumulation {
             Accumulation::Store(_) => stores.len() == 1 && expr.is_accumulated(stores[0].register),
@@ -187,8 +187,9 @@ impl Finish {
         }
         let first = chunk.first;
         routine.begin(scratch, Frame { inputs, own: &chunk.stores, accumulated, first });
-        for start in (first..first + chunk.count).step_by(BLOCK) {
-            let len = BLOCK.min(first + chunk.count - start);
+        let (mut start, end) = (first, first + chunk.count);
+        while start < end {
+            let len = routine.block_len(start, end, BLOCK);
             let frame = Frame { inputs, own: &chunk.stores, accumulated, first };
             routine.block(scratch, frame, start, len, Some(start + len));
             for index in 0..self.stores.len() {
@@ -202,6 +203,7 @@ impl Finish {
                 });
                 chunk.stores[index] = memory;
             }
+            start += len;
         }
     }
 

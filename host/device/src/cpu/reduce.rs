@@ -74,15 +74,22 @@ impl Fold {
             operands.push(region);
             (operands.len() - 1, Binding::Shared)
         };
-        let request = Request {
+        let asked = [Register(last as u32)];
+        let request = |by_rows| Request {
             expr: turned.as_ref().unwrap_or(prologue),
             dims: &dims,
-            results: &[Register(last as u32)],
+            results: &asked,
             accumulated: None,
+            by_rows,
         };
+        // Blocks are parts of rows of so many elements, where not of several rows.
+        let width = if columns { results } else { folded };
         let choice = Choice::of(kind, outer, inner, prologue);
         let chosen = choice.and_then(|choice| Chosen::new(choice, prologue, [outer, inner], &mut bind));
-        let prologue = Routine::new(&request, &mut bind).ok_or(Refusal::Layout)?;
+        let mut prologue = Routine::new(&request(width > BLOCK / 2), &mut bind).ok_or(Refusal::Layout)?;
+        if prologue.row.is_some_and(|row| row != width) {
+            prologue = Routine::new(&request(false), &mut bind).ok_or(Refusal::Layout)?;
+        }
         match refused {
             Some(refusal) => Err(refusal),
             None => Ok(Fold {

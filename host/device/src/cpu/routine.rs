@@ -1,7 +1,11 @@
 //! An [`Expr`] made ready for a block evaluator: dimensions that all views walk alike are one, what is the same for
-//! every element is computed once, loads of dense memory are read in place, and registers share scratch slots.
+//! every element is computed once, what is the same along a long row once for each block of it, loads of dense memory are
+//! read in place, and registers share scratch slots.
 
-use saggar_compile::expr::{Bound, Expr, Instruction, Register, View};
+mod merged;
+
+use merged::Merged;
+use saggar_compile::expr::{Expr, Instruction, Register, View};
 use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op::{Binary, Distribution, Scalar, Unary};
@@ -9,12 +13,16 @@ use saggar_tensor::op::{Binary, Distribution, Scalar, Unary};
 /// Iteration dimensions left after merging; a walk keeps its coordinates in an array of this size.
 pub(super) const DIMS_MAX: usize = 16;
 
+/// Elements of the innermost dimension from which blocks keep to one row of it: what is the same along a row is one number
+/// then. Of shorter rows a block has several, since each step of a block costs something whatever its length.
+const ROW_MIN: usize = 512;
+
 /// Where a register's block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In a scratch slot.
     Slot(usize),
-    /// In element 0 of a scratch slot that stays for the whole task: the same for all elements.
+    /// In element 0 of a scratch slot that stays for the whole task, or block: the same for all its elements.
     Uniform(usize),
     /// In the memory of an operand, dense, from this element on.
     Dense {
@@ -115,6 +123,10 @@ pub(super) struct Routine {
     pub(super) dims: Vec<usize>,
     /// Run once a task, on one element.
     pub(super) uniform: Vec<Step>,
+    /// Run once a block, on its first element.
+    pub(super) along: Vec<Step>,
+    /// Elements of the rows to which blocks keep, where anything is the same along them.
+    pub(super) row: Option<usize>,
     /// Run for every block.
     pub(super) body: Vec<Step>,
     /// Where each of the asked registers is after the body.
@@ -137,6 +149,8 @@ pub(super) struct Request<'a> {
     pub(super) results: &'a [Register],
     /// The operand of `Accumulated`, if there is one, and how it is bound.
     pub(super) accumulated: Option<(usize, Binding)>,
+    /// Whether blocks may be made to keep to rows.
+    pub(super) by_rows: bool,
 }
 
 impl Routine {
@@ -159,6 +173,12 @@ impl Routine {
     pub(super) fn operations(&self) -> usize {
         self.body.len() + 1
     }
+
+    /// Elements of the block that begins at `start` in a task that ends at `end`: `most` of them, or fewer.
+    pub(super) fn block_len(&self, start: usize, end: usize, most: usize) -> usize {
+        let len = most.min(end - start);
+        self.row.map_or(len, |row| len.min(row - start % row))
+    }
 }
 
 fn views_of(expr: &Expr) -> Vec<&View> {
@@ -176,75 +196,23 @@ fn view_of(instruction: &Instruction) -> Option<&View> {
     }
 }
 
-/// Iteration dimensions grouped into runs that every view walks as one.
-struct Merged {
-    dims: Vec<usize>,
-    /// For each group, its innermost original dimension: a view's stride there is its stride for the group.
-    innermost: Vec<usize>,
-    original: Vec<usize>,
-}
-
-impl Merged {
-    fn new(dims: &[usize], views: &[&View]) -> Merged {
-        let bounded = |dim: usize| views.iter().any(|view| view.bounds.iter().any(|b| real(b, dims) && b.dim == dim));
-        let mut merged = Merged { dims: Vec::new(), innermost: Vec::new(), original: dims.to_vec() };
-        for (dim, &size) in dims.iter().enumerate() {
-            if size == 1 && !bounded(dim) {
-                continue;
-            }
-            let joins = merged.innermost.last().is_some_and(|&outer| {
-                let alike = |view: &&View| view.strides[outer] == view.strides[dim].wrapping_mul(size as i64);
-                !bounded(outer) && !bounded(dim) && views.iter().all(alike)
-            });
-            if joins {
-                let last = merged.dims.len() - 1;
-                merged.dims[last] *= size;
-                merged.innermost[last] = dim;
-            } else {
-                merged.dims.push(size);
-                merged.innermost.push(dim);
-            }
-        }
-        merged
-    }
-
-    /// The first element, if a merged view walks memory in the order of the iteration.
-    fn dense(&self, view: &View) -> Option<usize> {
-        let mut expected = 1;
-        for (&size, &stride) in self.dims.iter().zip(&view.strides).rev() {
-            if stride != expected {
-                return None;
-            }
-            expected *= size as i64;
-        }
-        if view.bounds.is_empty() { usize::try_from(view.offset).ok() } else { None }
-    }
-
-    /// A view over the groups. Size-1 dimensions contribute nothing: their coordinate is always 0.
-    fn view(&self, view: &View) -> View {
-        let group = |dim: usize| self.innermost.iter().position(|&inner| inner == dim);
-        let bounds = view
-            .bounds
-            .iter()
-            .filter(|bound| real(bound, &self.original))
-            .map(|bound| Bound { dim: group(bound.dim).expect("bounded dimensions stay"), ..*bound })
-            .collect();
-        let mut strides: Vec<i64> = self.innermost.iter().map(|&dim| view.strides[dim]).collect();
-        if strides.is_empty() {
-            strides.push(0);
-        }
-        View { offset: view.offset, strides, bounds }
-    }
-}
-
-/// Whether a bound excludes any coordinate.
-fn real(bound: &Bound, dims: &[usize]) -> bool {
-    bound.low > 0 || bound.high < dims[bound.dim] as i64
+/// How often a register changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rate {
+    /// Never.
+    Task,
+    /// From row to row.
+    Row,
+    /// From element to element.
+    Element,
 }
 
 struct Compiler {
     merged: Merged,
     uniform: Vec<Step>,
+    along: Vec<Step>,
+    /// How often each register changes.
+    rates: Vec<Rate>,
     body: Vec<Step>,
     places: Vec<Option<Place>>,
     dtypes: Vec<DType>,
@@ -255,6 +223,7 @@ struct Compiler {
     slots: usize,
     streams: Vec<[usize; 3]>,
     accumulated: Option<(usize, Binding)>,
+    by_rows: bool,
 }
 
 impl Compiler {
@@ -275,6 +244,8 @@ impl Compiler {
         Compiler {
             merged,
             uniform: Vec::new(),
+            along: Vec::new(),
+            rates: vec![Rate::Element; instructions.len()],
             body: Vec::new(),
             places: vec![None; instructions.len()],
             dtypes: request.expr.instructions.iter().map(|&(_, dtype)| dtype).collect(),
@@ -284,6 +255,7 @@ impl Compiler {
             slots: 0,
             streams: Vec::new(),
             accumulated: request.accumulated,
+            by_rows: request.by_rows,
         }
     }
 
@@ -301,37 +273,40 @@ impl Compiler {
         }
         let dtype = self.dtypes[index];
         let instruction = self.instructions[index].clone();
-        let (task, uniform) = match &instruction {
+        let (task, rate) = match &instruction {
             Instruction::Load { value, view, fill } => {
                 let view = self.merged.view(view);
                 let (operand, binding) = operand(*value);
                 match (binding, self.merged.dense(&view)) {
                     (Binding::Own, Some(0)) => {
                         self.streams.push([operand, 0, dtype.bytes()]);
-                        (Task::Copy { operand, offset: 0 }, false)
+                        (Task::Copy { operand, offset: 0 }, Rate::Element)
                     }
                     (Binding::Own, Some(_) | None) => return None,
-                    (Binding::Shared, _) if is_uniform(&view) => (Task::Load { operand, view, fill: *fill }, true),
+                    (Binding::Shared, _) if self.rate(&view) < Rate::Element => {
+                        let rate = self.rate(&view);
+                        (Task::Load { operand, view, fill: *fill }, rate)
+                    }
                     (Binding::Shared, Some(offset)) if dtype != DType::F16 => {
                         self.streams.push([operand, offset, dtype.bytes()]);
                         self.places[index] = Some(Place::Dense { operand, offset });
                         return Some(());
                     }
-                    (Binding::Shared, Some(offset)) => (Task::Copy { operand, offset }, false),
-                    (Binding::Shared, None) => (Task::Load { operand, view, fill: *fill }, false),
+                    (Binding::Shared, Some(offset)) => (Task::Copy { operand, offset }, Rate::Element),
+                    (Binding::Shared, None) => (Task::Load { operand, view, fill: *fill }, Rate::Element),
                 }
             }
-            Instruction::Immediate(scalar) => (Task::Immediate(*scalar), true),
+            Instruction::Immediate(scalar) => (Task::Immediate(*scalar), Rate::Task),
             Instruction::Index(view) => {
                 let view = self.merged.view(view);
-                let uniform = is_uniform(&view);
-                (Task::Index(view), uniform)
+                let rate = self.rate(&view);
+                (Task::Index(view), rate)
             }
             Instruction::Random { key, stream, distribution, view } => {
                 let (operand, _) = operand(*key);
                 let view = self.merged.view(view);
-                let uniform = is_uniform(&view);
-                (Task::Random { operand, stream: *stream, distribution: *distribution, view }, uniform)
+                let rate = self.rate(&view);
+                (Task::Random { operand, stream: *stream, distribution: *distribution, view }, rate)
             }
             Instruction::Accumulated => {
                 let (operand, binding) = self.accumulated.expect("only epilogues read what is accumulated");
@@ -339,34 +314,55 @@ impl Compiler {
                     self.places[index] = Some(Place::Dense { operand, offset: 0 });
                     return Some(());
                 }
-                (Task::Accumulated { operand }, false)
+                (Task::Accumulated { operand }, Rate::Element)
             }
             Instruction::Unary(op, x) => {
                 if self.keeps_bits(*op, *x, dtype) {
                     return self.alias(index, *x);
                 }
-                let place = self.place(*x);
-                (Task::Unary { op: *op, x: place, from: self.dtype(*x) }, is_constant(&[place]))
+                (Task::Unary { op: *op, x: self.place(*x), from: self.dtype(*x) }, self.rate_of(&[*x]))
             }
             Instruction::Binary(op, a, b) => {
+                let rate = self.rate_of(&[*a, *b]);
                 let (from, a, b) = (self.dtype(*a), self.place(*a), self.place(*b));
-                (Task::Binary { op: *op, a, b, from }, is_constant(&[a, b]))
+                (Task::Binary { op: *op, a, b, from }, rate)
             }
             Instruction::Select(c, a, b) => {
+                let rate = self.rate_of(&[*c, *a, *b]);
                 let (c, a, b) = (self.place(*c), self.place(*a), self.place(*b));
-                (Task::Select(c, a, b), is_constant(&[c, a, b]))
+                (Task::Select(c, a, b), rate)
             }
         };
-        self.emit(index, task, uniform);
+        self.emit(index, task, rate);
         Some(())
     }
 
-    fn emit(&mut self, index: usize, task: Task, uniform: bool) {
+    /// How often what a view shows changes.
+    fn rate(&self, view: &View) -> Rate {
+        let last = view.strides.len() - 1;
+        let is_long = self.by_rows && self.merged.dims.last().is_some_and(|&row| row >= ROW_MIN);
+        if is_uniform(view) {
+            Rate::Task
+        } else if is_long && view.strides[last] == 0 && view.bounds.iter().all(|bound| bound.dim != last) {
+            Rate::Row
+        } else {
+            Rate::Element
+        }
+    }
+
+    /// How often what is computed of registers changes.
+    fn rate_of(&self, registers: &[Register]) -> Rate {
+        registers.iter().map(|register| self.rates[register.0 as usize]).max().unwrap_or(Rate::Task)
+    }
+
+    fn emit(&mut self, index: usize, task: Task, rate: Rate) {
         let dtype = self.dtypes[index];
-        if uniform {
+        self.rates[index] = rate;
+        if rate < Rate::Element {
             let slot = self.slots;
             self.slots += 1;
-            self.uniform.push(Step { slot, dtype, task });
+            let steps = if rate == Rate::Task { &mut self.uniform } else { &mut self.along };
+            steps.push(Step { slot, dtype, task });
             self.places[index] = Some(Place::Uniform(slot));
         } else {
             let slot = self.free.pop().unwrap_or_else(|| {
@@ -418,6 +414,7 @@ impl Compiler {
     /// is simply until the routine's end here, for such instructions are rare.
     fn alias(&mut self, index: usize, x: Register) -> Option<()> {
         self.places[index] = Some(self.place(x));
+        self.rates[index] = self.rates[x.0 as usize];
         self.last_use[index] = Some(usize::MAX);
         self.last_use[x.0 as usize] = Some(usize::MAX);
         Some(())
@@ -427,8 +424,10 @@ impl Compiler {
         let dims = if self.merged.dims.is_empty() { vec![1] } else { self.merged.dims };
         let at = |register: &Register| register.0 as usize;
         Routine {
+            row: dims.last().copied().filter(|_| !self.along.is_empty()),
             dims,
             uniform: self.uniform,
+            along: self.along,
             body: self.body,
             results: request.results.iter().map(|r| self.places[at(r)].expect("results are computed")).collect(),
             dtypes: request.results.iter().map(|r| self.dtypes[at(r)]).collect(),
@@ -453,11 +452,4 @@ fn operands(instruction: &Instruction) -> Vec<Register> {
 
 fn is_uniform(view: &View) -> bool {
     view.bounds.is_empty() && view.strides.iter().all(|&stride| stride == 0)
-}
-
-fn is_constant(places: &[Place]) -> bool {
-    places.iter().all(|place| match place {
-        Place::Uniform(_) => true,
-        Place::Slot(_) | Place::Dense { .. } => false,
-    })
 }

@@ -7,8 +7,8 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Binary, ReduceKind, Scalar};
 
 use crate::cpu::element::Element;
-use crate::cpu::evaluate::{BLOCK, Frame, Input, with_scratch};
-use crate::cpu::lanes::{self, Source};
+use crate::cpu::evaluate::{Frame, Input, Scratch, with_scratch};
+use crate::cpu::lanes::Source;
 use crate::cpu::routine::{Binding, Request, Routine};
 use crate::cpu::threads::Threads;
 
@@ -91,7 +91,8 @@ impl Chosen {
     ) -> Option<Chosen> {
         let mut routine = |register, inner: &[usize]| {
             let dims = [outer, inner].concat();
-            Routine::new(&Request { expr: prologue, dims: &dims, results: &[register], accumulated: None }, bind)
+            let results = &[register];
+            Routine::new(&Request { expr: prologue, dims: &dims, results, accumulated: None, by_rows: false }, bind)
         };
         Some(Chosen { index: routine(choice.index, &[1])?, value: routine(choice.value, inner)?, folded: inner[0] })
     }
@@ -102,29 +103,27 @@ impl Chosen {
         let operations = out.len().saturating_mul(self.index.operations() + self.value.operations());
         let tasks: Vec<_> = out.chunks_mut(TASK_ROWS).enumerate().collect();
         threads.each(operations, tasks, |(task, out)| {
-            let first = task * TASK_ROWS;
-            let mut places = [0_i32; TASK_ROWS];
-            let places = &mut places[..out.len()];
             with_scratch(|scratch| {
-                self.index.begin(scratch, frame);
-                self.index.block(scratch, frame, first, places.len(), None);
-                lanes::copy(self.index.result::<i32>(0, scratch, frame, first, places.len()), places);
-                self.value.begin(scratch, frame);
-                for (row, (out, &place)) in out.iter_mut().zip(&*places).enumerate() {
-                    let place = usize::try_from(place).ok().filter(|&place| place < self.folded);
+                for (row, out) in (task * TASK_ROWS..).zip(out) {
                     // A sum begins with zero, so a chosen -0 becomes +0.
                     *out = T::identity(ReduceKind::Sum);
+                    let place = one::<i32>(&self.index, scratch, frame, row);
+                    let place = usize::try_from(place).ok().filter(|&place| place < self.folded);
                     let Some(place) = place else { continue };
-                    let start = (first + row) * self.folded + place;
-                    self.value.block(scratch, frame, start, 1, None);
-                    *out = out.add(match self.value.result::<T>(0, scratch, frame, start, 1) {
-                        Source::Slice(values) => values[0],
-                        Source::Scalar(value) => value,
-                    });
+                    *out = out.add(one::<T>(&self.value, scratch, frame, row * self.folded + place));
                 }
             });
         });
     }
 }
 
-const _: () = assert!(TASK_ROWS <= BLOCK);
+/// The element of a routine at an iteration index.
+fn one<T: Element>(routine: &Routine, scratch: &mut Scratch, frame: Frame<'_>, at: usize) -> T {
+    // Both routines of a choice keep what is the same for all elements in the same memory.
+    routine.begin(scratch, frame);
+    routine.block(scratch, frame, at, 1, None);
+    match routine.result::<T>(0, scratch, frame, at, 1) {
+        Source::Slice(values) => values[0],
+        Source::Scalar(value) => value,
+    }
+}
