@@ -41,7 +41,7 @@ pub(super) struct Fold {
     segment: usize,
     prologue: Routine,
     /// None where all elements count.
-    chosen: Option<Chosen>,
+    chosen: Option<Box<Chosen>>,
     /// Regions of the prologues' operands.
     operands: Vec<usize>,
     finish: Finish,
@@ -85,7 +85,7 @@ impl Fold {
         // Blocks are parts of rows of so many elements, where not of several rows.
         let width = if columns { results } else { folded };
         let choice = Choice::of(kind, outer, inner, prologue);
-        let chosen = choice.and_then(|choice| Chosen::new(choice, prologue, [outer, inner], &mut bind));
+        let chosen = choice.and_then(|choice| Chosen::new(choice, prologue, [outer, inner], &mut bind)).map(Box::new);
         let mut prologue = Routine::new(&request(width > BLOCK / 2), &mut bind).ok_or(Refusal::Layout)?;
         if prologue.row.is_some_and(|row| row != width) {
             prologue = Routine::new(&request(false), &mut bind).ok_or(Refusal::Layout)?;
