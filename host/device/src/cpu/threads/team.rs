@@ -37,11 +37,12 @@ pub(super) enum Wake {
 struct Shared {
     /// Jobs that may have tasks which nobody has taken.
     jobs: Mutex<Vec<Arc<Job>>>,
-    /// Changes with every job; written under the lock.
+    /// Changes with every job, and with the end; written under the lock.
     posted: AtomicUsize,
     /// Helpers that sleep; written under the lock.
     asleep: AtomicUsize,
     wake: Condvar,
+    /// Written and read under the lock.
     ended: AtomicBool,
 }
 
@@ -122,9 +123,14 @@ impl Shared {
 
     /// The life of a helper.
     fn help(&self, member: usize) {
-        while !self.ended.load(Ordering::Relaxed) {
+        loop {
             let (job, seen) = {
                 let jobs = self.jobs();
+                // Here and not outside the lock: an end between a look at it and at the number of jobs would pass for a job
+                // that was seen, and be slept through.
+                if self.ended.load(Ordering::Relaxed) {
+                    return;
+                }
                 (jobs.iter().find(|job| job.has_more()).cloned(), self.posted.load(Ordering::Relaxed))
             };
             match job {
@@ -333,6 +339,20 @@ mod tests {
             let panic = outcome.unwrap_err();
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"task five"));
             assert_eq!(ran.into_inner(), 8);
+        }
+    }
+
+    #[test]
+    fn a_team_ends_whatever_its_helpers_do() {
+        for round in 0..3000 {
+            let team = team(2);
+            if round % 2 == 0 {
+                team.each(3, Wake::Sleepers, &|_| {});
+            }
+            // Some ends come while helpers begin, some while they look, some when they go to sleep.
+            for _ in 0..round % 300 {
+                std::hint::spin_loop();
+            }
         }
     }
 
