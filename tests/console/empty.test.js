@@ -10,6 +10,7 @@ after(stop);
 
 for (const [look, options] of Object.entries(looks)) {
   test(`it tells what to run, ${look}`, () => on('models', async (page) => {
+    await page.locator('.empty pre').nth(1).waitFor();
     const commands = await page.locator('.empty pre').allTextContents();
     assert.deepEqual(commands, [
       `saggar --host ${url} data push examples/digits --name digits\n`
