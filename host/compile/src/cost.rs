@@ -6,7 +6,10 @@
 use saggar_tensor::op::Pool2d;
 
 use crate::expr::{Expr, Instruction};
-use crate::program::{Body, Epilogue, Kernel, Layout, Program, ValueId};
+use crate::program::{Body, End, Epilogue, Kernel, Layout, Program, ValueId};
+
+/// For each element of a softmax: the largest, a difference, an exponential, and a sum.
+const SOFTMAX_OPERATIONS: u64 = 4;
 
 /// Least work of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,15 @@ fn operations(program: &Program, body: &Body) -> u64 {
             let [batch, m, n, k] = sizes.map(|size| size as u64);
             ended(batch * m * n, 2 * k, epilogue)
         }
+        Body::Chain { dims, products, link, softmax, end, results, epilogue } => {
+            let made: u64 = products.iter().map(|product| 2 * product.depth as u64).sum();
+            let weighted = if softmax.is_some() { SOFTMAX_OPERATIONS } else { 0 };
+            let used = match end {
+                End::Fold(_) => 1,
+                End::Product { columns, .. } => 2 * *columns as u64,
+            };
+            size(dims) * (made + instructions(link) + weighted + used) + size(results) * instructions(&epilogue.expr)
+        }
         Body::Conv2d { filter, result, epilogue, .. } => ended(size(result), filtered(filter), epilogue),
         Body::Conv2dInputGrad { gradient, filter, .. } => elements(gradient) * filtered(filter),
         Body::Conv2dFilterGrad { layout, gradient, output, .. } => {
@@ -70,7 +82,11 @@ fn operations(program: &Program, body: &Body) -> u64 {
 /// Instructions that compute, one an element.
 fn instructions(expr: &Expr) -> u64 {
     let computes = |instruction: &Instruction| match instruction {
-        Instruction::Load { .. } | Instruction::Immediate(_) | Instruction::Index(_) | Instruction::Accumulated => 0,
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Accumulated
+        | Instruction::Product(_) => 0,
         Instruction::Random { .. } | Instruction::Unary(..) | Instruction::Binary(..) | Instruction::Select(..) => 1,
     };
     expr.instructions.iter().map(|(instruction, _)| computes(instruction)).sum()

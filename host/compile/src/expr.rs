@@ -55,6 +55,8 @@ pub enum Instruction {
     },
     /// The folded, contracted or convolved element; in epilogues only.
     Accumulated,
+    /// The element of product `.0` of a chain; in its link only.
+    Product(u32),
     /// One operand; a cast's target is the instruction's data type.
     Unary(Unary, Register),
     /// Two operands of one data type.

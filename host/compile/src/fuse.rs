@@ -6,6 +6,8 @@
 
 mod body;
 mod builder;
+mod chain;
+mod chains;
 mod coalesce;
 mod emit;
 mod group;
@@ -53,15 +55,17 @@ pub(crate) struct Claims {
 pub(crate) fn fuse(laid: &Laid, claims: &Claims, pinned: &BTreeSet<u32>, target: &Target) -> Vec<Draft> {
     let graph = &laid.graph;
     let mut forced = BTreeSet::new();
-    let (context, groups) = loop {
+    let merged = loop {
+        let chains = chains::chains(graph, &claims.nodes, &forced, target);
         let context = Context {
             graph,
-            stored: stored::stored(graph, &claims.nodes, &forced, target.kernel_values_max),
+            stored: stored::stored(graph, &claims.nodes, &forced, &chains, target),
+            chains: &chains,
             assigned: &claims.assigned,
             claimed: &claims.nodes,
             pinned,
             channels_last: &laid.channels_last,
-            values_max: target.kernel_values_max,
+            target,
         };
         let mut missing = BTreeSet::new();
         let groups: Vec<Group> =
@@ -69,11 +73,10 @@ pub(crate) fn fuse(laid: &Laid, claims: &Claims, pinned: &BTreeSet<u32>, target:
         let before = forced.len();
         forced.extend(missing);
         if groups.len() == kernels(&context).len() {
-            break (context, groups);
+            break merge::merge(&context, chain::without_idle_rows(&context, groups));
         }
         assert!(forced.len() > before, "materialising operands always makes a kernel possible");
     };
-    let merged = merge::merge(&context, groups);
     let drafts = merged.into_iter().map(|group| {
         let Group { anchor, roots, loads, body, .. } = group;
         Draft { body, anchor, roots, loads }
@@ -86,6 +89,7 @@ fn kernels(context: &Context<'_>) -> Vec<NodeId> {
     let nodes = (0..context.graph.nodes.len()).filter(|&at| context.stored[at]).map(|at| NodeId(at as u32));
     nodes
         .filter(|&node| !is_given(context.graph, node) && context.graph.descriptor(node).shape.elements() > 0)
+        .filter(|node| !context.chains.absorbed.contains(node))
         .collect()
 }
 
@@ -95,7 +99,7 @@ fn single(context: &Context<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -
         Kind::Anchor | Kind::Alone => Some(node),
         Kind::Given | Kind::Elementwise(_) | Kind::Movement => None,
     };
-    let nodes = BTreeSet::from([node]);
+    let nodes: BTreeSet<NodeId> = [node].into_iter().chain(context.chains.rows(node)).collect();
     match group::group(context, anchor, nodes.clone(), nodes) {
         Ok(group) => Some(group),
         Err(Failure::Store(other)) if other != node && !context.stored[other.index()] => {
@@ -105,6 +109,8 @@ fn single(context: &Context<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -
         Err(Failure::Store(_) | Failure::Split { .. } | Failure::Refused) => {
             let inputs = context.graph.node(node).inputs.iter().map(|&input| base(context.graph, input));
             missing.extend(inputs.filter(|input| !context.stored[input.index()]));
+            // What is forced into memory is no chain's, even where it was stored already for another reason.
+            missing.extend(context.chains.ends.get(&node).map(|end| end.matrix));
             None
         }
     }

@@ -38,6 +38,8 @@ pub(crate) fn family(body: &Body) -> &'static str {
         Body::Fold { .. } => "fold",
         Body::ArgFold { .. } => "arg_fold",
         Body::MatMul { .. } => "matmul",
+        Body::Chain { softmax: Some(_), .. } => "attention",
+        Body::Chain { softmax: None, .. } => "chain",
         Body::Conv2d { .. } => "conv2d",
         Body::Conv2dInputGrad { .. } => "conv2d_input_grad",
         Body::Conv2dFilterGrad { .. } => "conv2d_filter_grad",

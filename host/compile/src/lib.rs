@@ -66,7 +66,7 @@ fn passes(
         look(&simple, &scheduled.drafts);
         let program = plan::plan(&simple, scheduled, target)?;
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
-        if program.kernels.iter().all(|kernel| kernel.body.values() <= target.kernel_values_max) {
+        if program.kernels.iter().all(|kernel| kernel.body.values() <= target.values_max(&kernel.body)) {
             return Ok(Program { outputs: outputs(graph), ..program });
         }
         assert!(!refused.is_subset(&pinned), "fusion counts the values of kernels that update nothing in place");
@@ -84,6 +84,8 @@ fn check_types(graph: &Graph, target: &Target) -> Result<(), CompileError> {
     (0..graph.nodes.len()).try_for_each(|at| plan::class(graph, NodeId(at as u32), target).map(drop))
 }
 
+#[cfg(test)]
+mod chain_tests;
 #[cfg(test)]
 mod equivalence_tests;
 #[cfg(test)]

@@ -6,6 +6,13 @@ pub const EXPR_INSTRUCTIONS_MAX: usize = 160;
 pub const FUSED_NODES_MAX: usize = 96;
 /// The least `Target::kernel_values_max`: four operands of a concatenation and the result.
 pub const KERNEL_VALUES_MIN: usize = 5;
+/// The most values that a chain touches, on targets that have chains: two products' factors, another factor, what a softmax
+/// and its gradient leave of each row, a mask, and the result.
+pub const CHAIN_VALUES_MAX: usize = 10;
+/// Products whose elements a chain uses together.
+pub const CHAIN_PRODUCTS_MAX: usize = 2;
+/// Columns of what a chain's matrix is multiplied by: its lanes keep sums for all of them.
+pub const CHAIN_COLUMNS_MAX: usize = 128;
 /// Operands of a concatenation that one kernel joins; longer ones become trees.
 pub const CONCAT_OPERANDS_MAX: usize = 4;
 /// Work, in additions per element, that may be repeated instead of stored.

@@ -279,6 +279,7 @@ fn is_shaped(body: &Body) -> bool {
         | Body::Fold { .. }
         | Body::ArgFold { .. }
         | Body::MatMul { .. }
+        | Body::Chain { .. }
         | Body::Gather { .. }
         | Body::Scatter { .. } => false,
     }

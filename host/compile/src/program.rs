@@ -117,6 +117,53 @@ pub enum Layout {
     ChannelsLast,
 }
 
+/// Matrices, one for each batch, as a factor of products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// Where they are.
+    pub value: ValueId,
+    /// Whether rows and columns are stored the other way round.
+    pub transposed: bool,
+    /// Elements from one batch to the next; 0 where all share one matrix.
+    pub batch_stride: usize,
+}
+
+/// A product `[rows, depth]` by `[depth, columns]` for each batch of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Columns of the first factor.
+    pub depth: usize,
+    /// First factor.
+    pub a: Factor,
+    /// Second factor.
+    pub b: Factor,
+}
+
+/// Values that a softmax over rows leaves for others, `float32` and one element a row; none where nobody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Softmax {
+    /// Of each row, the largest element.
+    pub largest: Option<ValueId>,
+    /// Of each row, the sum of the exponentials of its elements less the largest.
+    pub sum: Option<ValueId>,
+}
+
+/// What becomes of a chain's matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Each row is folded.
+    Fold(ReduceKind),
+    /// It is multiplied.
+    Product {
+        /// By this second factor, which has as many rows as the matrix has columns.
+        factor: Factor,
+        /// Columns of the second factor.
+        columns: usize,
+        /// Whether the result is stored with its columns before its rows.
+        turned: bool,
+    },
+}
+
 /// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
@@ -171,6 +218,26 @@ pub enum Body {
         /// Elements from one batch of `b` to the next; 0 where all share one matrix.
         batch_stride_b: usize,
         /// Over `[batch, m, n]`.
+        epilogue: Epilogue,
+    },
+    /// A fold or a product of a matrix that is stored nowhere: it is computed piece by piece, from products of its own, and
+    /// each piece is used at once. Attention is one, and so are the gradients of it.
+    ///
+    /// Source: Dao et al., FlashAttention, arXiv:2205.14135.
+    Chain {
+        /// The link's iteration space: batches, any number of dimensions of them, then the matrix's rows and columns.
+        dims: Vec<usize>,
+        /// One or two products of a row's and a column's elements.
+        products: Vec<Product>,
+        /// Over `dims`, with `Instruction::Product(i)` the element of `products[i]`: its last instruction is the matrix, `float32`.
+        link: Expr,
+        /// Whether the matrix is not the link's but the softmax of its rows, and what of that is stored.
+        softmax: Option<Softmax>,
+        /// What becomes of the matrix.
+        end: End,
+        /// The result's dimensions: batches, and rows for a fold; rows and columns for a product, or columns and rows.
+        results: Vec<usize>,
+        /// Over `results`.
         epilogue: Epilogue,
     },
     /// Convolution; the epilogue is over the result. Shapes below are of channels first.

@@ -79,6 +79,7 @@ pub(crate) fn reads_in_order(body: &Body, is_meant: impl Fn(NodeId) -> bool) -> 
         Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => true,

@@ -2,6 +2,9 @@
 
 use saggar_tensor::{DType, Descriptor};
 
+use crate::limits::CHAIN_VALUES_MAX;
+use crate::program::Body;
+
 /// How a device stores elements; values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -69,6 +72,9 @@ pub struct Target {
     pub binding_bytes_max: usize,
     /// Distinct values one kernel may touch: a shader's storage bindings.
     pub kernel_values_max: usize,
+    /// Distinct values that a chain may touch ([`Body::Chain`]); 0 where there are none, and every product is stored before it
+    /// is used.
+    pub chain_values_max: usize,
 }
 
 impl Target {
@@ -84,11 +90,12 @@ impl Target {
             slab_bytes_max: 1 << 40,
             binding_bytes_max: 1 << 40,
             kernel_values_max: 16,
+            chain_values_max: 0,
         }
     }
 
-    /// An adapter that has what those of today's desktops and servers have: eight bindings, which every adapter has, of up
-    /// to 2 GiB.
+    /// An adapter that has what those of today's desktops and servers have: memory that lanes share, and bindings of up to
+    /// 2 GiB. Most kernels use no more than eight of them, which every adapter has.
     pub const fn gpu() -> Target {
         Target {
             words: true,
@@ -100,7 +107,13 @@ impl Target {
             slab_bytes_max: 1 << 40,
             binding_bytes_max: (1 << 31) - 256,
             kernel_values_max: 7,
+            chain_values_max: CHAIN_VALUES_MAX,
         }
+    }
+
+    /// Distinct values that this kernel may touch.
+    pub(crate) fn values_max(&self, body: &Body) -> usize {
+        if matches!(body, Body::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 
     /// The class of a data type, or none where the device has no such type.

@@ -6,7 +6,7 @@ use saggar_tensor::op::{Op, Scalar};
 
 use crate::expr::{Expr, Instruction, Register, View};
 use crate::label::family;
-use crate::program::{Body, Kernel, Layout, Place, Program, Store, ValueId};
+use crate::program::{Body, End, Kernel, Layout, Place, Program, Store, ValueId};
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,6 +77,16 @@ fn geometry(body: &Body) -> String {
             let (a, b) = (turned(transpose_a), turned(transpose_b));
             format!("{batch}x [{m}, {k}]{a} [{k}, {n}]{b} batch strides {batch_stride_a}, {batch_stride_b}")
         }
+        Body::Chain { dims, products, softmax, end, results, .. } => {
+            let depths: Vec<usize> = products.iter().map(|product| product.depth).collect();
+            let of = if softmax.is_some() { " softmax" } else { "" };
+            let end = match end {
+                End::Fold(kind) => format!("{kind:?}"),
+                End::Product { turned: false, .. } => "product".to_owned(),
+                End::Product { turned: true, .. } => "product'".to_owned(),
+            };
+            format!("{dims:?} of depths {depths:?}{of} {end} {results:?}")
+        }
         Body::Conv2d { conv, layout, result, .. } => format!("{result:?} {conv:?}{}", last(*layout)),
         Body::Conv2dInputGrad { conv, layout, .. } | Body::Conv2dFilterGrad { conv, layout, .. } => {
             format!("{conv:?}{}", last(*layout))
@@ -102,6 +112,11 @@ fn exprs(f: &mut fmt::Formatter<'_>, body: &Body) -> fmt::Result {
         Body::Map { expr, stores, .. } => expression(f, expr, stores),
         Body::Fold { prologue, epilogue, .. } => {
             expression(f, prologue, &[])?;
+            writeln!(f, "  then")?;
+            expression(f, &epilogue.expr, &epilogue.stores)
+        }
+        Body::Chain { link, epilogue, .. } => {
+            expression(f, link, &[])?;
             writeln!(f, "  then")?;
             expression(f, &epilogue.expr, &epilogue.stores)
         }
@@ -138,6 +153,7 @@ fn expression(f: &mut fmt::Formatter<'_>, expr: &Expr, stores: &[Store]) -> fmt:
                 write!(f, "random {distribution:?} stream {stream} key v{} {}", key.0, ViewText(view))?;
             }
             Instruction::Accumulated => write!(f, "accumulated")?,
+            Instruction::Product(number) => write!(f, "product {number}")?,
             Instruction::Unary(op, a) => write!(f, "{} {}", Op::Unary(*op).name(), operands(&[a]))?,
             Instruction::Binary(op, a, b) => write!(f, "{} {}", Op::Binary(*op).name(), operands(&[a, b]))?,
             Instruction::Select(condition, a, b) => write!(f, "select {}", operands(&[condition, a, b]))?,

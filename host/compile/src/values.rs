@@ -1,7 +1,7 @@
 //! Which values a kernel's body reads and writes.
 
 use crate::expr::{Expr, Instruction};
-use crate::program::{Body, Epilogue, Layout, Store, ValueId};
+use crate::program::{Body, End, Epilogue, Layout, Store, ValueId};
 
 impl Expr {
     /// Values loaded, in order of first use, each once.
@@ -25,6 +25,7 @@ impl Expr {
                 Instruction::Immediate(_)
                 | Instruction::Index(_)
                 | Instruction::Accumulated
+                | Instruction::Product(_)
                 | Instruction::Unary(..)
                 | Instruction::Binary(..)
                 | Instruction::Select(..) => {}
@@ -40,6 +41,7 @@ fn loaded(instruction: &Instruction) -> Option<ValueId> {
         Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => None,
@@ -49,18 +51,18 @@ fn loaded(instruction: &Instruction) -> Option<ValueId> {
 /// Operands and single results that a body names outside its expressions.
 struct Named<'a> {
     reads: Vec<&'a mut ValueId>,
-    write: Option<&'a mut ValueId>,
+    writes: Vec<&'a mut ValueId>,
     exprs: Vec<&'a mut Expr>,
     stores: Option<&'a mut Vec<Store>>,
 }
 
 impl<'a> Named<'a> {
     fn with_epilogue(reads: Vec<&'a mut ValueId>, epilogue: &'a mut Epilogue) -> Named<'a> {
-        Named { reads, write: None, exprs: vec![&mut epilogue.expr], stores: Some(&mut epilogue.stores) }
+        Named { reads, writes: Vec::new(), exprs: vec![&mut epilogue.expr], stores: Some(&mut epilogue.stores) }
     }
 
     fn plain(reads: Vec<&'a mut ValueId>, write: &'a mut ValueId) -> Named<'a> {
-        Named { reads, write: Some(write), exprs: Vec::new(), stores: None }
+        Named { reads, writes: vec![write], exprs: Vec::new(), stores: None }
     }
 }
 
@@ -88,6 +90,10 @@ impl Body {
             | Body::Conv2d { epilogue: Epilogue { stores, .. }, .. } => {
                 stores.iter().map(|store| store.value).collect()
             }
+            Body::Chain { softmax, epilogue, .. } => {
+                let rows = softmax.iter().flat_map(|softmax| [softmax.largest, softmax.sum]).flatten();
+                epilogue.stores.iter().map(|store| store.value).chain(rows).collect()
+            }
             Body::ArgFold { output, .. }
             | Body::Conv2dInputGrad { output, .. }
             | Body::Conv2dFilterGrad { output, .. }
@@ -112,6 +118,7 @@ impl Body {
             | Body::Fold { .. }
             | Body::ArgFold { .. }
             | Body::MatMul { .. }
+            | Body::Chain { .. }
             | Body::Gather { .. }
             | Body::Scatter { .. } => Layout::ChannelsFirst,
         }
@@ -136,7 +143,7 @@ impl Body {
         for expr in named.exprs {
             expr.map_values(read);
         }
-        if let Some(value) = named.write {
+        for value in named.writes {
             *value = write(*value);
         }
         for store in named.stores.into_iter().flatten() {
@@ -147,15 +154,29 @@ impl Body {
     fn named(&mut self) -> Named<'_> {
         match self {
             Body::Map { expr, stores, .. } => {
-                Named { reads: Vec::new(), write: None, exprs: vec![expr], stores: Some(stores) }
+                Named { reads: Vec::new(), writes: Vec::new(), exprs: vec![expr], stores: Some(stores) }
             }
             Body::Fold { prologue, epilogue, .. } => Named {
                 reads: Vec::new(),
-                write: None,
+                writes: Vec::new(),
                 exprs: vec![prologue, &mut epilogue.expr],
                 stores: Some(&mut epilogue.stores),
             },
             Body::MatMul { a, b, epilogue, .. } => Named::with_epilogue(vec![a, b], epilogue),
+            Body::Chain { products, link, softmax, end, epilogue, .. } => {
+                let mut reads: Vec<_> =
+                    products.iter_mut().flat_map(|product| [&mut product.a.value, &mut product.b.value]).collect();
+                if let End::Product { factor, .. } = end {
+                    reads.push(&mut factor.value);
+                }
+                let rows = softmax.iter_mut().flat_map(|softmax| [&mut softmax.largest, &mut softmax.sum]);
+                Named {
+                    reads,
+                    writes: rows.flatten().collect(),
+                    exprs: vec![link, &mut epilogue.expr],
+                    stores: Some(&mut epilogue.stores),
+                }
+            }
             Body::Conv2d { input, filter, epilogue, .. } => Named::with_epilogue(vec![input, filter], epilogue),
             Body::Conv2dInputGrad { gradient, filter, output, .. } => Named::plain(vec![gradient, filter], output),
             Body::Conv2dFilterGrad { input, gradient, output, .. }

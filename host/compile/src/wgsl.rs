@@ -10,6 +10,7 @@
 //! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
 
 mod binary;
+mod chain;
 mod contract;
 mod convolution;
 mod expression;
@@ -24,6 +25,8 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::check_valid;
 
 use saggar_tensor::DType;
 use thiserror::Error;
@@ -36,6 +39,9 @@ pub const WORKGROUPS_MAX: u32 = 65_535;
 
 /// Storage bindings of a kernel that every adapter takes (WebGPU's lowest limit). Kernels with windows may need more.
 const BINDINGS_MAX: usize = 8;
+
+/// Storage bindings that a device must allow where programs have chains.
+pub const CHAIN_BINDINGS: usize = 16;
 
 /// The name of the constant that says where a slice of a shader's workgroups begins.
 pub const FIRST_GROUP: &str = "first_group";
@@ -198,6 +204,10 @@ fn body(w: &mut Writer<'_>, kernel: &Kernel) -> Result<(), ShaderError> {
             let a = contract::Operand { value: *a, transposed: *transpose_a, batch_stride: *batch_stride_a };
             let b = contract::Operand { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
             contract::mat_mul(w, *sizes, &a, &b, epilogue)?;
+        }
+        Body::Chain { dims, products, link, softmax, end, results, epilogue } => {
+            let (softmax, end) = (softmax.as_ref(), *end);
+            chain::chain(w, &chain::Chain { dims, products, link, softmax, end, results, epilogue })?;
         }
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
             convolution::conv2d(w, conv, *input, *filter, *result, epilogue)?;

@@ -30,6 +30,7 @@ mod pool_last;
 mod random;
 mod reduce;
 mod region;
+mod registers;
 mod routine;
 mod scratch;
 mod simd;

@@ -81,6 +81,7 @@ fn products(program: &Program, tuning: Tuning, by: &str) -> Vec<(bool, usize)> {
         Body::Map { .. }
         | Body::Fold { .. }
         | Body::ArgFold { .. }
+        | Body::Chain { .. }
         | Body::Pool2d { .. }
         | Body::MaxPool2dGrad { .. }
         | Body::SumPool2dGrad { .. }

@@ -4,6 +4,7 @@
 //! random. Everything follows from the seed. Values are chosen so that small numeric differences between devices cannot
 //! change an integer: comparisons, rounding and indices work on values that are the same on every device.
 
+mod attention;
 mod contract;
 mod convolution;
 mod draft;
@@ -21,6 +22,7 @@ use crate::graph::NodeId;
 use crate::interp::Value;
 use crate::{GraphBuilder, VerifiedGraph, verify};
 
+pub use attention::{Attention, MASKS, Mask, attention};
 use draft::Draft;
 pub use network::graph;
 pub use ordinal::{OPS, ordinal};

@@ -20,6 +20,7 @@ const WORDS: Target = Target {
     slab_bytes_max: 1 << 20,
     binding_bytes_max: 1 << 10,
     kernel_values_max: 7,
+    chain_values_max: 10,
 };
 
 fn small(graph: &Graph) -> bool {

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use saggar_tensor::op::{Combine, Contract, Convolution, Index, Op, Reduce};
 use saggar_tensor::{Graph, NodeId};
 
+use super::chain::chain;
+use super::chains::Chains;
 use super::coalesce::{Groups, coarsest, regroup, sizes};
 use super::emit::{Emitter, Failure, Local};
 use super::kind::base;
@@ -28,6 +30,8 @@ pub(super) struct Plan<'a> {
     pub(super) local: &'a BTreeSet<NodeId>,
     /// Which of them are stored.
     pub(super) roots: &'a BTreeSet<NodeId>,
+    /// Products that are computed where they are used.
+    pub(super) chains: &'a Chains,
     /// Windowed operators whose operands have their channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
 }
@@ -41,6 +45,9 @@ impl Plan<'_> {
 /// The body of a kernel.
 pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
     let Some(anchor) = plan.anchor else { return map(plan) };
+    if let Some(end) = plan.chains.ends.get(&anchor) {
+        return chain(plan, anchor, end);
+    }
     let node = plan.graph.node(anchor);
     match &node.op {
         Op::Reduce(Reduce::Fold { axes, .. }) => fold(plan, anchor, axes),
@@ -65,7 +72,7 @@ pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
 }
 
 /// Tries `attempt` in `space`, split as it asks for.
-fn in_space<T>(
+pub(super) fn in_space<T>(
     mut space: Vec<Space>,
     mut attempt: impl FnMut(&[Space]) -> Result<T, Failure>,
 ) -> Result<(T, Vec<Space>), Failure> {
@@ -177,7 +184,7 @@ fn common_groups(a: &Groups, b: &Groups) -> Groups {
 }
 
 /// An epilogue whose views have exactly the dimensions that `targets` makes of `axes`.
-fn fixed_epilogue(plan: Plan<'_>, axes: &[usize], targets: &Groups) -> Result<Epilogue, Failure> {
+pub(super) fn fixed_epilogue(plan: Plan<'_>, axes: &[usize], targets: &Groups) -> Result<Epilogue, Failure> {
     let ((mut expr, stores), space) = in_space(vec![Space::new(axes)], |space| roots(plan, &space[0]))?;
     let space = &space[0];
     let groups: Groups = targets

@@ -68,7 +68,8 @@ fn operands(instruction: &mut Instruction) -> Vec<&mut Register> {
         | Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Random { .. }
-        | Instruction::Accumulated => Vec::new(),
+        | Instruction::Accumulated
+        | Instruction::Product(_) => Vec::new(),
         Instruction::Unary(_, a) => vec![a],
         Instruction::Binary(_, a, b) => vec![a, b],
         Instruction::Select(condition, a, b) => vec![condition, a, b],
@@ -111,6 +112,7 @@ impl Hash for Identity {
             Instruction::Index(view) => view.hash(state),
             Instruction::Random { key, stream, distribution, view } => (key, stream, distribution, view).hash(state),
             Instruction::Accumulated => {}
+            Instruction::Product(number) => number.hash(state),
             Instruction::Unary(unary, a) => (unary, a).hash(state),
             Instruction::Binary(binary, a, b) => (binary, a, b).hash(state),
             Instruction::Select(condition, a, b) => (condition, a, b).hash(state),

@@ -42,6 +42,7 @@ pub(super) fn regroup(expr: &mut Expr, dims: &[usize], groups: &Groups) -> bool 
         }
         Instruction::Immediate(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => true,
@@ -74,6 +75,7 @@ fn views(expr: &Expr) -> impl Iterator<Item = &View> {
         Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => Some(view),
         Instruction::Immediate(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => None,

@@ -30,6 +30,16 @@ pub(super) struct Local<'a> {
     pub(super) roots: &'a BTreeSet<NodeId>,
 }
 
+/// Where a chain's expression may use elements of products that are stored nowhere.
+pub(super) struct Pieces<'a> {
+    /// The products.
+    pub(super) products: &'a BTreeSet<NodeId>,
+    /// Where the elements that it uses are in each, as a position in dense memory.
+    pub(super) position: Affine,
+    /// Those used so far, by their numbers.
+    pub(super) used: Vec<NodeId>,
+}
+
 /// Writes one expression.
 pub(super) struct Emitter<'a> {
     pub(super) graph: &'a Graph,
@@ -38,11 +48,12 @@ pub(super) struct Emitter<'a> {
     pub(super) space: &'a Space,
     pub(super) builder: Builder,
     pub(super) memo: HashMap<(NodeId, Access), Register>,
+    pub(super) pieces: Option<Pieces<'a>>,
 }
 
 impl<'a> Emitter<'a> {
     pub(super) fn new(graph: &'a Graph, stored: &'a [bool], local: Local<'a>, space: &'a Space) -> Emitter<'a> {
-        Emitter { graph, stored, local, space, builder: Builder::default(), memo: HashMap::new() }
+        Emitter { graph, stored, local, space, builder: Builder::default(), memo: HashMap::new(), pieces: None }
     }
 
     /// A root at the space's own position.
@@ -102,10 +113,26 @@ impl<'a> Emitter<'a> {
                 self.builder.push(Instruction::Select(condition, a, b), dtype)
             }
             Op::Movement(movement) => self.movement(node, movement, access)?,
-            Op::Reduce(_) | Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => return Err(Failure::Store(node)),
+            Op::Contract(_) => self.piece(node, access)?,
+            Op::Reduce(_) | Op::Convolution(_) | Op::Index(_) => return Err(Failure::Store(node)),
         };
         self.memo.insert(key, register);
         Ok(register)
+    }
+
+    /// The element of a product that is stored nowhere.
+    fn piece(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
+        let descriptor = self.graph.descriptor(node);
+        let position = access.position(&descriptor.shape, self.space.dims.len());
+        let pieces = self.pieces.as_mut().filter(|pieces| pieces.products.contains(&node));
+        let Some(pieces) = pieces.filter(|pieces| access.bounds.is_empty() && pieces.position == position) else {
+            return Err(Failure::Store(node));
+        };
+        let number = pieces.used.iter().position(|&used| used == node).unwrap_or_else(|| {
+            pieces.used.push(node);
+            pieces.used.len() - 1
+        });
+        Ok(self.builder.push(Instruction::Product(number as u32), descriptor.dtype))
     }
 
     fn source(&mut self, node: NodeId, source: &Source, access: &Access) -> Result<Register, Failure> {

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use saggar_tensor::{Graph, NodeId};
 
 use super::body::{Plan, body};
+use super::chains::Chains;
 use super::emit::Failure;
 use super::kind::{Kind, base, kind};
 use crate::expr::Expr;
 use crate::limits::EXPR_INSTRUCTIONS_MAX;
-use crate::program::Body;
+use crate::program::{Body, ValueId};
+use crate::target::Target;
 
 /// What stays the same while kernels are merged.
 pub(super) struct Context<'a> {
@@ -23,7 +25,9 @@ pub(super) struct Context<'a> {
     pub(super) pinned: &'a BTreeSet<u32>,
     /// Windowed operators whose operands have their channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
-    pub(super) values_max: usize,
+    /// Products that are computed where they are used.
+    pub(super) chains: &'a Chains,
+    pub(super) target: &'a Target,
 }
 
 /// One kernel.
@@ -67,11 +71,19 @@ pub(super) fn group(
         anchor,
         local: &local,
         roots: &roots,
+        chains: context.chains,
         channels_last: context.channels_last,
     };
     let body = body(plan)?;
     let loads: BTreeSet<NodeId> = body.reads().iter().map(|value| base(context.graph, NodeId(value.0))).collect();
-    if !loads.is_disjoint(&local) || instructions(&body) > EXPR_INSTRUCTIONS_MAX {
+    let is_chain = matches!(body, Body::Chain { .. });
+    let fits = |value: &ValueId| {
+        context.target.tensor_bytes(context.graph.descriptor(NodeId(value.0)))
+            <= context.target.binding_bytes_max as u64
+    };
+    let has_room = !is_chain
+        || body.values() <= context.target.chain_values_max && body.reads().iter().chain(&body.writes()).all(fits);
+    if !loads.is_disjoint(&local) || instructions(&body) > EXPR_INSTRUCTIONS_MAX || !has_room {
         return Err(Failure::Refused);
     }
     Ok(Group { anchor, local, roots, loads, body })
@@ -100,6 +112,7 @@ fn instructions(body: &Body) -> usize {
         Body::Map { expr, .. } => longest(&[expr]),
         Body::Fold { prologue, epilogue, .. } => longest(&[prologue, &epilogue.expr]),
         Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => longest(&[&epilogue.expr]),
+        Body::Chain { link, epilogue, .. } => longest(&[link, &epilogue.expr]),
         Body::ArgFold { .. }
         | Body::Conv2dInputGrad { .. }
         | Body::Conv2dFilterGrad { .. }

@@ -96,7 +96,7 @@ impl Merger<'_> {
                 let variable = self.context.assigned.get(root);
                 variable.is_some_and(|&variable| loads_variable(graph, &merged, variable))
             });
-        (!updates && touched(self.context, &merged) <= self.context.values_max).then_some(merged)
+        (!updates && touched(self.context, &merged) <= self.context.target.values_max(&merged.body)).then_some(merged)
     }
 
     /// Whether `to` depends on `from` through another kernel; also where finding out takes too long.

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use saggar_tensor::op::{Contract, Movement, Op, Source};
 use saggar_tensor::{Graph, NodeId};
 
+use super::chains::Chains;
 use super::kind::{Kind, base, kind};
 use super::matmul::matrix;
 use crate::limits::{BROADCAST_COST_MAX, FUSED_NODES_MAX, RECOMPUTE_COST_MAX};
+use crate::target::Target;
 
 /// For each node, whether it lies in memory. Reshapes never do: what they reshape does.
 ///
@@ -16,19 +18,21 @@ pub(super) fn stored(
     graph: &Graph,
     claimed: &BTreeSet<NodeId>,
     forced: &BTreeSet<NodeId>,
-    values_max: usize,
+    chains: &Chains,
+    target: &Target,
 ) -> Vec<bool> {
     let mut stored: Vec<bool> = graph.nodes.iter().map(|node| must_be(&node.op)).collect();
+    chains.products.iter().for_each(|product| stored[product.index()] = false);
     claimed.iter().chain(forced).for_each(|node| stored[node.index()] = true);
     for node in &graph.nodes {
         for operand in dense_operands(graph, &node.op, &node.inputs) {
-            stored[operand.index()] = true;
+            stored[operand.index()] |= !chains.between.contains(&operand);
         }
     }
     let uses = uses(graph, claimed);
     broadcast(graph, &mut stored);
-    shared(graph, &uses, &mut stored);
-    limited(graph, values_max, &mut stored);
+    shared(graph, &uses, chains, &mut stored);
+    limited(graph, chains, target, &mut stored);
     stored
 }
 
@@ -123,13 +127,14 @@ enum Owner {
 }
 
 /// What several kernels need is computed by each where that is cheap, and materialised where it is not.
-fn shared(graph: &Graph, uses: &[usize], stored: &mut [bool]) {
+fn shared(graph: &Graph, uses: &[usize], chains: &Chains, stored: &mut [bool]) {
     let works = works(graph, stored);
     let carried = carried(graph, uses, stored);
     let mut owners = vec![Owner::Nobody; graph.nodes.len()];
     for at in (0..graph.nodes.len()).rev() {
         let node = &graph.nodes[at];
-        if !stored[at] && owners[at] == Owner::Several {
+        let is_piece = chains.between.contains(&NodeId(at as u32));
+        if !stored[at] && !is_piece && owners[at] == Owner::Several {
             stored[at] = match kind(&node.op) {
                 Kind::Elementwise(cost) => works[at].cost > RECOMPUTE_COST_MAX || (carried[at] && cost > 0),
                 Kind::Given | Kind::Movement | Kind::Anchor | Kind::Alone => false,
@@ -196,11 +201,15 @@ fn weight(graph: &Graph, node: NodeId) -> usize {
 }
 
 /// Materialises operands until no kernel's expression is too long or reads too many values.
-fn limited(graph: &Graph, values_max: usize, stored: &mut [bool]) {
+fn limited(graph: &Graph, chains: &Chains, target: &Target, stored: &mut [bool]) {
     let mut sizes = vec![1; graph.nodes.len()];
     let mut loads: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); graph.nodes.len()];
     for at in 0..graph.nodes.len() {
         let node = NodeId(at as u32);
+        // A movement reads what its operand reads, which was counted there.
+        let moves_one = matches!(graph.nodes[at].op, Op::Movement(_)) && graph.nodes[at].inputs.len() == 1;
+        let more = if chains.has(node) || moves_one { target.chain_values_max } else { 0 };
+        let values_max = more.max(target.kernel_values_max);
         let mut inputs: Vec<NodeId> = graph.nodes[at].inputs.iter().map(|&input| base(graph, input)).collect();
         inputs.sort_by_key(|input| (loads[input.index()].len(), sizes[input.index()], *input));
         inputs.dedup();

@@ -1,21 +1,23 @@
 //! What each kind of kernel computes, from whole tensors.
 
+mod chain;
+
 use saggar_tensor::interp::{Elements, Precision, Value, apply};
 use saggar_tensor::op::{Combine, Contract, Convolution, Distribution, Index, Movement, Op, Reduce, Scalar, Source};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::Memory;
 use crate::expr::{Expr, Instruction, Register, View};
-use crate::program::{Body, Epilogue, Layout, Store, ValueId};
+use crate::program::{Body, Epilogue, Factor, Layout, Store, ValueId};
 
 /// Every value that the kernel writes, with its elements.
 pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)> {
     let read = |value: &ValueId| memory.read(*value);
     match body {
-        Body::Map { dims, expr, stores } => stored(memory, expr, dims, None, stores),
+        Body::Map { dims, expr, stores } => stored(memory, expr, dims, &[], stores),
         Body::Fold { kind, outer, inner, prologue, epilogue } => {
             let all: Vec<usize> = outer.iter().chain(inner).copied().collect();
-            let elements = registers(memory, prologue, &all, None).pop().expect("a prologue has an instruction");
+            let elements = registers(memory, prologue, &all, &[]).pop().expect("a prologue has an instruction");
             let [kept, folded] = [outer, inner].map(|dims| dims.iter().product::<usize>());
             let operand = reshaped(&elements, &[kept, folded]);
             let op = Op::Reduce(Reduce::Fold { kind: *kind, axes: vec![1] });
@@ -26,6 +28,7 @@ pub(super) fn results(memory: &Memory<'_>, body: &Body) -> Vec<(ValueId, Value)>
             let [batch, m, n, _] = *sizes;
             epilogued(memory, &[batch, m, n], product(memory, body), epilogue)
         }
+        Body::Chain { .. } => chain::results(memory, body),
         Body::Conv2d { conv, layout, input, filter, result, epilogue } => {
             let operands = [ordered(*layout, read(input)), read(filter)];
             let op = Op::Convolution(Convolution::Conv2d(*conv));
@@ -94,6 +97,7 @@ fn windowed(memory: &Memory<'_>, body: &Body) -> (ValueId, Value) {
         | Body::Fold { .. }
         | Body::ArgFold { .. }
         | Body::MatMul { .. }
+        | Body::Chain { .. }
         | Body::Conv2d { .. }
         | Body::Gather { .. }
         | Body::Scatter { .. } => panic!("{body:?} has no windows, or an epilogue"),
@@ -162,6 +166,7 @@ pub(super) fn reads_in_place(body: &Body, value: ValueId) -> bool {
         Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => true,
@@ -172,28 +177,39 @@ fn product(memory: &Memory<'_>, body: &Body) -> Value {
     let Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, .. } = body else {
         panic!("{body:?} is no product");
     };
-    let [batch, m, n, k] = *sizes;
-    let matrices = |value: ValueId, turned: bool, stride: usize, [rows, columns]: [usize; 2]| {
-        let dims = if turned { [batch, columns, rows] } else { [batch, rows, columns] };
-        let size = rows * columns;
-        let at = (0..batch * size).map(|at| Some((at / size * stride + at % size) as i64)).collect::<Vec<_>>();
-        reshaped(&picked(&memory.read(value), &at, None), &dims)
-    };
-    let a = matrices(*a, *transpose_a, *batch_stride_a, [m, k]);
-    let b = matrices(*b, *transpose_b, *batch_stride_b, [k, n]);
-    let op = Op::Contract(Contract::MatMul { transpose_a: *transpose_a, transpose_b: *transpose_b });
-    apply(&op, &[&a, &b], &descriptor(a.descriptor().dtype, &[batch, m, n]), Precision::Stored)
+    let a = Factor { value: *a, transposed: *transpose_a, batch_stride: *batch_stride_a };
+    let b = Factor { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
+    multiplied(memory, *sizes, &matrices(memory, a, [sizes[0], sizes[1], sizes[3]]), b)
+}
+
+/// The matrices of a factor, as they are multiplied: `[batch, rows, columns]`.
+fn matrices(memory: &Memory<'_>, factor: Factor, [batch, rows, columns]: [usize; 3]) -> Value {
+    let size = rows * columns;
+    let at = (0..batch * size).map(|at| {
+        let (matrix, at) = (at / size, at % size);
+        let (row, column) = (at / columns, at % columns);
+        let at = if factor.transposed { column * rows + row } else { at };
+        Some((matrix * factor.batch_stride + at) as i64)
+    });
+    reshaped(&picked(&memory.read(factor.value), &at.collect::<Vec<_>>(), None), &[batch, rows, columns])
+}
+
+/// `a [batch, m, k]` by the factor `b`.
+fn multiplied(memory: &Memory<'_>, [batch, m, n, k]: [usize; 4], a: &Value, b: Factor) -> Value {
+    let b = matrices(memory, b, [batch, k, n]);
+    let op = Op::Contract(Contract::MatMul { transpose_a: false, transpose_b: false });
+    apply(&op, &[a, &b], &descriptor(a.descriptor().dtype, &[batch, m, n]), Precision::Stored)
 }
 
 fn epilogued(memory: &Memory<'_>, dims: &[usize], value: Value, epilogue: &Epilogue) -> Vec<(ValueId, Value)> {
-    stored(memory, &epilogue.expr, dims, Some(&flat(&value)), &epilogue.stores)
+    stored(memory, &epilogue.expr, dims, &[flat(&value)], &epilogue.stores)
 }
 
 fn stored(
     memory: &Memory<'_>,
     expr: &Expr,
     dims: &[usize],
-    accumulated: Option<&Value>,
+    accumulated: &[Value],
     stores: &[Store],
 ) -> Vec<(ValueId, Value)> {
     let registers = registers(memory, expr, dims, accumulated);
@@ -201,7 +217,7 @@ fn stored(
 }
 
 /// Each instruction's results at all points of `dims`, in order.
-fn registers(memory: &Memory<'_>, expr: &Expr, dims: &[usize], accumulated: Option<&Value>) -> Vec<Value> {
+fn registers(memory: &Memory<'_>, expr: &Expr, dims: &[usize], accumulated: &[Value]) -> Vec<Value> {
     let count: usize = dims.iter().product();
     let mut registers: Vec<Value> = Vec::new();
     for (at, (instruction, dtype)) in expr.instructions.iter().enumerate() {
@@ -222,7 +238,8 @@ fn registers(memory: &Memory<'_>, expr: &Expr, dims: &[usize], accumulated: Opti
             Instruction::Random { key, stream, distribution, view } => {
                 random(&memory.read(*key), *stream, *distribution, &inside(view, dims))
             }
-            Instruction::Accumulated => accumulated.expect("only epilogues have an accumulated element").clone(),
+            Instruction::Accumulated => accumulated.first().expect("only epilogues have accumulated elements").clone(),
+            Instruction::Product(number) => accumulated[*number as usize].clone(),
             Instruction::Unary(op, a) => on(Op::Unary(*op), &[register(a)]),
             Instruction::Binary(op, a, b) => on(Op::Binary(*op), &[register(a), register(b)]),
             Instruction::Select(condition, a, b) => on(Op::Select, &[register(condition), register(a), register(b)]),
@@ -240,6 +257,7 @@ fn is_number(instruction: &Instruction) -> bool {
         Instruction::Index(_)
         | Instruction::Random { .. }
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => false,

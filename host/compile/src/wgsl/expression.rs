@@ -17,8 +17,8 @@ pub(super) struct Point<'a> {
     pub(super) coordinates: &'a [String],
     /// The row-major index over `dims`, where some variable holds it.
     pub(super) linear: Option<&'a str>,
-    /// What `Instruction::Accumulated` stands for.
-    pub(super) accumulated: Option<&'a str>,
+    /// What `Instruction::Accumulated`, or in a chain's link each `Instruction::Product`, stands for.
+    pub(super) accumulated: &'a [&'a str],
     /// Registers are named `{prefix}0`, `{prefix}1`, ...
     pub(super) prefix: &'a str,
 }
@@ -31,6 +31,7 @@ pub(super) fn wanted(expr: &Expr, dims: &[usize], linear: bool) -> Vec<bool> {
             Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => view,
             Instruction::Immediate(_)
             | Instruction::Accumulated
+            | Instruction::Product(_)
             | Instruction::Unary(..)
             | Instruction::Binary(..)
             | Instruction::Select(..) => continue,
@@ -81,7 +82,8 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
                 }
             }
             // Sums of half-precision numbers come unrounded.
-            Instruction::Accumulated => unary::narrow(*dtype, point.accumulated.unwrap_or("0").to_owned()),
+            Instruction::Accumulated => unary::narrow(*dtype, sum(point, 0)),
+            Instruction::Product(number) => unary::narrow(*dtype, sum(point, *number as usize)),
             Instruction::Unary(op, a) => unary::unary(*op, dtype_of(expr, *a), &register(point, *a)),
             Instruction::Binary(op, a, b) => {
                 binary::binary(*op, dtype_of(expr, *a), &register(point, *a), &register(point, *b))
@@ -96,6 +98,10 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
         w.line(format!("let {name}: {scalar} = {text};"));
     }
     Ok(())
+}
+
+fn sum(point: &Point<'_>, number: usize) -> String {
+    point.accumulated.get(number).copied().unwrap_or("0.0").to_owned()
 }
 
 /// Writes the assignments of `stores` at row-major index `linear`.
@@ -115,7 +121,7 @@ pub(super) fn epilogue(
     linear: &str,
     accumulated: &str,
 ) -> Result<(), ShaderError> {
-    let point = Point { dims, coordinates, linear: Some(linear), accumulated: Some(accumulated), prefix: "e" };
+    let point = Point { dims, coordinates, linear: Some(linear), accumulated: &[accumulated], prefix: "e" };
     expression(w, &epilogue.expr, &point)?;
     stores(w, &epilogue.stores, linear, "e")
 }

@@ -14,7 +14,7 @@ pub(super) fn map(w: &mut Writer<'_>, dims: &[usize], expr: &Expr, to: &[Store])
     }
     w.each(count);
     let coordinates = w.coordinates(dims, "id", "c", &wanted(expr, dims, true));
-    let point = Point { dims, coordinates: &coordinates, linear: Some("id"), accumulated: None, prefix: "r" };
+    let point = Point { dims, coordinates: &coordinates, linear: Some("id"), accumulated: &[], prefix: "r" };
     expression(w, expr, &point)?;
     stores(w, to, "id", "r")
 }

@@ -65,6 +65,7 @@ fn neighbours(fold: &Fold<'_>) -> bool {
         | Instruction::Index(_)
         | Instruction::Random { .. }
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => false,
@@ -77,7 +78,7 @@ fn dtype(fold: &Fold<'_>) -> DType {
 }
 
 /// What folding nothing gives, as a WGSL expression.
-fn identity(kind: ReduceKind, dtype: DType) -> String {
+pub(super) fn identity(kind: ReduceKind, dtype: DType) -> String {
     let [smallest, largest] = match dtype {
         DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
         DType::I8 => [Scalar::Int(-128), Scalar::Int(127)],
@@ -96,7 +97,7 @@ fn identity(kind: ReduceKind, dtype: DType) -> String {
     immediate(value, dtype)
 }
 
-fn combine(kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
+pub(super) fn combine(kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
     use saggar_tensor::op::Binary;
     // Floats are rounded to their own type once, where the folded element is first used.
     let kept = if dtype.is_float() { DType::F32 } else { dtype };
@@ -122,7 +123,7 @@ fn outer_coordinates(w: &mut Writer<'_>, fold: &Fold<'_>) -> Vec<String> {
 /// The prologue at `coordinates` of outer and inner dimensions; the name of its result.
 fn prologue(w: &mut Writer<'_>, fold: &Fold<'_>, coordinates: &[String]) -> Result<String, ShaderError> {
     let dims = [fold.outer, fold.inner].concat();
-    let point = Point { dims: &dims, coordinates, linear: None, accumulated: None, prefix: "p" };
+    let point = Point { dims: &dims, coordinates, linear: None, accumulated: &[], prefix: "p" };
     expression(w, fold.prologue, &point)?;
     Ok(format!("p{}", fold.prologue.instructions.len().saturating_sub(1)))
 }

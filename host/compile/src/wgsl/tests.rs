@@ -54,7 +54,7 @@ fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
     passes.into_iter().next().unwrap()
 }
 
-fn check_valid(shader: &Shader) {
+pub(crate) fn check_valid(shader: &Shader) {
     let module = naga::front::wgsl::parse_str(&shader.source)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));
     let wide = ["i64", "u64"].iter().any(|name| shader.source.contains(name));

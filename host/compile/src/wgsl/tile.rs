@@ -10,9 +10,9 @@
 //!
 //! Factors of 16-bit floats are multiplied by small matrices where the adapter has an operation for those ([`Matrices`]).
 
-mod lanes;
+pub(super) mod lanes;
 mod matrices;
-mod staged;
+pub(super) mod staged;
 
 use super::{Matrices, ShaderError, Tuning};
 use crate::program::ValueId;
@@ -285,26 +285,38 @@ fn tiles(
     }
     first.places(w);
     second.places(w);
-    first.fetch(w, "begin", k)?;
-    second.fetch(w, "begin", k)?;
-    let steps = plan.part.div_ceil(depth);
-    w.open_for(format!("for (var start = begin; start < end; start += {depth}u)"), steps);
-    first.put(w);
-    second.put(w);
-    w.line("workgroupBarrier();");
-    w.open(format!("if (start + {depth}u < end)"));
-    w.line(format!("let next = start + {depth}u;"));
-    first.fetch(w, "next", k)?;
-    second.fetch(w, "next", k)?;
-    w.close();
-    match tile.by {
-        By::Lanes(lane) => lanes::multiply(w, tile, lane, [&first, &second]),
+    along_depth(w, [plan.part, k], &[&first, &second], |w| match tile.by {
+        By::Lanes([down, across]) => {
+            let sides = [first.shared("tile_a", down / 4, "down"), second.shared("tile_b", across / 4, "across")];
+            lanes::multiply(w, "sum", depth, [&sides[0], &sides[1]]);
+        }
         By::Matrices(grid) => grid.multiply(w, depth, [&first, &second]),
-    }
-    w.line("workgroupBarrier();");
-    w.close();
+    })?;
     match tile.by {
         By::Lanes(lane) => lanes::store(w, tile, lane, [m, n], results),
         By::Matrices(grid) => grid.store(w, tile, [m, n], results),
     }
+}
+
+/// The loop along the depth `k` from `begin` to `end`, which are variables and no more than `length` apart: stages parts of the
+/// factors and has `multiply` use them, while the next ones are on their way.
+pub(super) fn along_depth(
+    w: &mut Writer<'_>,
+    [length, k]: [usize; 2],
+    factors: &[&Staged<'_>],
+    multiply: impl FnOnce(&mut Writer<'_>),
+) -> Result<(), ShaderError> {
+    let depth = factors[0].depth;
+    factors.iter().try_for_each(|factor| factor.fetch(w, "begin", k))?;
+    w.open_for(format!("for (var start = begin; start < end; start += {depth}u)"), length.div_ceil(depth));
+    factors.iter().for_each(|factor| factor.put(w));
+    w.line("workgroupBarrier();");
+    w.open(format!("if (start + {depth}u < end)"));
+    w.line(format!("let next = start + {depth}u;"));
+    factors.iter().try_for_each(|factor| factor.fetch(w, "next", k))?;
+    w.close();
+    multiply(w);
+    w.line("workgroupBarrier();");
+    w.close();
+    Ok(())
 }

@@ -5,7 +5,7 @@ use saggar_tensor::DType;
 
 use super::bands::{Bands, LEAST_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS, TASKS_MAX, tasks};
 use super::ending::{Ending, Ends};
-use super::evaluate::{Input, with_scratch};
+use super::evaluate::Input;
 use super::floats::floats;
 use super::gemm::pack::{Layout, parts};
 use super::gemm::product::{Packed, Product, Right, Rows};
@@ -15,6 +15,7 @@ use super::lanes::elements_mut;
 use super::map::{Accumulation, Chunk, Finish};
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
+use super::registers::with_scratch;
 use super::threads::Threads;
 
 /// How products are cut.

@@ -8,7 +8,6 @@ use saggar_tensor::op;
 use super::contract::{finish_chunk, with_windows};
 use super::direct::Direct;
 use super::ending::{Ending, Ends};
-use super::evaluate::{Scratch, buffer, with_scratch};
 use super::floats::{floats, write_floats};
 use super::gemm::{Matrix, multiply};
 use super::lanes::{accumulate, elements_mut};
@@ -16,6 +15,7 @@ use super::map::Finish;
 use super::patch::Windows;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
+use super::registers::{Scratch, buffer, with_scratch};
 use super::threads::Threads;
 use super::words::Words;
 

@@ -10,8 +10,8 @@
 //! depend on how places and channels are cut into tiles.
 
 use super::ending::{End, Ends};
-use super::evaluate::buffer;
 use super::patch::{Windows, copy_row};
+use super::registers::buffer;
 use super::simd::{FusedWork, MulAdd, dispatch_fused};
 use super::words::Words;
 

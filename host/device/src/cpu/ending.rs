@@ -103,6 +103,7 @@ fn rectified(expr: &Expr, register: Register) -> Option<(Register, f32)> {
         | Instruction::Index(_)
         | Instruction::Random { .. }
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..) => None,
     }
 }

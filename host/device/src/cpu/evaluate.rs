@@ -1,17 +1,15 @@
 //! Runs a routine block by block: every step is one tight loop over a block that stays in the first-level cache.
 
-use std::cell::Cell;
-
 use bytemuck::Pod;
 use saggar_compile::expr::View;
 use saggar_tensor::DType;
 use saggar_tensor::op::{Distribution, Scalar};
 
 use super::element::{Element, RoundHalf, with_element};
-use super::gemm::Buffers;
 use super::lanes::{self, Source, elements, elements_mut};
 use super::operate;
 use super::random::{self, Bits};
+use super::registers::Scratch;
 use super::routine::{DIMS_MAX, Place, Routine, Step, Task};
 use super::simd::{self, Work};
 use super::vector;
@@ -57,48 +55,6 @@ impl<'a> Frame<'a> {
             Input::Accumulated => (self.accumulated, self.first),
         }
     }
-}
-
-/// Registers of one task. Kept by each thread between tasks.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    slots: Vec<Words>,
-    /// For callers that need a block of their own.
-    pub(super) spare: Words,
-    /// For callers that need a buffer of their own: patches of images, accumulators.
-    pub(super) buffers: [Words; 2],
-    /// For [`with_buffer`].
-    own: Words,
-    /// For products on this thread.
-    pub(super) product: Buffers,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-}
-
-/// Lends `f` this thread's scratch memory.
-pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
-    SCRATCH.with(|cell| {
-        let mut scratch = cell.take().unwrap_or_default();
-        let result = f(&mut scratch);
-        cell.set(Some(scratch));
-        result
-    })
-}
-
-/// Lends `f` a buffer of this thread, which may use the rest of the scratch memory as well.
-pub(super) fn with_buffer<R>(f: impl FnOnce(&mut Words) -> R) -> R {
-    let mut words = with_scratch(|scratch| std::mem::take(&mut scratch.own));
-    let result = f(&mut words);
-    with_scratch(|scratch| scratch.own = words);
-    result
-}
-
-/// The first `count` elements of a buffer that grows as needed; their values are arbitrary.
-pub(super) fn buffer<T: Pod>(words: &mut Words, count: usize) -> &mut [T] {
-    words.reserve((count * size_of::<T>()).div_ceil(8));
-    &mut elements_mut::<T>(bytemuck::cast_slice_mut(words))[..count]
 }
 
 impl Routine {

@@ -14,9 +14,9 @@ pub(super) use forward::Forward;
 pub(super) use input_grad::InputGrad;
 pub(super) use taps::FilterForm;
 
-use super::evaluate::buffer;
 use super::gemm::pack::parts;
 use super::gemm::product::{Packed, Run};
+use super::registers::buffer;
 use super::threads::Threads;
 use super::words::Words;
 use taps::Taps;

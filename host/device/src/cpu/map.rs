@@ -5,9 +5,10 @@ use saggar_compile::program::{Epilogue, Store, ValueId};
 use saggar_tensor::DType;
 
 use super::element::with_element;
-use super::evaluate::{BLOCK, Frame, Input, Scratch, store, with_scratch};
+use super::evaluate::{BLOCK, Frame, Input, store};
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
+use super::registers::{Scratch, with_scratch};
 use super::routine::{Binding, Request, Routine};
 use super::threads::Threads;
 
@@ -233,6 +234,7 @@ fn place(planner: &Planner<'_>, expr: &Expr, stores: &[(usize, DType)]) -> Accum
             Instruction::Accumulated => float = *dtype == DType::F32,
             Instruction::Immediate(_)
             | Instruction::Index(_)
+            | Instruction::Product(_)
             | Instruction::Unary(..)
             | Instruction::Binary(..)
             | Instruction::Select(..) => {}

@@ -2,8 +2,7 @@
 
 mod described;
 
-use saggar_compile::expr::{Expr, Instruction};
-use saggar_compile::program::{Body, Epilogue, Kernel, Layout, Place, Program, Store, ValueId};
+use saggar_compile::program::{Body, Kernel, Layout, Place, Program, ValueId};
 use saggar_tensor::DType;
 
 use super::contract::MatMul;
@@ -28,6 +27,8 @@ pub(super) enum Refusal {
     ReadWhileWritten,
     /// Too many dimensions, or a view of a written value that is not the identity.
     Layout,
+    /// A chain: programs for hosts have none.
+    Chain,
     /// A data type this kernel is not defined for.
     Type(DType),
 }
@@ -38,6 +39,7 @@ impl std::fmt::Display for Refusal {
             Refusal::Overlap => f.write_str("a written value shares part of its memory with another one"),
             Refusal::ReadWhileWritten => f.write_str("a written value is also read out of order"),
             Refusal::Layout => f.write_str("too many dimensions, or a written value is not read in order"),
+            Refusal::Chain => f.write_str("this processor's kernels have no chains"),
             Refusal::Type(dtype) => write!(f, "not defined for {dtype}"),
         }
     }
@@ -139,7 +141,7 @@ impl Prepared {
     /// # Errors
     /// `Refusal` where it cannot be run as it is.
     pub(super) fn new(program: &Program, kernel: &Kernel) -> Result<Prepared, Refusal> {
-        let (reads, writes) = touched(&kernel.body);
+        let (reads, writes) = (kernel.body.reads(), kernel.body.writes());
         let regions = Regions::new(program, &reads, &writes)?;
         let planner = Planner { program, regions: &regions };
         let work = prepare(&planner, &kernel.body)?;
@@ -261,6 +263,7 @@ fn prepare_last(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
         | Body::Fold { .. }
         | Body::ArgFold { .. }
         | Body::MatMul { .. }
+        | Body::Chain { .. }
         | Body::Gather { .. }
         | Body::Scatter { .. } => unreachable!("a kernel without windows has no layout"),
     })
@@ -280,6 +283,7 @@ fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
             Work::ArgFold(ArgFold::new(planner, *largest, *dims, *input, *output)?)
         }
         Body::MatMul { .. } => Work::MatMul(MatMul::new(planner, body)?),
+        Body::Chain { .. } => return Err(Refusal::Chain),
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
             Work::Conv2d(Conv2d::new(planner, conv, [*input, *filter], result, epilogue)?)
         }
@@ -305,50 +309,4 @@ fn prepare(planner: &Planner<'_>, body: &Body) -> Result<Work, Refusal> {
             Work::Scatter(Scatter::new(planner, *dims, (*combine, *base), [*indices, *updates, *output])?)
         }
     })
-}
-
-/// Values that a kernel reads, and values that it writes.
-fn touched(body: &Body) -> (Vec<ValueId>, Vec<ValueId>) {
-    let stored = |stores: &[Store]| stores.iter().map(|store| store.value).collect::<Vec<_>>();
-    let with = |mut reads: Vec<ValueId>, epilogue: &Epilogue| {
-        loads(&epilogue.expr, &mut reads);
-        (reads, stored(&epilogue.stores))
-    };
-    match body {
-        Body::Map { dims: _, expr, stores } => {
-            let mut reads = Vec::new();
-            loads(expr, &mut reads);
-            (reads, stored(stores))
-        }
-        Body::Fold { kind: _, outer: _, inner: _, prologue, epilogue } => {
-            let mut reads = Vec::new();
-            loads(prologue, &mut reads);
-            with(reads, epilogue)
-        }
-        Body::MatMul { a, b, epilogue, .. } => with(vec![*a, *b], epilogue),
-        Body::Conv2d { input, filter, epilogue, .. } => with(vec![*input, *filter], epilogue),
-        Body::ArgFold { input, output, .. } | Body::Pool2d { input, output, .. } => (vec![*input], vec![*output]),
-        Body::Conv2dInputGrad { gradient, filter, output, .. } => (vec![*gradient, *filter], vec![*output]),
-        Body::Conv2dFilterGrad { input, gradient, output, .. }
-        | Body::MaxPool2dGrad { input, gradient, output, .. } => (vec![*input, *gradient], vec![*output]),
-        Body::SumPool2dGrad { gradient, output, .. } => (vec![*gradient], vec![*output]),
-        Body::Gather { input, indices, output, .. } => (vec![*input, *indices], vec![*output]),
-        Body::Scatter { base, indices, updates, output, .. } => {
-            (base.iter().chain([indices, updates]).copied().collect(), vec![*output])
-        }
-    }
-}
-
-fn loads(expr: &Expr, reads: &mut Vec<ValueId>) {
-    for (instruction, _) in &expr.instructions {
-        match instruction {
-            Instruction::Load { value, .. } | Instruction::Random { key: value, .. } => reads.push(*value),
-            Instruction::Immediate(_)
-            | Instruction::Index(_)
-            | Instruction::Accumulated
-            | Instruction::Unary(..)
-            | Instruction::Binary(..)
-            | Instruction::Select(..) => {}
-        }
-    }
 }

@@ -13,11 +13,12 @@ use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
 
 use super::element::{Element, register_bytes, with_element};
-use super::evaluate::{BLOCK, Frame, Input, Scratch, buffer, with_scratch};
+use super::evaluate::{BLOCK, Frame, Input};
 use super::lanes::{self, accumulate, copy, elements_mut, fold, fold_rows};
 use super::map::Finish;
 use super::plan::{Planner, Refusal};
 use super::region::Piece;
+use super::registers::{Scratch, buffer, with_scratch};
 use super::routine::{Binding, Request, Routine};
 use super::threads::Threads;
 
@@ -296,6 +297,7 @@ fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
             | Instruction::Index(_)
             | Instruction::Random { .. }
             | Instruction::Accumulated
+            | Instruction::Product(_)
             | Instruction::Unary(..)
             | Instruction::Binary(..)
             | Instruction::Select(..) => {}
@@ -323,6 +325,7 @@ fn turn(prologue: &Expr, outer: usize) -> Expr {
             }
             Instruction::Immediate(_)
             | Instruction::Accumulated
+            | Instruction::Product(_)
             | Instruction::Unary(..)
             | Instruction::Binary(..)
             | Instruction::Select(..) => {}

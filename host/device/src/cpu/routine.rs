@@ -190,6 +190,7 @@ fn view_of(instruction: &Instruction) -> Option<&View> {
         Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => Some(view),
         Instruction::Immediate(_)
         | Instruction::Accumulated
+        | Instruction::Product(_)
         | Instruction::Unary(..)
         | Instruction::Binary(..)
         | Instruction::Select(..) => None,
@@ -316,6 +317,7 @@ impl Compiler {
                 }
                 (Task::Accumulated { operand }, Rate::Element)
             }
+            Instruction::Product(_) => return None,
             Instruction::Unary(op, x) => {
                 if self.keeps_bits(*op, *x, dtype) {
                     return self.alias(index, *x);
@@ -443,7 +445,8 @@ fn operands(instruction: &Instruction) -> Vec<Register> {
         | Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Random { .. }
-        | Instruction::Accumulated => Vec::new(),
+        | Instruction::Accumulated
+        | Instruction::Product(_) => Vec::new(),
         Instruction::Unary(_, x) => vec![*x],
         Instruction::Binary(_, a, b) => vec![*a, *b],
         Instruction::Select(c, a, b) => vec![*c, *a, *b],

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use team::{Team, Wake};
 
+use super::registers;
 use super::vector::{VectorSet, choose};
 use crate::error::DeviceError;
 
@@ -65,6 +66,7 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        registers::leave(self.threads.count);
         self.threads.running.fetch_sub(1, Ordering::Relaxed);
         self.threads.ended.store(self.threads.nanos(), Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use saggar_compile::target::Target;
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::wgsl::{CHAIN_BINDINGS, Tuning};
 
 use super::clock::Clock;
 use super::line::{Flights, Line};
@@ -118,14 +118,16 @@ impl Context {
     /// What programs for it must be compiled for.
     pub(super) fn target(&self) -> Target {
         // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
-        // how many more this one offers.
-        let values_max = self.device.limits().max_storage_buffers_per_shader_stage as usize - 1;
+        // how many more this one offers; but for chains, which need more.
+        let bindings = self.device.limits().max_storage_buffers_per_shader_stage as usize;
+        let has_chains = self.tuning.workgroup_memory && bindings >= CHAIN_BINDINGS;
         Target {
             wide_integers: self.tuning.wide_integers,
             half_storage: self.tuning.half_storage,
             binding_bytes_max: self.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.allocation_bytes_max()).unwrap_or(usize::MAX),
-            kernel_values_max: values_max.min(Target::gpu().kernel_values_max),
+            kernel_values_max: (bindings - 1).min(Target::gpu().kernel_values_max),
+            chain_values_max: if has_chains { Target::gpu().chain_values_max } else { 0 },
             ..Target::gpu()
         }
     }

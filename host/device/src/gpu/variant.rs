@@ -11,29 +11,31 @@ use super::executable::Stage;
 use super::pipeline::{Description, Refused};
 use crate::error::DeviceError;
 
-/// The passes of the variants of a program's kernel, by its number: the tuned one's, and the plain one's where they differ.
+/// The passes of the variants of a program's kernel, by its number: the tuned one's, and those that it falls back to, each
+/// slower than the one before it.
 pub(super) struct Variants {
     kernel: usize,
     tuned: Vec<Shader>,
-    plain: Option<Vec<Shader>>,
+    others: Vec<Vec<Shader>>,
 }
 
 impl Variants {
-    /// The text of both.
+    /// The text of all.
     ///
     /// # Errors
     /// `Unsupported` where the kernel has no shader here.
     pub(super) fn new(context: &Context, program: &Program, kernel: usize) -> Result<Variants, DeviceError> {
-        let passes = |tuning: Tuning| {
-            let passes = wgsl::passes(program, &program.kernels[kernel], tuning);
-            passes.map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))
-        };
-        let tuned = passes(context.tuning)?;
-        let plain = match context.tuning.workgroup_memory {
-            true => Some(passes(Tuning { workgroup_memory: false, ..context.tuning })?).filter(|plain| *plain != tuned),
-            false => None,
-        };
-        Ok(Variants { kernel, tuned, plain })
+        let passes = |tuning: Tuning| wgsl::passes(program, &program.kernels[kernel], tuning);
+        let tuned = passes(context.tuning)
+            .map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))?;
+        let by_lanes = Tuning { matrices: None, ..context.tuning };
+        let plain = Tuning { workgroup_memory: false, ..by_lanes };
+        let mut others: Vec<Vec<Shader>> = Vec::new();
+        for tuning in [by_lanes, plain] {
+            // One that cannot be written here is none to fall back to.
+            others.extend(passes(tuning).ok().filter(|other| *other != tuned && others.last() != Some(other)));
+        }
+        Ok(Variants { kernel, tuned, others })
     }
 
     /// What the pipelines of the tuned one are made of.
@@ -43,9 +45,10 @@ impl Variants {
         written.flat_map(move |shader| (0..shader.slices).map(move |slice| Description { label, shader, slice }))
     }
 
-    /// What the tuned one keeps between its passes. The plain one, where it is another, has no more than one pass.
+    /// The most that one of them keeps between its passes.
     pub(super) fn parts_bytes(&self) -> usize {
-        self.tuned.iter().map(|pass| pass.parts_bytes).max().unwrap_or(0)
+        let passes = self.others.iter().flatten().chain(&self.tuned);
+        passes.map(|pass| pass.parts_bytes).max().unwrap_or(0)
     }
 
     /// The passes of the variant that the driver takes, with their pipelines; none where there is nothing to write.
@@ -57,27 +60,25 @@ impl Variants {
         if self.tuned.iter().any(|pass| pass.workgroups[0] == 0) {
             return Ok(Vec::new());
         }
-        let refused = match stages(context, kernel, self.kernel, self.tuned)? {
-            Ok(stages) => return Ok(stages),
-            Err(refused) => refused,
-        };
-        let Some(plain) = self.plain else { return Err(unsupported(context, kernel, refused.reason.to_string())) };
-        match stages(context, kernel, self.kernel, plain)? {
-            Ok(stages) => {
-                if !refused.is_known {
-                    let device = &context.info.name;
-                    tracing::warn!(
-                        %device, kernel = %kernel.label, reason = %refused.reason,
-                        "the driver refuses this kernel; its plain variant runs instead, which is slower"
-                    );
+        let mut refusals: Vec<Refused> = Vec::new();
+        for passes in [self.tuned].into_iter().chain(self.others) {
+            match stages(context, kernel, self.kernel, passes)? {
+                Ok(stages) => {
+                    // What is known has been said already.
+                    if let Some(Refused { reason, is_known: false }) = refusals.first() {
+                        let device = &context.info.name;
+                        tracing::warn!(
+                            %device, kernel = %kernel.label, %reason,
+                            "the driver refuses this kernel; its plain variant runs instead, which is slower"
+                        );
+                    }
+                    return Ok(stages);
                 }
-                Ok(stages)
-            }
-            Err(also) => {
-                let reason = format!("{}; and its plain variant: {}", refused.reason, also.reason);
-                Err(unsupported(context, kernel, reason))
+                Err(refused) => refusals.push(refused),
             }
         }
+        let reasons: Vec<String> = refusals.iter().map(|refused| refused.reason.to_string()).collect();
+        Err(unsupported(context, kernel, reasons.join("; and its plain variant: ")))
     }
 }
 

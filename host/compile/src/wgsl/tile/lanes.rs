@@ -1,6 +1,5 @@
 //! Products of a tile by lanes: each has a block of sums in registers.
 
-use super::staged::Staged;
 use super::{Results, Tile};
 use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
@@ -14,25 +13,34 @@ pub(super) fn begin(w: &mut Writer<'_>, tile: &Tile, lane: [usize; 2]) {
     }
 }
 
-/// Adds the products of the staged parts to the sums.
-pub(super) fn multiply(w: &mut Writer<'_>, tile: &Tile, lane: [usize; 2], [first, second]: [&Staged<'_>; 2]) {
-    let quads = lane.map(|side| side / 4);
-    w.open_loop("i", tile.depth);
-    // A lane's quads are as far from each other as its neighbours' take, so that lanes read neighbouring vectors.
-    for (name, staged, quads, place) in [("x", first, quads[0], "down"), ("y", second, quads[1], "across")] {
-        let apart = staged.side / 4 / quads;
-        for quad in 0..quads {
-            w.line(format!(
-                "let {name}{quad} = tile_{}[i * {}u + {}u + {place}];",
-                staged.name,
-                staged.pitch(),
-                quad * apart
-            ));
+/// A factor's part in the memory that lanes share: vectors along its side, one depth after the other.
+pub(in crate::wgsl) struct Shared<'a> {
+    /// The array's name.
+    pub(in crate::wgsl) array: &'a str,
+    /// The depth that depth `i` of the products is there.
+    pub(in crate::wgsl) depth: &'a str,
+    /// Vectors from one depth to the next.
+    pub(in crate::wgsl) pitch: usize,
+    /// Vectors that a lane has, and how far they are from each other: as far as its neighbours' take, so that lanes read
+    /// neighbouring vectors.
+    pub(in crate::wgsl) quads: usize,
+    pub(in crate::wgsl) apart: usize,
+    /// Which of the neighbours the lane is.
+    pub(in crate::wgsl) place: &'a str,
+}
+
+/// Adds the products of `depth` rows and columns to a lane's sums, which are named `{sum}{row}_{quad}`.
+pub(in crate::wgsl) fn multiply(w: &mut Writer<'_>, sum: &str, depth: usize, [x, y]: [&Shared<'_>; 2]) {
+    w.open_loop("i", depth);
+    for (name, side) in [("x", x), ("y", y)] {
+        for quad in 0..side.quads {
+            let (array, at, pitch, place) = (side.array, side.depth, side.pitch, side.place);
+            w.line(format!("let {name}{quad} = {array}[{at} * {pitch}u + {}u + {place}];", quad * side.apart));
         }
     }
-    for row in 0..lane[0] {
-        for quad in 0..quads[1] {
-            w.line(format!("sum{row}_{quad} += x{}[{}] * y{quad};", row / 4, row % 4));
+    for row in 0..4 * x.quads {
+        for quad in 0..y.quads {
+            w.line(format!("{sum}{row}_{quad} += x{}[{}] * y{quad};", row / 4, row % 4));
         }
     }
     w.close();

@@ -1,5 +1,6 @@
 //! One factor's part of a tile on its way from storage into the memory that a workgroup's lanes share.
 
+use super::lanes::Shared;
 use super::{Along, Factor};
 use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
@@ -9,25 +10,25 @@ use crate::wgsl::writer::Writer;
 const HALVES_APART: usize = 8;
 
 /// One factor's part of a tile on its way through the registers of a workgroup's lanes.
-pub(super) struct Staged<'a> {
-    pub(super) factor: &'a dyn Factor,
+pub(in crate::wgsl) struct Staged<'a> {
+    pub(in crate::wgsl) factor: &'a dyn Factor,
     /// `a` or `b`, with which its names begin.
-    pub(super) name: &'static str,
+    pub(in crate::wgsl) name: &'static str,
     /// Where the tile begins along the side.
-    pub(super) origin: &'static str,
+    pub(in crate::wgsl) origin: &'static str,
     /// Length of the tile's side, and of the whole product's.
-    pub(super) side: usize,
-    pub(super) size: usize,
-    pub(super) depth: usize,
-    pub(super) lanes: usize,
-    pub(super) in_quads: bool,
+    pub(in crate::wgsl) side: usize,
+    pub(in crate::wgsl) size: usize,
+    pub(in crate::wgsl) depth: usize,
+    pub(in crate::wgsl) lanes: usize,
+    pub(in crate::wgsl) in_quads: bool,
     /// Whether it is staged as halves one by one, for small matrices, and not as vectors of words.
-    pub(super) halves: bool,
+    pub(in crate::wgsl) halves: bool,
 }
 
 impl Staged<'_> {
     /// Declares the memory that it is staged in.
-    pub(super) fn declare(&self, w: &mut Writer<'_>) {
+    pub(in crate::wgsl) fn declare(&self, w: &mut Writer<'_>) {
         let kind = if self.halves { "f16" } else { "vec4<f32>" };
         w.global(format!("var<workgroup> tile_{}: array<{kind}, {}>;", self.name, self.depth * self.pitch()));
     }
@@ -44,7 +45,7 @@ impl Staged<'_> {
 
     /// Vectors from one depth of the tile to the next: one more than there are where lanes that write together would
     /// otherwise meet in one bank. Halves, where it is staged as such.
-    pub(super) fn pitch(&self) -> usize {
+    pub(in crate::wgsl) fn pitch(&self) -> usize {
         if self.halves {
             return self.side + HALVES_APART;
         }
@@ -52,6 +53,11 @@ impl Staged<'_> {
             Along::Side => self.side / 4,
             Along::Depth => self.side / 4 + 1,
         }
+    }
+
+    /// Where it is staged as vectors: in `array`, `quads` of them for the lane at `place`.
+    pub(in crate::wgsl) fn shared<'a>(&self, array: &'a str, quads: usize, place: &'a str) -> Shared<'a> {
+        Shared { array, depth: "i", pitch: self.pitch(), quads, apart: self.side / 4 / quads, place }
     }
 
     /// The part whose place along the side is that of `part`, and the one whose place along the depth is.
@@ -63,7 +69,7 @@ impl Staged<'_> {
     }
 
     /// Names the lane's places in the tile, `{name}_wide{part}` and `{name}_deep{part}`, and what the former give.
-    pub(super) fn places(&self, w: &mut Writer<'_>) {
+    pub(in crate::wgsl) fn places(&self, w: &mut Writer<'_>) {
         let (name, width) = (self.name, self.width());
         let length = match self.factor.along() {
             Along::Side => self.side / width,
@@ -90,7 +96,7 @@ impl Staged<'_> {
     }
 
     /// Reads what the lane stages of the tile that begins at depth `start`.
-    pub(super) fn fetch(&self, w: &mut Writer<'_>, start: &str, k: usize) -> Result<(), ShaderError> {
+    pub(in crate::wgsl) fn fetch(&self, w: &mut Writer<'_>, start: &str, k: usize) -> Result<(), ShaderError> {
         let name = self.name;
         w.open("");
         let depths = match self.factor.along() {
@@ -127,7 +133,7 @@ impl Staged<'_> {
     }
 
     /// Puts what was fetched into the tile.
-    pub(super) fn put(&self, w: &mut Writer<'_>) {
+    pub(in crate::wgsl) fn put(&self, w: &mut Writer<'_>) {
         let (name, pitch) = (self.name, self.pitch());
         for part in 0..self.parts() {
             let [side, depth] = self.named(part);

@@ -108,7 +108,7 @@ impl VectorWork for Product<'_, '_> {
                     Right::Plain(_, b) if layout.is_as_packed(b) => &b.data[layout.panels_range(first, panel..end)],
                     Right::Plain(_, b) => {
                         let len = layout.panels_range(first, panel..end).len();
-                        let out = crate::cpu::evaluate::buffer::<f32>(packed, len);
+                        let out = crate::cpu::registers::buffer::<f32>(packed, len);
                         fill(layout, first, panel..end, b, out);
                         out
                     }
@@ -203,7 +203,7 @@ impl<'a> Block<'a> {
         }
         // Elements that are used together are brought together: depths far apart share few lines of a cache.
         let stride = (rows + HEIGHT_MAX).next_multiple_of(2 * TURNED_PAD) + TURNED_PAD;
-        let turned = crate::cpu::evaluate::buffer::<f32>(words, stride * depth);
+        let turned = crate::cpu::registers::buffer::<f32>(words, stride * depth);
         if a.row == 1 {
             vector::run(Spread { from: a.data, row: a.column, len: rows, out: &mut *turned, below: stride });
         } else {

@@ -5,13 +5,13 @@ use saggar_tensor::op::{Conv2d, ReduceKind};
 
 use super::View;
 use super::taps::Taps;
-use crate::cpu::evaluate::{Scratch, buffer, with_scratch};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::gemm::pack::{Layout, pack};
 use crate::cpu::gemm::product::{Columns, Packed, Product, Right, Rows};
 use crate::cpu::lanes::{accumulate, elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::{Scratch, buffer, with_scratch};
 use crate::cpu::threads::Threads;
 
 /// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.

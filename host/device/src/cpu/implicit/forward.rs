@@ -8,13 +8,14 @@ use super::taps::{FilterForm, Order, Taps};
 use crate::cpu::bands::Bands;
 use crate::cpu::contract::{finish_chunk, with_windows};
 use crate::cpu::ending::{Ending, Ends};
-use crate::cpu::evaluate::{Input, with_scratch};
+use crate::cpu::evaluate::Input;
 use crate::cpu::gemm::product::{Columns, Packed, Product, Right, Rows};
 use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::map::{Accumulation, Finish};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::with_scratch;
 use crate::cpu::threads::Threads;
 
 /// Convolution of `float32` images with an epilogue.

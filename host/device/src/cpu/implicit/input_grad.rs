@@ -9,11 +9,11 @@ use super::scatter::Scatter;
 use super::taps::{FilterForm, Order, Taps};
 use super::{View, packed};
 use crate::cpu::bands::Bands;
-use crate::cpu::evaluate::with_scratch;
 use crate::cpu::gemm::product::{Columns, Product, Right, Rows};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::with_scratch;
 use crate::cpu::threads::Threads;
 
 /// Adjoint in the input, of `float32` images.

@@ -5,9 +5,9 @@ use saggar_tensor::op::Conv2d;
 
 use super::packed;
 use super::taps::{FilterForm, Order, Taps};
-use crate::cpu::evaluate::{Scratch, buffer, with_scratch};
 use crate::cpu::gemm::product::{Packed, Right};
 use crate::cpu::gemm::{Matrix, multiply_by};
+use crate::cpu::registers::{Scratch, buffer, with_scratch};
 use crate::cpu::simd::{self, Work};
 use crate::cpu::threads::Threads;
 

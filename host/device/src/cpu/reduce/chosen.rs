@@ -7,8 +7,9 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Binary, ReduceKind, Scalar};
 
 use crate::cpu::element::Element;
-use crate::cpu::evaluate::{Frame, Input, Scratch, with_scratch};
+use crate::cpu::evaluate::{Frame, Input};
 use crate::cpu::lanes::Source;
+use crate::cpu::registers::{Scratch, with_scratch};
 use crate::cpu::routine::{Binding, Request, Routine};
 use crate::cpu::threads::Threads;
 
@@ -60,7 +61,7 @@ fn along(expr: &Expr, dim: usize) -> Vec<bool> {
         let this = match instruction {
             Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => moves(view),
             Instruction::Immediate(_) => false,
-            Instruction::Accumulated => true,
+            Instruction::Accumulated | Instruction::Product(_) => true,
             Instruction::Unary(_, x) => any(&[*x]),
             Instruction::Binary(_, a, b) => any(&[*a, *b]),
             Instruction::Select(c, a, b) => any(&[*c, *a, *b]),

@@ -8,11 +8,11 @@ use saggar_tensor::op::{Conv2d, ReduceKind};
 use super::grid::Grid;
 use super::tile::{TRANSFORM, Tile, choose, with_tile};
 use super::transform::{Places, Points, taps};
-use crate::cpu::evaluate::{buffer, with_buffer, with_scratch};
 use crate::cpu::gemm::{Matrix, multiply};
 use crate::cpu::lanes::{accumulate, elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::{buffer, with_buffer, with_scratch};
 use crate::cpu::threads::Threads;
 use crate::cpu::vector::{self, VectorWork, Vectors};
 

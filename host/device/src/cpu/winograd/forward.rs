@@ -8,13 +8,13 @@ use super::grid::Grid;
 use super::tile::{TRANSFORM, choose};
 use crate::cpu::contract::{finish_chunk, with_windows};
 use crate::cpu::ending::{Ending, Ends};
-use crate::cpu::evaluate::{buffer, with_buffer};
 use crate::cpu::gemm::pack::Layout;
 use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::map::{Chunk, Finish};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::{buffer, with_buffer};
 use crate::cpu::threads::Threads;
 
 /// Convolution of `float32` images with an epilogue.

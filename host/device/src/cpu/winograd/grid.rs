@@ -5,8 +5,8 @@ use std::ops::Range;
 use saggar_tensor::op::Conv2d;
 
 use super::tile::{Size, TRANSFORM};
-use crate::cpu::evaluate::with_scratch;
 use crate::cpu::gemm::{Matrix, multiply_rows};
+use crate::cpu::registers::with_scratch;
 use crate::cpu::threads::Threads;
 use crate::cpu::winograd::PointsForm;
 

@@ -8,12 +8,12 @@ use saggar_tensor::op::Conv2d;
 use super::PointsForm;
 use super::grid::Grid;
 use super::tile::choose;
-use crate::cpu::evaluate::{buffer, with_buffer};
 use crate::cpu::gemm::pack::Layout;
 use crate::cpu::kept::{Form, Kept};
 use crate::cpu::lanes::{elements, elements_mut};
 use crate::cpu::plan::{Planner, Refusal};
 use crate::cpu::region::Piece;
+use crate::cpu::registers::{buffer, with_buffer};
 use crate::cpu::threads::Threads;
 
 /// Adjoint in the input, of `float32` images.

@@ -1,0 +1,123 @@
+//! Chains: folds and products of a matrix that is computed where it is used. By workgroups that each have some of its rows and
+//! go through its columns piece by piece, or, where lanes share no memory, by a lane for each row.
+//!
+//! A softmax over the rows is computed on the way: what is summed so far is scaled down whenever a larger element is found.
+//!
+//! Sources: Dao et al., FlashAttention, arXiv:2205.14135; Milakov and Gimelshein, arXiv:1805.02867.
+
+mod plain;
+mod tiled;
+
+use saggar_tensor::DType;
+use saggar_tensor::op::{Scalar, Unary};
+
+use super::expression::{Point, expression, finish_function, immediate};
+use super::{ShaderError, unary};
+use crate::expr::Expr;
+use crate::program::{End, Epilogue, Product, Softmax};
+use crate::wgsl::writer::Writer;
+
+/// A chain's description, as in `Body::Chain`.
+pub(super) struct Chain<'a> {
+    pub(super) dims: &'a [usize],
+    pub(super) products: &'a [Product],
+    pub(super) link: &'a Expr,
+    pub(super) softmax: Option<&'a Softmax>,
+    pub(super) end: End,
+    pub(super) results: &'a [usize],
+    pub(super) epilogue: &'a Epilogue,
+}
+
+pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+    if chain.results.iter().product::<usize>() == 0 {
+        return Ok(());
+    }
+    link_function(w, chain)?;
+    finish_function(w, chain.epilogue, chain.results)?;
+    if w.tuning.workgroup_memory { tiled::chain(w, chain) } else { plain::chain(w, chain) }
+}
+
+/// Writes a function `link(o0, ..., product0, ...)` that gives the element at a place of the matrix.
+fn link_function(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+    let names: Vec<String> = (0..chain.dims.len()).map(|axis| format!("o{axis}")).collect();
+    let products: Vec<String> = (0..chain.products.len()).map(|number| format!("product{number}")).collect();
+    let places: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
+    let parameters: Vec<String> = products.iter().map(|name| format!("{name}: f32")).collect();
+    w.function(&format!("link({places}{}) -> f32", parameters.join(", ")), |w| {
+        let accumulated: Vec<&str> = products.iter().map(String::as_str).collect();
+        let point =
+            Point { dims: chain.dims, coordinates: &names, linear: None, accumulated: &accumulated, prefix: "l" };
+        expression(w, chain.link, &point)?;
+        w.line(format!("return l{};", chain.link.instructions.len() - 1));
+        Ok(())
+    })
+}
+
+/// Numbers below every score's exponent that is not nothing: what the largest of no elements is.
+const LOWEST: &str = "-3.4028234e38";
+
+/// A score that has no weight.
+fn hidden() -> String {
+    immediate(Scalar::Float(f64::NEG_INFINITY), DType::F32)
+}
+
+fn exp(of: &str) -> String {
+    unary::unary(Unary::Exp, DType::F32, of)
+}
+
+impl Chain<'_> {
+    fn batch(&self) -> usize {
+        self.dims[..self.dims.len() - 2].iter().product()
+    }
+
+    fn rows(&self) -> usize {
+        self.dims[self.dims.len() - 2]
+    }
+
+    fn columns(&self) -> usize {
+        self.dims[self.dims.len() - 1]
+    }
+
+    /// Names the coordinates of `batch`: the link's, and the results'.
+    fn coordinates(&self, w: &mut Writer<'_>) -> [Vec<String>; 2] {
+        let batches = self.results.len() - if matches!(self.end, End::Fold(_)) { 1 } else { 2 };
+        let links = w.coordinates(&self.dims[..self.dims.len() - 2], "batch", "o", &[]);
+        [links, w.coordinates(&self.results[..batches], "batch", "r", &[])]
+    }
+
+    /// The matrix's element at a place, given the elements of the products there.
+    fn element(&self, batch: &[String], row: &str, column: &str, products: &[String]) -> String {
+        let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
+        format!("link({places}{row}, {column}, {})", products.join(", "))
+    }
+
+    /// The end of a row's fold.
+    fn finish_row(&self, w: &mut Writer<'_>, batch: &[String], row: &str, total: &str) {
+        let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
+        w.line(format!("finish({places}{row}, batch * {}u + {row}, {total});", self.rows()));
+    }
+
+    /// The end of a product's sum, at a row and a column of the matrix and of what it is multiplied by.
+    fn finish_sum(&self, w: &mut Writer<'_>, batch: &[String], [row, column]: [&str; 2], sum: &str) {
+        let End::Product { columns, turned, .. } = self.end else { return };
+        let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
+        let rows = self.rows();
+        w.line(if turned {
+            format!("finish({places}{column}, {row}, (batch * {columns}u + {column}) * {rows}u + {row}, {sum});")
+        } else {
+            format!("finish({places}{row}, {column}, (batch * {rows}u + {row}) * {columns}u + {column}, {sum});")
+        });
+    }
+
+    /// Stores what a softmax leaves of a row.
+    fn store_row(&self, w: &mut Writer<'_>, row: &str, [largest, total]: [&str; 2]) -> Result<(), ShaderError> {
+        let Some(softmax) = self.softmax else { return Ok(()) };
+        let at = format!("batch * {}u + {row}", self.rows());
+        for (value, text) in [(softmax.largest, largest), (softmax.sum, total)] {
+            if let Some(value) = value {
+                w.assign(value, &at, text)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Chains without memory that lanes share: each row is one lane's.
+
+use saggar_tensor::DType;
+
+use super::{Chain, LOWEST, exp};
+use crate::program::{End, Factor};
+use crate::wgsl::ShaderError;
+use crate::wgsl::reduce::{combine, identity};
+use crate::wgsl::writer::Writer;
+
+pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+    let (rows, columns) = (chain.rows(), chain.columns());
+    w.each(chain.batch() * rows);
+    w.line(format!("let row = id % {rows}u;\nlet batch = id / {rows}u;"));
+    let [links, results] = chain.coordinates(w);
+    match chain.end {
+        End::Fold(kind) => w.line(format!("var total = {};", identity(kind, DType::F32))),
+        End::Product { columns, .. } => w.line(format!("var sums: array<f32, {columns}>;\nvar total = 0.0;")),
+    }
+    if chain.softmax.is_some() {
+        w.line(format!("var largest = {LOWEST};"));
+    }
+    w.open_loop("column", columns);
+    let mut products = Vec::new();
+    for (number, product) in chain.products.iter().enumerate() {
+        let name = format!("product{number}");
+        w.line(format!("var {name} = 0.0;"));
+        w.open_loop("i", product.depth);
+        let a = element(w, &product.a, ["row", "i"], [rows, product.depth])?;
+        let b = element(w, &product.b, ["i", "column"], [product.depth, columns])?;
+        w.line(format!("{name} += {a} * {b};"));
+        w.close();
+        products.push(name);
+    }
+    let here = chain.element(&links, "row", "column", &products);
+    w.line(format!("let here = {here};"));
+    match chain.end {
+        End::Fold(kind) => w.line(format!("total = {};", combine(kind, DType::F32, "total", "here"))),
+        End::Product { factor, columns: n, .. } => {
+            let mut kept = "sums[j]";
+            if chain.softmax.is_some() {
+                w.line("let larger = max(largest, here);");
+                w.line(format!("let scale = {};\nlet weight = {};", exp("largest - larger"), exp("here - larger")));
+                w.line("largest = larger;\ntotal = total * scale + weight;");
+                kept = "sums[j] * scale";
+            } else {
+                w.line("let weight = here;");
+            }
+            w.open_loop("j", n);
+            let b = element(w, &factor, ["column", "j"], [columns, n])?;
+            w.line(format!("sums[j] = {kept} + weight * {b};"));
+            w.close();
+        }
+    }
+    w.close();
+    match chain.end {
+        End::Fold(_) => chain.finish_row(w, &results, "row", "total"),
+        End::Product { columns: n, .. } => {
+            let sum = if chain.softmax.is_some() { "sums[j] / total" } else { "sums[j]" };
+            w.open_loop("j", n);
+            chain.finish_sum(w, &results, ["row", "j"], sum);
+            w.close();
+            chain.store_row(w, "row", ["largest", "total"])?;
+        }
+    }
+    Ok(())
+}
+
+/// The factor's element at a row and a column of its matrix.
+fn element(
+    w: &mut Writer<'_>,
+    factor: &Factor,
+    [row, column]: [&str; 2],
+    [rows, columns]: [usize; 2],
+) -> Result<String, ShaderError> {
+    let at = if factor.transposed {
+        format!("{column} * {rows}u + {row}")
+    } else {
+        format!("{row} * {columns}u + {column}")
+    };
+    w.element(factor.value, &format!("batch * {}u + {at}", factor.batch_stride))
+}
