@@ -28,8 +28,9 @@ const SIZES: Attention = Attention {
 fn checked(case: &Case, target: &Target) -> Program {
     let program = check(&case.name, &case.verified(), &case.inputs, &[], target);
     for kernel in &program.kernels {
-        for workgroup_memory in [true, false] {
-            for shader in passes(&program, kernel, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap() {
+        for (workgroup_memory, subgroup) in [(true, None), (true, Some(32)), (false, None)] {
+            let tuning = Tuning { workgroup_memory, subgroup, ..Tuning::UNLIMITED };
+            for shader in passes(&program, kernel, tuning).unwrap() {
                 check_valid(&shader);
                 assert!(shader.bindings.len() <= CHAIN_BINDINGS, "{}: {:?}", case.name, shader.bindings);
             }

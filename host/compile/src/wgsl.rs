@@ -68,6 +68,9 @@ pub struct Tuning {
     pub workgroups_at_once: usize,
     /// Operations of subgroups on small matrices, where there are any: products of 16-bit floats are made of them.
     pub matrices: Option<Matrices>,
+    /// Lanes of a subgroup, a power of two from 8 to 64, where every subgroup has as many and its lanes can read each other's
+    /// registers: folds go that way instead of through the memory that lanes share.
+    pub subgroup: Option<usize>,
 }
 
 /// Bytes that lanes share, at most, where products are made of small matrices; tested.
@@ -94,6 +97,7 @@ impl Tuning {
         operations_max: u64::MAX,
         workgroups_at_once: 128,
         matrices: None,
+        subgroup: None,
     };
 }
 

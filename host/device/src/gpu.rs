@@ -19,7 +19,9 @@ mod pool;
 mod profile;
 mod scratch;
 mod shader;
+mod subgroups;
 mod tender;
+mod trial;
 mod uploads;
 mod variant;
 
@@ -63,7 +65,7 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
 }
 
 /// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers,
-/// or without 16-bit floats, does without them whatever is chosen.
+/// or without 16-bit floats, does without them whatever is chosen, and so does one with other subgroups.
 ///
 /// # Errors
 /// As [`open`].
@@ -74,6 +76,11 @@ pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, Devi
 /// The operation on small matrices that products of 16-bit floats take on adapter `index`, if it has one.
 pub fn matrices(index: usize) -> Option<Matrices> {
     found().get(index).and_then(matrices::of)
+}
+
+/// Lanes of the subgroups by which adapter `index` can fold, if all of its subgroups have as many.
+pub fn subgroup(index: usize) -> Option<usize> {
+    found().get(index).and_then(subgroups::of)
 }
 
 /// What an adapter is opened with.
@@ -160,13 +167,16 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     let info = info(index, adapter);
     fault::check(&info.name)?;
     let small = matrices::of(adapter);
-    let suited = Tuning { workgroup_memory: !info.software, matrices: small, ..Tuning::UNLIMITED };
+    let subgroup = subgroups::of(adapter);
+    let suited = Tuning { workgroup_memory: !info.software, matrices: small, subgroup, ..Tuning::UNLIMITED };
     let tuning = options.tuning.unwrap_or(suited);
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::PIPELINE_CACHE;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
     wanted.set(wgpu::Features::SHADER_F16, tuning.half_storage);
     let chosen = tuning.matrices.filter(|_| small == tuning.matrices && tuning.half_storage && tuning.workgroup_memory);
     wanted.set(matrices::FEATURES, chosen.is_some());
+    let subgroup = tuning.subgroup.filter(|_| subgroup == tuning.subgroup && tuning.workgroup_memory);
+    wanted.set(subgroups::FEATURES, subgroup.is_some() || chosen.is_some());
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
     // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
@@ -179,6 +189,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         // Windows begin where a binding may.
         window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
         matrices: chosen,
+        subgroup,
         ..tuning
     };
     let descriptor = wgpu::DeviceDescriptor {
@@ -207,21 +218,35 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         context.tender.start(&context);
         Arc::new(Gpu { context })
     };
-    let gpu = opened(tuning);
-    if chosen.is_none() {
-        return Ok(gpu);
+    tried(tuning, opened)
+}
+
+/// The device with what it computes rightly of what `tuning` would use.
+///
+/// # Errors
+/// `Lost`.
+fn tried(mut tuning: Tuning, opened: impl Fn(Tuning) -> Arc<Gpu>) -> Result<Arc<dyn Backend>, DeviceError> {
+    let mut gpu = opened(tuning);
+    let left_alone = |gpu: &Gpu, what: &str, reason: String| {
+        let device = &gpu.context.info.name;
+        tracing::warn!(%device, %reason, "this adapter's {what} are left alone, and kernels are slower");
+        gpu.context.check()
+    };
+    if tuning.subgroup.is_some()
+        && let Err(reason) = subgroups::check(&*gpu)
+    {
+        left_alone(&gpu, "subgroups", reason)?;
+        tuning.subgroup = None;
+        gpu = opened(tuning);
     }
-    match matrices::check(&*gpu) {
-        Ok(()) => Ok(gpu),
-        Err(reason) => {
-            gpu.context.check()?;
-            tracing::warn!(
-                device = %gpu.context.info.name, %reason,
-                "this adapter's operations on small matrices are left alone: products of 16-bit floats are slower"
-            );
-            Ok(opened(Tuning { matrices: None, ..tuning }))
-        }
+    if tuning.matrices.is_some()
+        && let Err(reason) = matrices::check(&*gpu)
+    {
+        left_alone(&gpu, "operations on small matrices", reason)?;
+        tuning.matrices = None;
+        gpu = opened(tuning);
     }
+    Ok(gpu)
 }
 
 /// Operations that an adapter of this type does in about 50 milliseconds, of those that do fewest.

@@ -26,12 +26,20 @@ const SIZES: Attention = Attention {
     gradients: true,
 };
 
-/// Adapters with chains, in both variants.
+/// Adapters with chains, in all variants: by subgroups where there are any of one size, without them, and plain.
 fn devices() -> Vec<Arc<dyn Backend>> {
     let mut devices = Vec::new();
+    let shares: fn(&str) -> bool = |text| text.contains("var<workgroup>");
     for index in 0..support::adapters("") {
-        for refuse in [None, Some((|text: &str| text.contains("var<workgroup>")) as fn(&str) -> bool)] {
-            let options = gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse, ..gpu::Options::default() };
+        let subgroup = gpu::subgroup(index);
+        if subgroup.is_none() {
+            println!("SKIP: adapter {index} has no subgroups of one size");
+        }
+        let mut ways = vec![(None, None), (None, Some(shares))];
+        ways.extend(subgroup.map(|size| (Some(size), None)));
+        for (subgroup, refuse) in ways {
+            let tuning = Tuning { subgroup, ..Tuning::UNLIMITED };
+            let options = gpu::Options { tuning: Some(tuning), refuse, ..gpu::Options::default() };
             let device = gpu::open_with(index, options).unwrap();
             if device.target().chain_values_max == 0 {
                 println!("SKIP: adapter {index} has too few bindings for chains");

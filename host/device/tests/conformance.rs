@@ -61,7 +61,8 @@ fn devices() -> Vec<Device> {
         for (workgroup_memory, half_storage) in [(false, false), (true, true)] {
             // With few operations in a dispatch, kernels of the plain variant are cut into several.
             let operations_max = if workgroup_memory { u64::MAX } else { 20_000 };
-            let tuning = Tuning { workgroup_memory, half_storage, operations_max, ..Tuning::UNLIMITED };
+            let subgroup = gpu::subgroup(index).filter(|_| workgroup_memory);
+            let tuning = Tuning { workgroup_memory, half_storage, operations_max, subgroup, ..Tuning::UNLIMITED };
             let backend = gpu::open_tuned(index, tuning).unwrap();
             devices.push(Device { backend, slack: 16.0, graphs: GRAPHS_ON_ADAPTERS, seeds: 1 });
         }

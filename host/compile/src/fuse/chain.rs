@@ -37,7 +37,14 @@ pub(super) fn chain(plan: Plan<'_>, anchor: NodeId, ends: &Ends) -> Result<Body,
             let result = &plan.graph.descriptor(anchor).shape;
             End::Product { factor: read, columns: result[result.rank() - if turned { 2 } else { 1 }], turned }
         }
-        _ => return Err(Failure::Refused),
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => return Err(Failure::Refused),
     };
     let rows: BTreeSet<NodeId> = plan.chains.rows(anchor).collect();
     let roots: BTreeSet<NodeId> = plan.roots.difference(&rows).copied().collect();

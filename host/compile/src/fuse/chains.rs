@@ -273,7 +273,15 @@ impl Search<'_> {
         let is = |node: NodeId, binary: Binary| matches!(&graph.node(node).op, Op::Binary(op) if *op == binary);
         let folded = |node: NodeId, over: ReduceKind| match &graph.node(node).op {
             Op::Reduce(Reduce::Fold { kind, .. }) if *kind == over => Some(base(graph, inputs(node)[0])),
-            _ => None,
+            Op::Source(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Reduce(_)
+            | Op::Movement(_)
+            | Op::Contract(_)
+            | Op::Convolution(_)
+            | Op::Index(_) => None,
         };
         if !is(node, Binary::Div) {
             return None;
@@ -305,7 +313,15 @@ impl Search<'_> {
                     is_spread = true;
                     at.inputs[0]
                 }
-                _ => return is_spread.then_some(node),
+                Op::Source(_)
+                | Op::Unary(_)
+                | Op::Binary(_)
+                | Op::Select
+                | Op::Reduce(_)
+                | Op::Movement(_)
+                | Op::Contract(_)
+                | Op::Convolution(_)
+                | Op::Index(_) => return is_spread.then_some(node),
             };
         }
     }

@@ -197,7 +197,7 @@ fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lane
     let value = prologue(w, fold, &coordinates)?;
     w.line(format!("total = {};", combine(fold.kind, dtype, "total", &value)));
     w.close();
-    end_tree(w, count, lanes, |a, b| combine(fold.kind, dtype, a, b));
+    end_tree(w, count, lanes, scalar, |a, b| combine(fold.kind, dtype, a, b));
     let outer = outer_coordinates(w, fold);
     epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total")?;
     w.close();
@@ -208,22 +208,51 @@ fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lane
 /// lane `row` of element `id` folds into `total`; [`end_tree`] closes it.
 fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identity: &str) {
     let Lanes { rows, columns } = lanes;
-    w.global(format!("var<workgroup> partial: array<{kind}, {}>;\n", rows * columns));
-    w.dispatch(count.div_ceil(columns), (rows * columns) as u32);
+    let all = rows * columns;
+    w.dispatch(count.div_ceil(columns), all as u32);
+    let place = match subgroup(w, lanes, kind) {
+        Some(size) => {
+            w.name_subgroups();
+            w.global(format!("var<workgroup> partial: array<{kind}, {}>;\n", all / size * columns));
+            w.line(format!("let place = subgroup * {size}u + lane_of_subgroup;"));
+            "place"
+        }
+        None => {
+            w.global(format!("var<workgroup> partial: array<{kind}, {all}>;\n"));
+            "lane"
+        }
+    };
     if columns == 1 {
-        w.line("let row = lane;");
+        w.line(format!("let row = {place};"));
         w.line("let id = tile;");
     } else {
-        w.line(format!("let row = lane / {columns}u;"));
-        w.line(format!("let id = tile * {columns}u + lane % {columns}u;"));
+        w.line(format!("let row = {place} / {columns}u;"));
+        w.line(format!("let id = tile * {columns}u + {place} % {columns}u;"));
     }
     w.line(format!("var total: {kind} = {identity};"));
     w.open(format!("if (id < {count}u)"));
 }
 
-/// Combines the lanes' totals and leaves a block open in which one lane has the element's in `total`.
-fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&str, &str) -> String) {
-    let Lanes { rows, columns } = lanes;
+/// Lanes of the subgroups that such a fold is made by; none where it goes through shared memory alone.
+fn subgroup(w: &Writer<'_>, lanes: Lanes, kind: &str) -> Option<usize> {
+    let all = lanes.rows * lanes.columns;
+    let is_word = ["f32", "i32", "u32"].contains(&kind);
+    w.tuning.subgroup.filter(|&size| is_word && all.is_multiple_of(size) && lanes.columns < size)
+}
+
+/// Combines the lanes' totals, in an order that the sizes alone decide, and leaves a block open in which one lane has the
+/// element's in `total`.
+fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, combine: impl Fn(&str, &str) -> String) {
+    match subgroup(w, lanes, kind) {
+        Some(size) => end_by_subgroups(w, lanes, size, combine),
+        None => end_by_lanes(w, lanes, combine),
+    }
+    // Lanes of elements past the end hold what is never read.
+    w.open(format!("if (row == 0u && id < {count}u)"));
+    w.line("let total = whole;");
+}
+
+fn end_by_lanes(w: &mut Writer<'_>, Lanes { rows, columns }: Lanes, combine: impl Fn(&str, &str) -> String) {
     w.line("partial[lane] = total;");
     w.close();
     w.line("workgroupBarrier();");
@@ -234,9 +263,37 @@ fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, combine: impl Fn(&st
     w.close();
     w.line("workgroupBarrier();");
     w.close();
-    // Lanes of elements past the end hold what is never read.
-    w.open(format!("if (row == 0u && id < {count}u)"));
-    w.line("let total = partial[lane];");
+    w.line("let whole = partial[lane];");
+}
+
+/// Lanes of a subgroup read each other's registers; then one lane takes what each subgroup has, in their order. The
+/// subgroups' own sums are not used, whose order is the driver's.
+fn end_by_subgroups(
+    w: &mut Writer<'_>,
+    Lanes { rows, columns }: Lanes,
+    size: usize,
+    combine: impl Fn(&str, &str) -> String,
+) {
+    w.close();
+    let mut apart = columns;
+    while apart < size {
+        w.line(format!("let total{apart} = subgroupShuffleXor(total, {apart}u);"));
+        w.line(format!("total = {};", combine("total", &format!("total{apart}"))));
+        apart *= 2;
+    }
+    let subgroups = rows * columns / size;
+    if subgroups == 1 {
+        return w.line("let whole = total;");
+    }
+    let column = if columns == 1 { "0u".to_owned() } else { format!("place % {columns}u") };
+    w.open(format!("if (lane_of_subgroup < {columns}u)"));
+    w.line(format!("partial[subgroup * {columns}u + lane_of_subgroup] = total;"));
+    w.close();
+    w.line("workgroupBarrier();");
+    w.line(format!("var whole = partial[{column}];"));
+    w.open_for(format!("for (var i = 1u; i < {subgroups}u; i += 1u)"), subgroups);
+    w.line(format!("whole = {};", combine("whole", &format!("partial[i * {columns}u + {column}]"))));
+    w.close();
 }
 
 /// Index of the first largest or smallest element along the middle dimension; one that is NaN beats none.

@@ -61,7 +61,8 @@ pub(crate) fn check_valid(shader: &Shader) {
     let mut capabilities = if wide { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
     capabilities.set(Capabilities::SHADER_FLOAT16, shader.source.starts_with("enable f16;"));
     let matrices = shader.source.contains("enable wgpu_cooperative_matrix;");
-    capabilities.set(Capabilities::COOPERATIVE_MATRIX | Capabilities::SUBGROUP, matrices);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, matrices);
+    capabilities.set(Capabilities::SUBGROUP, shader.source.contains("subgroup_id"));
     Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));

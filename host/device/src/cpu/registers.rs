@@ -29,6 +29,7 @@ thread_local! {
 }
 
 /// What callers left, the newest last: it is the likeliest to be in a cache still.
+#[allow(clippy::vec_box, reason = "a thread holds its own in a box, which comes here as it is")]
 static IDLE: Mutex<Vec<Box<Scratch>>> = Mutex::new(Vec::new());
 
 /// Lends `f` this thread's scratch memory.

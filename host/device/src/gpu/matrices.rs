@@ -3,15 +3,12 @@
 //! They are an extension that few programs use, so a device that is opened with them multiplies two matrices first, of
 //! numbers whose products are exact. Where the result is another one, they are left alone.
 
-use std::sync::Arc;
-
-use saggar_compile::compile;
 use saggar_compile::wgsl::{MATRICES_SHARED_BYTES, Matrices};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
+use super::trial;
 use crate::backend::Backend;
 use crate::half;
-use crate::meter::Meter;
 
 /// What an adapter must offer besides.
 pub(super) const FEATURES: wgpu::Features =
@@ -65,22 +62,12 @@ fn graph() -> Result<VerifiedGraph, GraphError> {
 /// What is wrong, in words.
 pub(super) fn check(device: &dyn Backend) -> Result<(), String> {
     let [m, n, k] = SIZES;
-    let graph = graph().map_err(|error| error.to_string())?;
-    let program = Arc::new(compile(&graph, &device.target()).map_err(|error| error.to_string())?);
-    let run = || {
-        let meter = Meter::unlimited();
-        let factor = |port: usize, rows: usize, columns: usize| {
-            let buffer = device.allocate(&program.inputs[port].descriptor, &meter)?;
-            let numbers = (0..rows * columns).map(|at| number(at / columns, at % columns) as f32);
-            let bytes: Vec<u8> = numbers.flat_map(|x| half::from_f32(x).to_le_bytes()).collect();
-            device.write(&buffer, &bytes).map(|()| buffer)
-        };
-        let factors = [factor(0, m, k)?, factor(1, k, n)?];
-        let executable = device.load(Arc::clone(&program), &meter)?;
-        device.read(&executable.dispatch(&factors, &[])?[0])
+    let factor = |rows: usize, columns: usize| -> Vec<u8> {
+        let numbers = (0..rows * columns).map(|at| number(at / columns, at % columns) as f32);
+        numbers.flat_map(|x| half::from_f32(x).to_le_bytes()).collect()
     };
-    let bytes = run().map_err(|error| error.to_string())?;
-    for (at, found) in bytes.as_chunks::<2>().0.iter().enumerate() {
+    let products = trial::outputs(device, &graph().map_err(|error| error.to_string())?, &[factor(m, k), factor(k, n)])?;
+    for (at, found) in products[0].as_chunks::<2>().0.iter().enumerate() {
         let (row, column) = (at / n, at % n);
         let expected: i32 = (0..k).map(|depth| number(row, depth) * number(depth, column)).sum();
         let found = half::to_f32(u16::from_le_bytes(*found));

@@ -35,7 +35,15 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
     w.dispatch(chain.batch() * tiles, LANES as u32);
     w.line(format!("if (tile >= {}u) {{ return; }}", chain.batch() * tiles));
     w.line(format!("let batch = tile / {tiles}u;\nlet top = (tile % {tiles}u) * {SIDE}u;"));
-    w.line(format!("let down = lane / {ACROSS}u;\nlet across = lane % {ACROSS}u;"));
+    let place = match subgroup(w) {
+        Some(size) => {
+            w.name_subgroups();
+            w.line(format!("let place = subgroup * {size}u + lane_of_subgroup;"));
+            "place"
+        }
+        None => "lane",
+    };
+    w.line(format!("let down = {place} / {ACROSS}u;\nlet across = {place} % {ACROSS}u;"));
     let [links, results] = chain.coordinates(w);
     begin(w, chain, quads);
     w.open_for(format!("for (var left = 0u; left < {columns}u; left += {SIDE}u)"), columns.div_ceil(SIDE));
@@ -73,7 +81,9 @@ fn declare(w: &mut Writer<'_>, quads: usize) {
     if quads > 0 {
         w.global(format!("var<workgroup> piece: array<vec4<f32>, {}>;", SIDE * PITCH));
     }
-    w.global(format!("var<workgroup> of_lanes: array<vec4<f32>, {LANES}>;"));
+    if subgroup(w).is_none() {
+        w.global(format!("var<workgroup> of_lanes: array<vec4<f32>, {LANES}>;"));
+    }
 }
 
 /// Names what a lane keeps from piece to piece.
@@ -144,13 +154,18 @@ fn elements(w: &mut Writer<'_>, chain: &Chain<'_>, batch: &[String]) {
     }
 }
 
+/// Lanes of the subgroups by which lanes across a piece read each other's registers; none where they share memory for that.
+fn subgroup(w: &Writer<'_>) -> Option<usize> {
+    w.tuning.subgroup.filter(|&size| size >= ACROSS && LANES.is_multiple_of(size))
+}
+
 /// Makes weights of scores: exponentials less the largest so far, to which the sums are scaled.
 fn weigh(w: &mut Writer<'_>, quads: usize) {
     let largest = |row: usize| format!("max(max(at{row}_0, at{row}_1), max(at{row}_2, at{row}_3))");
-    exchange(w, "larger", "largest", largest, |all, one| format!("max({all}, {one})"));
-    w.line("workgroupBarrier();");
-    let scales: Vec<String> = (0..4).map(|row| exp(&format!("largest[{row}] - larger[{row}]"))).collect();
-    w.line(format!("let scale = vec4<f32>({});\nlargest = larger;", scales.join(", ")));
+    exchange(w, "wide", &vector(largest), &|a, b| format!("max({a}, {b})"));
+    w.line("let larger = max(largest, wide);");
+    let scale = vector(|row| exp(&format!("largest[{row}] - larger[{row}]")));
+    w.line(format!("let scale = {scale};\nlargest = larger;"));
     for row in 0..4 {
         for column in 0..4 {
             w.line(format!("at{row}_{column} = {};", exp(&format!("at{row}_{column} - largest[{row}]"))));
@@ -158,25 +173,31 @@ fn weigh(w: &mut Writer<'_>, quads: usize) {
         (0..quads).for_each(|quad| w.line(format!("sum{row}_{quad} *= scale[{row}];")));
     }
     let sum = |row: usize| format!("at{row}_0 + at{row}_1 + at{row}_2 + at{row}_3");
-    exchange(w, "weights", "total * scale", sum, |all, one| format!("{all} + {one}"));
-    w.line("total = weights;");
+    exchange(w, "weight", &vector(sum), &|a, b| format!("{a} + {b}"));
+    w.line("total = total * scale + weight;");
 }
 
-/// What all lanes across have of each row, combined in their order, in `name`.
-fn exchange(
-    w: &mut Writer<'_>,
-    name: &str,
-    initial: &str,
-    own: impl Fn(usize) -> String,
-    combined: impl Fn(&str, &str) -> String,
-) {
-    let own: Vec<String> = (0..4).map(own).collect();
-    w.line(format!("of_lanes[across * {ACROSS}u + down] = vec4<f32>({});", own.join(", ")));
-    w.line("workgroupBarrier();");
-    w.line(format!("var {name} = {initial};"));
-    w.open_loop("i", ACROSS);
+fn vector(of_row: impl Fn(usize) -> String) -> String {
+    format!("vec4<f32>({}, {}, {}, {})", of_row(0), of_row(1), of_row(2), of_row(3))
+}
+
+/// What all lanes across have of each row, combined in a fixed order, in `name` of each of them.
+fn exchange(w: &mut Writer<'_>, name: &str, own: &str, combined: &dyn Fn(&str, &str) -> String) {
+    w.line(format!("var {name} = {own};"));
+    if subgroup(w).is_some() {
+        for apart in [1, 2, 4] {
+            w.line(format!("let {name}{apart} = subgroupShuffleXor({name}, {apart}u);"));
+            w.line(format!("{name} = {};", combined(name, &format!("{name}{apart}"))));
+        }
+        return;
+    }
+    w.line(format!("of_lanes[across * {ACROSS}u + down] = {name};\nworkgroupBarrier();"));
+    w.line(format!("{name} = of_lanes[down];"));
+    w.open_for(format!("for (var i = 1u; i < {ACROSS}u; i += 1u)"), ACROSS);
     w.line(format!("{name} = {};", combined(name, &format!("of_lanes[i * {ACROSS}u + down]"))));
     w.close();
+    // Before anything else is put there.
+    w.line("workgroupBarrier();");
 }
 
 /// Multiplies the piece, and adds to the sums.
@@ -202,18 +223,15 @@ fn add(w: &mut Writer<'_>, factor: &Factor, [k, n]: [usize; 2], quads: usize) ->
 
 /// Combines the lanes' folds of each row, and hands the row's to its end.
 fn finish_rows(w: &mut Writer<'_>, chain: &Chain<'_>, kind: ReduceKind, batch: &[String]) {
-    w.line(format!("of_lanes[across * {ACROSS}u + down] = folded;\nworkgroupBarrier();"));
+    let combined =
+        |a: &str, b: &str| vector(|row| combine(kind, DType::F32, &format!("{a}[{row}]"), &format!("{b}[{row}]")));
+    exchange(w, "all", "folded", &combined);
     w.open("if (across == 0u)");
     for row in 0..4 {
         w.open("");
         w.line(format!("let row = top + down * 4u + {row}u;"));
         w.open(guard("row", chain.rows()));
-        w.line(format!("var all = of_lanes[down][{row}];"));
-        w.open_for(format!("for (var i = 1u; i < {ACROSS}u; i += 1u)"), ACROSS);
-        let next = combine(kind, DType::F32, "all", &format!("of_lanes[i * {ACROSS}u + down][{row}]"));
-        w.line(format!("all = {next};"));
-        w.close();
-        chain.finish_row(w, batch, "row", "all");
+        chain.finish_row(w, batch, "row", &format!("all[{row}]"));
         w.close();
         w.close();
     }

@@ -1,0 +1,56 @@
+//! An adapter's subgroups: how many lanes they have, and whether those read each other's registers as they should.
+
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, verify};
+
+use super::trial;
+use crate::backend::Backend;
+
+/// What an adapter must offer besides.
+pub(super) const FEATURES: wgpu::Features = wgpu::Features::SUBGROUP;
+/// The sizes of what is folded first: rows by large workgroups and by small ones, and columns that lie side by side.
+const SIZES: [usize; 2] = [136, 2048];
+
+/// Lanes of every subgroup, where all have as many.
+pub(super) fn of(adapter: &wgpu::Adapter) -> Option<usize> {
+    let (info, features) = (adapter.get_info(), adapter.features());
+    let size = info.subgroup_min_size;
+    let is_even = size == info.subgroup_max_size && size.is_power_of_two() && (8..=64).contains(&size);
+    (features.contains(FEATURES) && is_even).then_some(size as usize)
+}
+
+fn number(at: usize) -> f32 {
+    (at * 7 % 13) as f32
+}
+
+fn graph() -> Result<VerifiedGraph, GraphError> {
+    let mut g = GraphBuilder::new();
+    let x = g.input("x", Descriptor::new(DType::F32, Shape::new(SIZES)?))?;
+    let folds: [NodeId; 2] = [g.reduce_sum(x, &[1], false)?, g.reduce_sum(x, &[0], false)?];
+    for (fold, name) in folds.into_iter().zip(["rows", "columns"]) {
+        g.output(name, fold)?;
+    }
+    verify(g.finish())
+}
+
+/// Whether a device folds as it should.
+///
+/// # Errors
+/// What is wrong, in words.
+pub(super) fn check(device: &dyn Backend) -> Result<(), String> {
+    let [rows, columns] = SIZES;
+    let input: Vec<u8> = (0..rows * columns).flat_map(|at| number(at).to_le_bytes()).collect();
+    let folds = trial::outputs(device, &graph().map_err(|error| error.to_string())?, &[input])?;
+    let sum_of = |places: &mut dyn Iterator<Item = usize>| places.map(number).sum::<f32>();
+    let by_row = (0..rows).map(|row| sum_of(&mut (0..columns).map(|column| row * columns + column)));
+    let by_column = (0..columns).map(|column| sum_of(&mut (0..rows).map(|row| row * columns + column)));
+    let expected: [Vec<f32>; 2] = [by_row.collect(), by_column.collect()];
+    for (what, (expected, found)) in ["row", "column"].into_iter().zip(expected.iter().zip(&folds)) {
+        for (at, (expected, found)) in expected.iter().zip(found.as_chunks::<4>().0).enumerate() {
+            let found = f32::from_le_bytes(*found);
+            if found != *expected {
+                return Err(format!("the sum of {what} {at} is {found} and should be {expected}"));
+            }
+        }
+    }
+    Ok(())
+}
