@@ -86,6 +86,17 @@ fn targets_without_chains_store_the_scores() {
 }
 
 #[test]
+fn few_rows_are_stored() {
+    let case = attention(SIZES, 9);
+    // The smaller side counts: the gradients of keys and values have keys for rows.
+    let rows = SIZES.batch * SIZES.heads * SIZES.queries.min(SIZES.keys);
+    for (chain_rows_min, expected) in [(rows, true), (rows + 1, false)] {
+        let found = families(&checked(&case, &Target { chain_rows_min, ..WORDS }));
+        assert_eq!(found.contains(&"attention"), expected, "{found:?}");
+    }
+}
+
+#[test]
 fn too_few_values_in_a_kernel_break_a_chain_and_nothing_else() {
     let case = attention(Attention { mask: Mask::Padding, gradients: true, ..SIZES }, 4);
     for chain_values_max in 1..10 {

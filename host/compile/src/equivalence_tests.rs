@@ -21,6 +21,7 @@ pub(crate) const WORDS: Target = Target {
     binding_bytes_max: 128 << 20,
     kernel_values_max: 7,
     chain_values_max: CHAIN_VALUES_MAX,
+    chain_rows_min: 0,
 };
 
 /// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.

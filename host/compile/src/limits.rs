@@ -11,6 +11,8 @@ pub const KERNEL_VALUES_MIN: usize = 5;
 pub const CHAIN_VALUES_MAX: usize = 10;
 /// Products whose elements a chain uses together.
 pub const CHAIN_PRODUCTS_MAX: usize = 2;
+/// Rows of a chain's matrix that a workgroup has.
+pub const CHAIN_ROWS: usize = 32;
 /// Columns of what a chain's matrix is multiplied by: its lanes keep sums for all of them.
 pub const CHAIN_COLUMNS_MAX: usize = 128;
 /// Operands of a concatenation that one kernel joins; longer ones become trees.

@@ -2,7 +2,7 @@
 
 use saggar_tensor::{DType, Descriptor};
 
-use crate::limits::CHAIN_VALUES_MAX;
+use crate::limits::{CHAIN_ROWS, CHAIN_VALUES_MAX};
 use crate::program::Body;
 
 /// How a device stores elements; values of different classes never share a slab.
@@ -75,6 +75,9 @@ pub struct Target {
     /// Distinct values that a chain may touch ([`Body::Chain`]); 0 where there are none, and every product is stored before it
     /// is used.
     pub chain_values_max: usize,
+    /// Rows that all matrices of a chain have together, at least: a workgroup has a few of them, and fewer leave most of the device
+    /// idle while products are computed again.
+    pub chain_rows_min: usize,
 }
 
 impl Target {
@@ -91,6 +94,7 @@ impl Target {
             binding_bytes_max: 1 << 40,
             kernel_values_max: 16,
             chain_values_max: 0,
+            chain_rows_min: 0,
         }
     }
 
@@ -108,6 +112,7 @@ impl Target {
             binding_bytes_max: (1 << 31) - 256,
             kernel_values_max: 7,
             chain_values_max: CHAIN_VALUES_MAX,
+            chain_rows_min: 128 * CHAIN_ROWS,
         }
     }
 

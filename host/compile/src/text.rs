@@ -24,6 +24,17 @@ impl Program {
     }
 }
 
+impl Program {
+    /// What one of its kernels computes, without where it reads and writes and what follows on the way there: equal for kernels
+    /// that take as long as each other, about. For tables that outlive the program.
+    pub fn kernel_identity(&self, kernel: &Kernel) -> String {
+        let (reads, writes) = (kernel.body.reads(), kernel.body.writes());
+        let touched = reads.iter().take(2).chain(writes.iter().take(1));
+        let touched: Vec<String> = touched.map(|value| self.values[value.index()].descriptor.to_string()).collect();
+        format!("{} {} of {}", family(&kernel.body), geometry(&kernel.body), touched.join(", "))
+    }
+}
+
 struct KernelText<'a>(&'a Program, &'a Kernel);
 
 impl fmt::Display for KernelText<'_> {

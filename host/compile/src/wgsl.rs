@@ -174,13 +174,46 @@ pub enum ShaderError {
     },
 }
 
+/// One of several ways to compute a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// What it is called, the same in every build that has it.
+    pub name: String,
+    /// What it takes by the compiler's figures, in no unit, which the kernel's other ways share.
+    pub time: usize,
+}
+
+/// The ways to compute `kernel`, the best one by the compiler's figures first; none where there is only one. Their results may
+/// differ in their last bits.
+///
+/// # Errors
+/// Those of [`passes`].
+pub fn ways(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Vec<Way>, ShaderError> {
+    let mut writer = Writer::new(program, kernel, tuning, None);
+    body(&mut writer, kernel)?;
+    Ok(writer.into_ways())
+}
+
 /// Writes `kernel`, one of `program.kernels`, as WGSL: one pass, or two, one after the other.
 ///
 /// # Errors
 /// `DType` where a value or a register is `int64` or `uint64` and `tuning` has no wide integers; `ChannelsLast`;
 /// `Iterations`.
 pub fn passes(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Vec<Shader>, ShaderError> {
-    let mut first = Writer::new(program, kernel, tuning);
+    passes_in(program, kernel, tuning, None)
+}
+
+/// As [`passes`], in the way of this name; in the best one by the compiler's figures where there is no such way.
+///
+/// # Errors
+/// Those of [`passes`].
+pub fn passes_in(
+    program: &Program,
+    kernel: &Kernel,
+    tuning: Tuning,
+    way: Option<&str>,
+) -> Result<Vec<Shader>, ShaderError> {
+    let mut first = Writer::new(program, kernel, tuning, way);
     body(&mut first, kernel)?;
     let second = first.second();
     let mut passes = vec![first.finish()?];

@@ -1,6 +1,7 @@
 //! The interface every device implements.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,9 @@ impl Buffer {
         any.downcast_ref::<S>()
     }
 }
+
+/// Ways in which kernels are computed, by what they compute.
+pub type Ways = BTreeMap<String, String>;
 
 /// A device. All methods may be called from any thread; those that wait say so.
 pub trait Backend: Debug + Send + Sync {
@@ -138,6 +142,13 @@ pub trait Backend: Debug + Send + Sync {
     /// # Errors
     /// `OutOfMemory`, `NoRoom`, `Unsupported`, `Lost`.
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError>;
+
+    /// The ways of those kernels that may be computed in several, where it has tried out which is fastest: results may differ in
+    /// their last bits, so who must come to the same again keeps them.
+    fn ways(&self) -> Ways;
+
+    /// Has kernels that are loaded from now on computed in these ways, whatever it finds out.
+    fn keep_ways(&self, ways: &Ways);
 
     /// Waits until all submitted work is done.
     ///

@@ -51,11 +51,16 @@ pub fn open_for(name: &str, usage: Usage<'_>) -> Result<Choice, DeviceError> {
         0 | 1 => cpu::open(None),
         processes => cpu::open(Some((cpu::threads() / processes).max(1))),
     };
-    let gpu = |index| gpu::open_with(index, gpu::Options { kept: usage.kept, ..gpu::Options::default() });
     if name == "cpu" {
         return Ok(Choice { backend: cpu()?, reason: asked() });
     }
     let adapters = gpu::adapters();
+    let gpu = |index: usize| {
+        // Processes that go in step must compute alike, and shaders of a processor are not worth the trouble.
+        let is_alone = usage.processes < 2 && adapters.get(index).is_some_and(|adapter| !adapter.software);
+        let tried_operations_min = is_alone.then_some(gpu::TRIED_OPERATIONS_MIN);
+        gpu::open_with(index, gpu::Options { kept: usage.kept, tried_operations_min, ..gpu::Options::default() })
+    };
     let hardware = adapters.iter().position(|adapter| !adapter.software);
     if name == "auto" {
         return match hardware {

@@ -47,7 +47,7 @@ use saggar_compile::program::Program;
 use saggar_compile::target::Target;
 use saggar_tensor::Descriptor;
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::owner::PerOwner;
@@ -169,6 +169,12 @@ impl Backend for Cpu {
         let scratch = self.scratches.of(meter, |meter| Scratch::new(Arc::clone(&self.room), meter));
         Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), &self.room, meter, scratch)?))
     }
+
+    fn ways(&self) -> Ways {
+        Ways::new()
+    }
+
+    fn keep_ways(&self, _: &Ways) {}
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         // A dispatch returns when it is done.

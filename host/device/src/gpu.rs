@@ -24,6 +24,7 @@ mod tender;
 mod trial;
 mod uploads;
 mod variant;
+mod ways;
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,7 @@ use saggar_compile::target::Target;
 use saggar_compile::wgsl::{Matrices, Tuning};
 use saggar_tensor::Descriptor;
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::room::{Memory as RoomMemory, Room, check_host};
@@ -45,6 +46,7 @@ use context::{Context, block_on};
 use kept::Kept;
 use memory::Memory;
 use pipeline::Pipelines;
+use ways::Trials;
 
 /// Alignment of values in a slab.
 const ALIGNMENT_BYTES: usize = Target::gpu().alignment_bytes;
@@ -83,6 +85,9 @@ pub fn subgroup(index: usize) -> Option<usize> {
     found().get(index).and_then(subgroups::of)
 }
 
+/// Operations of the smallest kernel whose ways are tried out on hardware.
+pub const TRIED_OPERATIONS_MIN: u64 = ways::OPERATIONS_MIN;
+
 /// What an adapter is opened with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
@@ -90,8 +95,10 @@ pub struct Options<'a> {
     pub tuning: Option<Tuning>,
     /// Shaders that are made such that the driver's compiler refuses them, by their text: a fault for tests.
     pub refuse: Option<fn(&str) -> bool>,
-    /// Where what the driver compiles is kept for other processes; nowhere if none.
+    /// Where what the driver compiles is kept for other processes, and which ways of kernels are fastest; nowhere if none.
     pub kept: Option<&'a Path>,
+    /// Operations of the smallest kernel whose ways are tried out, where the adapter has timestamps; none where none is.
+    pub tried_operations_min: Option<u64>,
     /// Buffers that the driver is made to refuse, by their numbers since the device was opened, from one to another: a
     /// fault for tests.
     pub refuse_buffers: Option<[u64; 2]>,
@@ -213,6 +220,10 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         context.pipelines = Pipelines::refusing(options.refuse);
         context.pipelines.kept =
             options.kept.and_then(|directory| Kept::open(&context.device, &adapter.get_info(), directory));
+        let file = options.kept.and_then(|directory| {
+            Some(directory.join(format!("{}.ways.json", wgpu::util::pipeline_cache_key(&adapter.get_info())?)))
+        });
+        context.trials = Trials::new(options.tried_operations_min, file);
         context.refuse_buffers = options.refuse_buffers;
         let context = Arc::new(context);
         context.tender.start(&context);
@@ -331,6 +342,14 @@ impl Backend for Gpu {
 
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
         Ok(Arc::new(executable::load(&self.context, program, meter)?))
+    }
+
+    fn ways(&self) -> Ways {
+        self.context.trials.ways()
+    }
+
+    fn keep_ways(&self, ways: &Ways) {
+        self.context.trials.keep(ways);
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {

@@ -19,7 +19,7 @@ pub mod recorder;
 mod renewable;
 mod room;
 
-pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled};
+pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled, Ways};
 pub use error::DeviceError;
 pub use meter::{Counts, Meter};
 pub use recorder::Recorder;

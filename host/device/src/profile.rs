@@ -10,7 +10,7 @@ use saggar_compile::program::Program;
 use saggar_compile::target::Target;
 use saggar_tensor::{Descriptor, VerifiedGraph};
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable};
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
@@ -122,6 +122,14 @@ impl Backend for Profiler {
         profile.programs.push(program);
         let (device, began, profile) = (Arc::clone(&self.device), self.began, Arc::clone(&self.profile));
         Ok(Arc::new(Profiled { executable, device, number, began, profile }))
+    }
+
+    fn ways(&self) -> Ways {
+        self.device.ways()
+    }
+
+    fn keep_ways(&self, ways: &Ways) {
+        self.device.keep_ways(ways);
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {

@@ -13,7 +13,7 @@ use saggar_compile::target::Target;
 use saggar_compile::{CompileError, compile};
 use saggar_tensor::{Descriptor, Port, VerifiedGraph};
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Storage};
+use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Storage, Ways};
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 
@@ -197,6 +197,12 @@ impl Backend for Recorder {
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
         Ok(Arc::new(Unrun { program, meter: meter.clone(), kept_bytes: Arc::clone(&self.0.kept_bytes) }))
     }
+
+    fn ways(&self) -> Ways {
+        Ways::new()
+    }
+
+    fn keep_ways(&self, _: &Ways) {}
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         Ok(())

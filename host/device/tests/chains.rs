@@ -38,7 +38,8 @@ fn devices() -> Vec<Arc<dyn Backend>> {
         let mut ways = vec![(None, None), (None, Some(shares))];
         ways.extend(subgroup.map(|size| (Some(size), None)));
         for (subgroup, refuse) in ways {
-            let tuning = Tuning { subgroup, ..Tuning::UNLIMITED };
+            // So few workgroups that a handful of rows keeps them busy.
+            let tuning = Tuning { subgroup, workgroups_at_once: 1, ..Tuning::UNLIMITED };
             let options = gpu::Options { tuning: Some(tuning), refuse, ..gpu::Options::default() };
             let device = gpu::open_with(index, options).unwrap();
             if device.target().chain_values_max == 0 {

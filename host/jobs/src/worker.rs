@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use saggar_device::choose::{self, Usage};
-use saggar_device::{Backend, DeviceInfo, Meter};
+use saggar_device::{Backend, DeviceInfo, Meter, Ways};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
@@ -138,12 +138,14 @@ impl Attempt<'_> {
         // The limit is the job's, and its processes need as much each.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
+        let checkpoints = Checkpoints::new(objects);
+        choice.backend.keep_ways(&self.ways(&checkpoints));
         let context = Context::new(context::Parts {
             start: self.start.clone(),
             channel: self.channel.clone(),
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
-            checkpoints: Checkpoints::new(objects),
+            checkpoints,
             room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: Models::new(self.models),
             home,
@@ -161,6 +163,13 @@ impl Attempt<'_> {
         }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// The ways in which earlier attempts computed kernels: this one must come to the same bytes. What cannot be listed cannot
+    /// be restored either, and that is said then.
+    fn ways(&self, checkpoints: &Checkpoints) -> Ways {
+        let listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
+        listed.into_iter().flat_map(|checkpoint| checkpoint.ways).collect()
     }
 
     /// The attempt of a prediction job.

@@ -94,6 +94,9 @@ pub struct Checkpoint {
     pub device: String,
     /// The build of this program, likewise.
     pub build: String,
+    /// The ways in which the device computed kernels that it has several for, by what they compute: who goes on must take the
+    /// same to come to the same bytes.
+    pub ways: BTreeMap<String, String>,
 }
 
 /// A checkpoint as a listing shows it.
@@ -113,6 +116,9 @@ pub struct CheckpointInfo {
     pub written_ms: Millis,
     /// The latest finite value of each series when it was saved; empty where an older build wrote it.
     pub metrics: BTreeMap<String, f64>,
+    /// The ways in which the device computed kernels that it has several for, by what they compute.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ways: BTreeMap<String, String>,
 }
 
 /// A checkpoint that could not be used.

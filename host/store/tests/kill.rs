@@ -71,6 +71,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         plugin_digest: "p".to_owned(),
         device: "cpu".to_owned(),
         build: "test".to_owned(),
+        ways: Default::default(),
     }
 }
 

@@ -21,6 +21,7 @@ const WORDS: Target = Target {
     binding_bytes_max: 1 << 10,
     kernel_values_max: 7,
     chain_values_max: 10,
+    chain_rows_min: 0,
 };
 
 fn small(graph: &Graph) -> bool {

@@ -73,7 +73,8 @@ pub(super) fn chains(graph: &Graph, claimed: &BTreeSet<NodeId>, forced: &BTreeSe
     for (at, node) in graph.nodes.iter().enumerate() {
         node.inputs.iter().enumerate().for_each(|(operand, input)| users[input.index()].push((at, operand)));
     }
-    let search = Search { graph, users, in_memory: claimed.union(forced).copied().collect() };
+    let in_memory = claimed.union(forced).copied().collect();
+    let search = Search { graph, users, in_memory, rows_min: target.chain_rows_min };
     let worth = (0..graph.nodes.len()).map(|at| NodeId(at as u32)).filter(|&node| search.is_worth(node));
     let mut reached: BTreeMap<NodeId, Reached> =
         worth.filter_map(|node| search.reached(node).map(|reached| (node, reached))).collect();
@@ -103,6 +104,8 @@ struct Search<'a> {
     /// Who reads each node, as which operand.
     users: Vec<Vec<(usize, usize)>>,
     in_memory: BTreeSet<NodeId>,
+    /// Of all matrices together.
+    rows_min: usize,
 }
 
 /// A reader of a node, by way of movements.
@@ -114,8 +117,8 @@ enum Reader {
 }
 
 impl Search<'_> {
-    /// Whether `node` is a product of 32-bit floats that is at least as large as its factors. 16-bit ones are left to small
-    /// matrices, which chains do not use.
+    /// Whether `node` is a product of 32-bit floats that is at least as large as its factors, of enough rows and columns. 16-bit
+    /// ones are left to small matrices, which chains do not use.
     fn is_worth(&self, node: NodeId) -> bool {
         let Op::Contract(Contract::MatMul { transpose_a, .. }) = &self.graph.node(node).op else { return false };
         let descriptor = self.graph.descriptor(node);
@@ -126,6 +129,7 @@ impl Search<'_> {
             && !self.in_memory.contains(&node)
             && rows * columns * depth > 0
             && rows * columns >= depth * (rows + columns)
+            && descriptor.shape.elements() / rows.max(columns) >= self.rows_min
     }
 
     /// Everything that reads the product's elements; none where something needs them in memory.

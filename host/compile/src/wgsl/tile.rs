@@ -14,7 +14,9 @@ pub(super) mod lanes;
 mod matrices;
 pub(super) mod staged;
 
-use super::{Matrices, ShaderError, Tuning};
+use std::fmt;
+
+use super::{Matrices, ShaderError, Tuning, Way};
 use crate::program::ValueId;
 use crate::wgsl::writer::{Parts, Writer};
 use matrices::Grid;
@@ -112,7 +114,7 @@ pub(super) struct Plan {
 }
 
 /// The plan for `[batch, m, n, k]` of these two values; none where a product is too small for any.
-pub(super) fn plan(w: &Writer<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<Plan> {
+pub(super) fn plan(w: &mut Writer<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<Plan> {
     let [_, m, n, k] = sizes;
     if !w.tuning.workgroup_memory || m.min(n).min(k) < SIDE_MIN {
         return None;
@@ -120,7 +122,23 @@ pub(super) fn plan(w: &Writer<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> 
     let halves = factors.iter().all(|&factor| w.is_half(factor));
     let by_matrices = w.tuning.matrices.filter(|_| halves).into_iter().flat_map(matrices::tiles);
     let plans = TILES.into_iter().chain(by_matrices).map(|tile| Plan::new(tile, sizes, w.tuning));
-    plans.min_by_key(|plan| plan.time(sizes, w.tuning.workgroups_at_once))
+    let mut plans: Vec<Plan> = plans.collect();
+    let time = |plan: &Plan| plan.time(sizes, w.tuning.workgroups_at_once);
+    // The first of those that take as long, so that the best one by these figures comes first.
+    plans.sort_by_key(time);
+    let ways = plans.iter().map(|plan| Way { name: plan.tile.to_string(), time: time(plan) }).collect();
+    let chosen = w.choose(ways);
+    plans.into_iter().nth(chosen)
+}
+
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, columns] = self.sides;
+        match self.by {
+            By::Lanes(_) => write!(f, "lanes {rows}x{columns}"),
+            By::Matrices(_) => write!(f, "matrices {rows}x{columns}"),
+        }
+    }
 }
 
 impl Plan {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use saggar_tensor::DType;
 
 use super::unary::narrow;
-use super::{BINDINGS_MAX, Binding, FIRST_GROUP, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Window, library};
+use super::{BINDINGS_MAX, Binding, FIRST_GROUP, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Way, Window, library};
 use crate::cost::{Cost, cost};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
 use crate::target::Class;
@@ -47,6 +47,10 @@ pub(super) struct Writer<'a> {
     enabled: BTreeSet<&'static str>,
     /// Whether statements know subgroups.
     names_subgroups: bool,
+    /// The name of the way to compute the kernel, where it is given.
+    way: Option<&'a str>,
+    /// All that there are, where there are several.
+    ways: Vec<Way>,
 }
 
 /// The memory between the two passes of a kernel, by its binding number.
@@ -66,7 +70,7 @@ enum Resource {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(program: &'a Program, kernel: &'a Kernel, tuning: Tuning) -> Writer<'a> {
+    pub(super) fn new(program: &'a Program, kernel: &'a Kernel, tuning: Tuning, way: Option<&'a str>) -> Writer<'a> {
         let Cost { operations, bytes } = cost(program, kernel);
         Writer {
             program,
@@ -85,7 +89,20 @@ impl<'a> Writer<'a> {
             parts_bytes: 0,
             enabled: BTreeSet::new(),
             names_subgroups: false,
+            way,
+            ways: Vec::new(),
         }
+    }
+
+    /// The place of the way that is given among `ways`; of the first one where it is none of them.
+    pub(super) fn choose(&mut self, ways: Vec<Way>) -> usize {
+        self.ways = ways;
+        self.ways.iter().position(|way| Some(way.name.as_str()) == self.way).unwrap_or(0)
+    }
+
+    /// The ways that there were to choose from.
+    pub(super) fn into_ways(self) -> Vec<Way> {
+        self.ways
     }
 
     /// Has the shader use an extension of WGSL.
@@ -106,7 +123,7 @@ impl<'a> Writer<'a> {
     /// The pass after this one, where the kernel has two.
     pub(super) fn second(&self) -> Option<Writer<'a>> {
         let first = !self.is_second && self.parts_bytes > 0;
-        first.then(|| Writer { is_second: true, ..Writer::new(self.program, self.kernel, self.tuning) })
+        first.then(|| Writer { is_second: true, ..Writer::new(self.program, self.kernel, self.tuning, self.way) })
     }
 
     /// `elements` words of type `kind` that the first of two passes leaves to the second: asked for in both.

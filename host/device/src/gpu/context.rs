@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
+use saggar_compile::limits::CHAIN_ROWS;
 use saggar_compile::target::Target;
 use saggar_compile::wgsl::{CHAIN_BINDINGS, Tuning};
 
@@ -17,6 +18,7 @@ use super::pipeline::Pipelines;
 use super::pool::Pool;
 use super::scratch::Scratch;
 use super::tender::Tender;
+use super::ways::Trials;
 use crate::backend::DeviceInfo;
 use crate::error::DeviceError;
 use crate::owner::PerOwner;
@@ -37,6 +39,8 @@ pub(super) struct Context {
     pub(super) flights: Flights,
     pub(super) pool: Mutex<Pool>,
     pub(super) tender: Tender,
+    /// Ways in which kernels are computed.
+    pub(super) trials: Trials,
     /// Buffers that the driver refuses, by their numbers from the first on, from one to another: a fault for tests.
     pub(super) refuse_buffers: Option<[u64; 2]>,
     failure: Arc<OnceLock<String>>,
@@ -86,6 +90,7 @@ impl Context {
             flights: Flights::default(),
             pool: Mutex::default(),
             tender: Tender::default(),
+            trials: Trials::default(),
             refuse_buffers: None,
             buffers: AtomicU64::new(0),
             next_id: AtomicU64::new(0),
@@ -128,6 +133,7 @@ impl Context {
             slab_bytes_max: usize::try_from(self.allocation_bytes_max()).unwrap_or(usize::MAX),
             kernel_values_max: (bindings - 1).min(Target::gpu().kernel_values_max),
             chain_values_max: if has_chains { Target::gpu().chain_values_max } else { 0 },
+            chain_rows_min: self.tuning.workgroups_at_once * CHAIN_ROWS,
             ..Target::gpu()
         }
     }

@@ -71,6 +71,18 @@ pub(super) fn load(
     meter: &Meter,
 ) -> Result<impl Executable + use<>, DeviceError> {
     context.alive()?;
+    let way = |kernel| context.trials.way(context, &program, kernel);
+    let ways = program.kernels.iter().map(way).collect::<Result<Vec<_>, _>>()?;
+    load_in(context, program, meter, &ways)
+}
+
+/// As [`load`], with each kernel computed in its way, where one is given.
+pub(super) fn load_in(
+    context: &Arc<Context>,
+    program: Arc<Program>,
+    meter: &Meter,
+    ways: &[Option<String>],
+) -> Result<Loaded, DeviceError> {
     let unsupported =
         |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
     let mut sizes = Vec::with_capacity(program.slabs.len());
@@ -81,9 +93,8 @@ pub(super) fn load(
         // A slab of empty values is bound all the same, and holds the largest element then.
         sizes.push(slab.bytes.max(8) as u64);
     }
-    let kernels = 0..program.kernels.len();
-    let variants =
-        kernels.map(|number| Variants::new(context, &program, number)).collect::<Result<Vec<_>, DeviceError>>()?;
+    let variant = |(number, way): (usize, &Option<String>)| Variants::new(context, &program, number, way.as_deref());
+    let variants = ways.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
     // One slab more, for kernels of two passes.
     sizes.extend(variants.iter().map(Variants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64));
     let scratch = context.scratches.of(meter, Scratch::new);

@@ -24,8 +24,13 @@ impl Variants {
     ///
     /// # Errors
     /// `Unsupported` where the kernel has no shader here.
-    pub(super) fn new(context: &Context, program: &Program, kernel: usize) -> Result<Variants, DeviceError> {
-        let passes = |tuning: Tuning| wgsl::passes(program, &program.kernels[kernel], tuning);
+    pub(super) fn new(
+        context: &Context,
+        program: &Program,
+        kernel: usize,
+        way: Option<&str>,
+    ) -> Result<Variants, DeviceError> {
+        let passes = |tuning: Tuning| wgsl::passes_in(program, &program.kernels[kernel], tuning, way);
         let tuned = passes(context.tuning)
             .map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))?;
         let by_lanes = Tuning { matrices: None, ..context.tuning };

@@ -209,6 +209,7 @@ async fn load(
         plugin_digest: manifest.plugin,
         device: manifest.device,
         build: manifest.build,
+        ways: manifest.ways,
     };
     Ok((info, checkpoint))
 }

@@ -1,9 +1,10 @@
 //! The manifest: one JSON object that carries a digest of itself.
 //!
 //! ```json
-//! {"format":2,"sha256":"…","body":{"job":"…","step":100,…}}
+//! {"format":3,"sha256":"…","body":{"job":"…","step":100,…}}
 //! ```
-//! Format 1 is format 2 without metrics; it is read, and not written any more.
+//! Format 2 is format 3 without the ways of kernels, and format 1 is format 2 without metrics; they are read, and not written
+//! any more.
 //!
 //! The digest is over the format's number and the body's text as it stands, so a flipped bit in
 //! either is damage, and a true other number is another format.
@@ -21,7 +22,7 @@ use super::{CheckpointInfo, Position, VariableKind};
 use crate::digest::{Digest, Hasher};
 
 /// The version of the format that this build writes.
-pub(super) const FORMAT: u64 = 2;
+pub(super) const FORMAT: u64 = 3;
 /// The versions that it reads.
 const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
@@ -68,6 +69,8 @@ pub(super) struct Manifest {
     pub(super) parts: Vec<Part>,
     #[serde(default, deserialize_with = "exact_numbers")]
     pub(super) metrics: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) ways: BTreeMap<String, String>,
 }
 
 /// Why text is no manifest of ours.
@@ -125,8 +128,8 @@ impl Manifest {
     pub(super) fn info(&self, digest: Digest, file: String) -> CheckpointInfo {
         let pieces = self.variables.iter().flat_map(|it| &it.pieces).chain(&self.state);
         let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
-        let metrics = self.metrics.clone();
-        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0, metrics }
+        let (metrics, ways) = (self.metrics.clone(), self.ways.clone());
+        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0, metrics, ways }
     }
 }
 
@@ -156,6 +159,7 @@ mod tests {
             plugin: "p".to_owned(),
             device: "cpu".to_owned(),
             build: "b".to_owned(),
+            ways: [("matmul 1x [8, 8]".to_owned(), "lanes 32x32".to_owned())].into(),
             positions: vec![Position { seed: Some(u64::MAX), ..Position::default() }],
             state: vec![(0, 0, 3)],
             variables: Vec::new(),
@@ -182,10 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn the_format_before_is_read() {
+        let before = Manifest { ways: BTreeMap::new(), ..manifest() };
+        let body = serde_json::value::to_raw_value(&before).unwrap();
+        assert!(!body.get().contains("ways"), "as a build without them wrote it");
+        let envelope = Envelope { format: 2, sha256: digest(2, body.get()), body };
+        let (read, _) = Manifest::decode(&serde_json::to_vec(&envelope).unwrap()).unwrap();
+        assert_eq!(read, before);
+    }
+
+    #[test]
     fn another_format_is_told_from_damage() {
         let body = RawValue::from_string(r#"{"whatever":true}"#.to_owned()).unwrap();
-        let envelope = Envelope { format: 3, sha256: digest(3, body.get()), body };
+        let envelope = Envelope { format: 4, sha256: digest(4, body.get()), body };
         let text = serde_json::to_vec(&envelope).unwrap();
-        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(3)));
+        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(4)));
     }
 }

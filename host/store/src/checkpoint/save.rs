@@ -89,6 +89,7 @@ pub(super) async fn save(
         variables,
         parts,
         metrics: numbers(&checkpoint.metrics),
+        ways: checkpoint.ways.clone(),
     };
     // Parts take long to write; somebody may have claimed the job meanwhile.
     fence(checkpoints, job, &folder, epoch).await?;

@@ -47,6 +47,7 @@ fn make(step: u64) -> Checkpoint {
         plugin_digest: PLUGIN.to_owned(),
         device: "cpu".to_owned(),
         build: "test".to_owned(),
+        ways: [("matmul 1x [8, 8]".to_owned(), format!("lanes {step}"))].into(),
     }
 }
 

@@ -5,6 +5,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
 
 use super::{Chain, LOWEST, exp, hidden};
+use crate::limits::CHAIN_ROWS;
 use crate::program::{End, Factor};
 use crate::wgsl::ShaderError;
 use crate::wgsl::contract::{Matrix, Operand};
@@ -15,7 +16,7 @@ use crate::wgsl::tile::{Factor as _, along_depth};
 use crate::wgsl::writer::Writer;
 
 /// Rows of a workgroup, and columns of a piece.
-const SIDE: usize = 32;
+const SIDE: usize = CHAIN_ROWS;
 /// How far along the depth the staged parts of the factors reach.
 const DEPTH: usize = 16;
 /// Lanes down and across a piece, each with four rows and four columns of it.

@@ -120,8 +120,8 @@ impl JobContext for Follower {
         let Some((step, positions, plugin_digest, device, build)) = with else {
             return Ok(Beginning::Weights(variables));
         };
-        // Series are rank 0's to know.
-        let metrics = BTreeMap::new();
+        // Series are rank 0's to know, and processes in step take the compiler's ways.
+        let (metrics, ways) = (BTreeMap::new(), BTreeMap::new());
         Ok(Beginning::Checkpoint(Checkpoint {
             step,
             metrics,
@@ -131,6 +131,7 @@ impl JobContext for Follower {
             plugin_digest,
             device,
             build,
+            ways,
         }))
     }
 

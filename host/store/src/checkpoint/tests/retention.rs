@@ -182,6 +182,7 @@ async fn what_an_older_build_wrote_is_read() {
         plugin_digest: "p".repeat(64),
         device: "cpu: native (none)".to_owned(),
         build: "0.1.0".to_owned(),
+        ways: Default::default(),
     };
     assert_eq!(found, expected);
     // The next attempt goes on from there, in this build's format.
