@@ -87,13 +87,26 @@ fn targets_without_chains_store_the_scores() {
 
 #[test]
 fn few_rows_are_stored() {
-    let case = attention(SIZES, 9);
+    let case = attention(Attention { gradients: true, ..SIZES }, 9);
     // The smaller side counts: the gradients of keys and values have keys for rows.
     let rows = SIZES.batch * SIZES.heads * SIZES.queries.min(SIZES.keys);
     for (chain_rows_min, expected) in [(rows, true), (rows + 1, false)] {
         let found = families(&checked(&case, &Target { chain_rows_min, ..WORDS }));
         assert_eq!(found.contains(&"attention"), expected, "{found:?}");
     }
+}
+
+#[test]
+fn what_one_kernel_uses_may_have_few_rows_and_be_smaller_than_its_factors() {
+    let target = Target { chain_rows_min: usize::MAX, ..WORDS };
+    let sizes = Attention { heads: 1, keys: 17, width: 40, ..SIZES };
+    let is_one = |sizes| families(&checked(&attention(sizes, 10), &target)) == ["attention"];
+    assert!(is_one(sizes));
+    assert!(!is_one(Attention { queries: 15, ..sizes }), "a workgroup would be half empty");
+    assert!(!is_one(Attention { keys: 257, width: 4, ..sizes }), "too long a way");
+    assert!(!is_one(Attention { width: 129, ..sizes }), "too deep");
+    let trained = families(&checked(&attention(Attention { gradients: true, ..sizes }, 10), &target));
+    assert!(!trained.contains(&"attention"), "gradients would compute it again: {trained:?}");
 }
 
 #[test]

@@ -13,6 +13,13 @@ pub const CHAIN_VALUES_MAX: usize = 10;
 pub const CHAIN_PRODUCTS_MAX: usize = 2;
 /// Rows of a chain's matrix that a workgroup has.
 pub const CHAIN_ROWS: usize = 32;
+/// Columns, depth and rows of a product that one kernel uses and nothing else: past them a chain's workgroups would take longer,
+/// one after the other, than kernels that each keep the device busy; or would be mostly empty.
+pub const CHAIN_ONCE_COLUMNS_MAX: usize = 256;
+/// See [`CHAIN_ONCE_COLUMNS_MAX`].
+pub const CHAIN_ONCE_DEPTH_MAX: usize = 128;
+/// See [`CHAIN_ONCE_COLUMNS_MAX`].
+pub const CHAIN_ONCE_ROWS_MIN: usize = 16;
 /// Columns of what a chain's matrix is multiplied by: its lanes keep sums for all of them.
 pub const CHAIN_COLUMNS_MAX: usize = 128;
 /// Operands of a concatenation that one kernel joins; longer ones become trees.

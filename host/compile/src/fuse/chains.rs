@@ -11,7 +11,9 @@ use saggar_tensor::{DType, Graph, NodeId};
 
 use super::kind::{Kind, base, kind};
 use super::matmul::matrix;
-use crate::limits::{CHAIN_COLUMNS_MAX, CHAIN_PRODUCTS_MAX};
+use crate::limits::{
+    CHAIN_COLUMNS_MAX, CHAIN_ONCE_COLUMNS_MAX, CHAIN_ONCE_DEPTH_MAX, CHAIN_ONCE_ROWS_MIN, CHAIN_PRODUCTS_MAX,
+};
 use crate::target::Target;
 
 /// All chains of a graph.
@@ -75,9 +77,10 @@ pub(super) fn chains(graph: &Graph, claimed: &BTreeSet<NodeId>, forced: &BTreeSe
     }
     let in_memory = claimed.union(forced).copied().collect();
     let search = Search { graph, users, in_memory, rows_min: target.chain_rows_min };
-    let worth = (0..graph.nodes.len()).map(|at| NodeId(at as u32)).filter(|&node| search.is_worth(node));
+    let candidates = (0..graph.nodes.len()).map(|at| NodeId(at as u32)).filter(|&node| search.is_candidate(node));
+    let reached = candidates.filter_map(|node| search.reached(node).map(|reached| (node, reached)));
     let mut reached: BTreeMap<NodeId, Reached> =
-        worth.filter_map(|node| search.reached(node).map(|reached| (node, reached))).collect();
+        reached.filter(|(product, reached)| search.is_worth(*product, reached)).collect();
     // Fewer products leave fewer chains, which may be too few for others that share a reader with them.
     while let Some(refused) = search.refused(&reached) {
         reached.retain(|product, _| !refused.contains(product));
@@ -117,19 +120,39 @@ enum Reader {
 }
 
 impl Search<'_> {
-    /// Whether `node` is a product of 32-bit floats that is at least as large as its factors, of enough rows and columns. 16-bit
-    /// ones are left to small matrices, which chains do not use.
-    fn is_worth(&self, node: NodeId) -> bool {
-        let Op::Contract(Contract::MatMul { transpose_a, .. }) = &self.graph.node(node).op else { return false };
+    /// Whether `node` is a product of 32-bit floats that need not lie in memory. 16-bit ones are left to small matrices, which
+    /// chains do not use.
+    fn is_candidate(&self, node: NodeId) -> bool {
         let descriptor = self.graph.descriptor(node);
-        let [rows, columns] = last_two(descriptor.shape.dims());
-        let factor = last_two(self.graph.descriptor(self.graph.node(node).inputs[0]).shape.dims());
-        let depth = factor[if *transpose_a { 0 } else { 1 }];
-        descriptor.dtype == DType::F32
+        is_product(self.graph, node)
+            && descriptor.dtype == DType::F32
+            && descriptor.shape.elements() > 0
             && !self.in_memory.contains(&node)
-            && rows * columns * depth > 0
-            && rows * columns >= depth * (rows + columns)
-            && descriptor.shape.elements() / rows.max(columns) >= self.rows_min
+    }
+
+    /// Whether it is better computed where it is used. If that is in several kernels, each computes it anew: that pays where it
+    /// is at least as large as its factors, and there are rows and columns enough to keep the device busy. If one kernel is all
+    /// that uses it, nothing is computed twice, and that pays for few rows too, if each has few columns, since a workgroup goes
+    /// through them one piece after the other.
+    fn is_worth(&self, product: NodeId, reached: &Reached) -> bool {
+        let Op::Contract(Contract::MatMul { transpose_a, .. }) = &self.graph.node(product).op else { return false };
+        let shape = &self.graph.descriptor(product).shape;
+        let [rows, columns] = last_two(shape.dims());
+        let factor = last_two(self.graph.descriptor(self.graph.node(product).inputs[0]).shape.dims());
+        let depth = factor[if *transpose_a { 0 } else { 1 }];
+        let is_large =
+            rows * columns >= depth * (rows + columns) && shape.elements() / rows.max(columns) >= self.rows_min;
+        let is_short =
+            columns <= CHAIN_ONCE_COLUMNS_MAX && depth <= CHAIN_ONCE_DEPTH_MAX && rows >= CHAIN_ONCE_ROWS_MIN;
+        is_large || (is_short && self.is_used_once(reached))
+    }
+
+    /// Whether a softmax and one product of it are all that the product goes to.
+    fn is_used_once(&self, reached: &Reached) -> bool {
+        let products = reached.ends.iter().filter(|(end, _)| is_product(self.graph, **end));
+        let mut softmaxes = products.filter_map(|(_, end)| self.softmax(end.matrix).filter(|_| !end.flipped));
+        let parts = softmaxes.next().map(|rows| [rows.largest, rows.sum]);
+        reached.ends.len() == 3 && parts.is_some_and(|parts| parts.iter().all(|part| reached.ends.contains_key(part)))
     }
 
     /// Everything that reads the product's elements; none where something needs them in memory.
@@ -257,8 +280,8 @@ impl Search<'_> {
     fn absorb(&self, chains: &mut Chains) {
         let ends: Vec<(NodeId, Ends)> = chains.ends.iter().map(|(&node, &end)| (node, end)).collect();
         for (node, end) in ends {
-            let is_product = matches!(self.graph.node(node).op, Op::Contract(_));
-            let Some(rows) = self.softmax(end.matrix).filter(|_| is_product && !end.flipped) else { continue };
+            let suits = is_product(self.graph, node) && !end.flipped;
+            let Some(rows) = self.softmax(end.matrix).filter(|_| suits) else { continue };
             let parts = [rows.largest, rows.sum];
             let other = self.graph.node(node).inputs[1 - end.operand];
             let is_free = parts.iter().all(|part| chains.ends.contains_key(part) && !chains.absorbed.contains(part))
@@ -344,6 +367,20 @@ impl Search<'_> {
             open.extend(inputs.filter(|input| seen.insert(**input)));
         }
         false
+    }
+}
+
+fn is_product(graph: &Graph, node: NodeId) -> bool {
+    match graph.node(node).op {
+        Op::Contract(Contract::MatMul { .. }) => true,
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => false,
     }
 }
 
