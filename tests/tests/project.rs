@@ -322,6 +322,24 @@ fn what_is_said_closest_wins() {
 }
 
 #[test]
+fn doctor_lists_what_adapters_have() {
+    let project = Project::new(MANIFEST);
+    let output = project.command(&["doctor", "--json"]).env("SAGGAR_ADDR", "127.0.0.1:0").output().unwrap();
+    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(&output)));
+    let is_adapter = |finding: &&Value| finding["name"].as_str().unwrap().starts_with("vulkan:");
+    let adapters: Vec<&Value> = findings.iter().filter(is_adapter).collect();
+    if adapters.is_empty() {
+        println!("SKIP: no GPU adapter");
+    }
+    for adapter in adapters {
+        let details = adapter["details"].as_str().unwrap_or_else(|| panic!("{adapter}"));
+        for limit in ["buffer_bytes_max ", "bindings_max ", "workgroup_bytes_max "] {
+            assert!(details.contains(limit), "{details}");
+        }
+    }
+}
+
+#[test]
 fn doctor_explains_and_mends() {
     let project = Project::new(MANIFEST);
     let doctor = |arguments: &[&str]| {

@@ -33,6 +33,8 @@ pub struct DeviceInfo {
     pub exact_seconds: bool,
     /// What it can do at most, by names that end in the unit: `buffer_bytes_max`. Empty where memory is the only limit.
     pub limits: Vec<(String, u64)>,
+    /// What it has that not all devices have and kernels make use of: `shader_f16`, `subgroups_of_32`.
+    pub features: Vec<String>,
 }
 
 /// A device's memory behind a [`Buffer`].

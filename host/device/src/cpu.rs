@@ -192,6 +192,7 @@ fn info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
         software: false,
         exact_seconds: false,
         limits: Vec::new(),
+        features: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod clock;
 mod context;
+mod described;
 mod executable;
 mod fault;
 mod heap;
@@ -43,6 +44,7 @@ use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::room::{Memory as RoomMemory, Room, check_host};
 use context::{Context, block_on};
+use described::info;
 use kept::Kept;
 use memory::Memory;
 use pipeline::Pipelines;
@@ -133,41 +135,6 @@ fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, Devi
             count => format!("{count} adapters are here, numbered from 0"),
         },
     })
-}
-
-fn info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
-    let info = adapter.get_info();
-    let vendor = match info.vendor {
-        0x10de => "NVIDIA".to_owned(),
-        0x1002 => "AMD".to_owned(),
-        0x8086 => "Intel".to_owned(),
-        0x106b => "Apple".to_owned(),
-        0x10005 => "Mesa".to_owned(),
-        other => format!("{other:#06x}"),
-    };
-    let backend = info.backend.to_str().to_owned();
-    DeviceInfo {
-        name: format!("{backend}:{index}"),
-        adapter: info.name,
-        vendor,
-        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
-        backend,
-        software: info.device_type == wgpu::DeviceType::Cpu,
-        exact_seconds: adapter.features().contains(wgpu::Features::TIMESTAMP_QUERY),
-        limits: limits(&adapter.limits()),
-    }
-}
-
-/// The limits that decide which programs run at all.
-fn limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
-    let found = [
-        ("buffer_bytes_max", limits.max_buffer_size),
-        ("binding_bytes_max", limits.max_storage_buffer_binding_size),
-        ("bindings_max", limits.max_storage_buffers_per_shader_stage.into()),
-        ("workgroup_bytes_max", limits.max_compute_workgroup_storage_size.into()),
-        ("workgroup_invocations_max", limits.max_compute_invocations_per_workgroup.into()),
-    ];
-    found.map(|(name, most)| (name.to_owned(), most)).into()
 }
 
 fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {

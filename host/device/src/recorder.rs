@@ -67,6 +67,7 @@ impl Recorder {
             software: true,
             exact_seconds: false,
             limits: Vec::new(),
+            features: Vec::new(),
         };
         Recorder(Arc::new(Kept {
             info,

@@ -32,8 +32,8 @@ pub(crate) enum Ended {
 /// `saggar devices`: one line of JSON for each.
 pub(crate) fn devices(output: Output) -> Result<(), Failure> {
     for info in choose::list() {
-        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits } = info;
-        let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits]);
+        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
+        let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits, features]);
         output.line(&device.to_string());
     }
     Ok(())
@@ -93,5 +93,6 @@ fn device(line: &Value) -> Option<DeviceInfo> {
         software: line.get(5)?.as_bool()?,
         exact_seconds: line.get(6)?.as_bool()?,
         limits: line.get(7)?.as_array()?.iter().map(limit).collect::<Option<_>>()?,
+        features: line.get(8)?.as_array()?.iter().map(|name| Some(name.as_str()?.to_owned())).collect::<Option<_>>()?,
     })
 }

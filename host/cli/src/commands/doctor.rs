@@ -21,6 +21,8 @@ pub(crate) struct Finding {
     state: State,
     what: String,
     hint: Option<String>,
+    /// What else is known of it, in a line.
+    details: Option<String>,
     /// The exit code that it is worth; 0 where work can go on.
     exit: i32,
 }
@@ -50,7 +52,12 @@ impl State {
 impl Finding {
     fn new(name: impl Into<String>, state: State, what: impl Into<String>) -> Finding {
         let exit = if state == State::Failed { exit::UNEXPECTED } else { 0 };
-        Finding { name: name.into(), state, what: what.into(), hint: None, exit }
+        Finding { name: name.into(), state, what: what.into(), hint: None, details: None, exit }
+    }
+
+    fn details(mut self, details: Option<String>) -> Finding {
+        self.details = details;
+        self
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Finding {
@@ -96,7 +103,7 @@ fn show(findings: &[Finding], output: Output) {
     if output.json {
         let list: Vec<Value> = findings
             .iter()
-            .map(|f| json!({ "name": f.name, "state": f.state.name(), "what": f.what, "hint": f.hint }))
+            .map(|f| json!({ "name": f.name, "state": f.state.name(), "what": f.what, "hint": f.hint, "details": f.details }))
             .collect();
         output.json(&Value::Array(list));
         return;
@@ -105,8 +112,8 @@ fn show(findings: &[Finding], output: Output) {
         let state = format!("{:<6}", finding.state.name());
         let state = state.replace(finding.state.name(), &output.state(finding.state.name()));
         output.line(&format!("{state} {:<12} {}", finding.name, finding.what));
-        if let Some(hint) = &finding.hint {
-            output.line(&format!("       {:<12} {hint}", ""));
+        for line in finding.details.iter().chain(&finding.hint) {
+            output.line(&format!("       {:<12} {line}", ""));
         }
     }
 }

@@ -78,6 +78,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
             "serves": device.serves,
             "job_slots": device.job_slots,
             "limits": info.limits.iter().cloned().collect::<BTreeMap<String, u64>>(),
+            "features": info.features,
         })
     };
     let devices: Vec<Value> = app.parts().devices.list().await.iter().map(device).collect();

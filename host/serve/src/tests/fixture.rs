@@ -248,6 +248,7 @@ fn device() -> Device {
         software: false,
         exact_seconds: false,
         limits: vec![("buffer_bytes_max".to_owned(), 1 << 20)],
+        features: vec!["shader_f16".to_owned()],
     };
     Device { info, serves: true, job_slots: 2 }
 }

@@ -347,6 +347,7 @@ async fn devices_are_named() {
     let devices = fixture.get("/api/v1/devices").await.json();
     assert_eq!((&devices["devices"][0]["name"], &devices["devices"][0]["job_slots"]), (&json!("cpu"), &json!(2)));
     assert_eq!(devices["devices"][0]["limits"], json!({ "buffer_bytes_max": 1 << 20 }));
+    assert_eq!(devices["devices"][0]["features"], json!(["shader_f16"]));
 }
 
 #[tokio::test]

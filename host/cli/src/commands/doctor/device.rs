@@ -43,10 +43,18 @@ fn opened(listed: &DeviceInfo) -> Finding {
         State::Ok => {
             let DeviceInfo { name, adapter, vendor, driver, exact_seconds, .. } = listed;
             let seconds = if *exact_seconds { "" } else { "; its seconds are estimated" };
-            Finding::new(name, State::Ok, format!("{adapter} ({vendor}, {driver}){software}{seconds}"))
+            let what = format!("{adapter} ({vendor}, {driver}){software}{seconds}");
+            Finding::new(name, State::Ok, what).details(offered(listed))
         }
         State::Missing | State::Fixed | State::Failed => found,
     }
+}
+
+/// What a device has and can do at most, in a line; none where memory is its only limit.
+fn offered(device: &DeviceInfo) -> Option<String> {
+    let limits = device.limits.iter().map(|(name, most)| format!("{name} {most}"));
+    let all: Vec<String> = device.features.iter().cloned().chain(limits).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// What is taken where `device` is asked for.
