@@ -246,3 +246,29 @@ fn one_matrix_is_a_chain_too() {
         assert!(!found.contains(&"matmul"), "{found:?}");
     }
 }
+
+/// Heads that share keys and values, as in Ainslie et al., arXiv:2305.13245: `[batch, shared, group, places, width]`, where the
+/// scores are reshaped on their way to the softmax and back.
+#[test]
+fn heads_may_share_keys_and_values() {
+    let [batch, shared, group, places, width] = [2, 2, 3, 24, 4];
+    let mut g = GraphBuilder::new();
+    let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+    let q = g.input("q", float(&[batch, shared, group, places, width])).unwrap();
+    let [k, v] = ["k", "v"].map(|name| g.input(name, float(&[batch, shared, 1, places, width])).unwrap());
+    let turned = g.transpose(k, &[0, 1, 2, 4, 3]).unwrap();
+    let scores = g.matmul(q, turned).unwrap();
+    let scores = g.reshape(scores, &[batch, shared * group, places, places]).unwrap();
+    let weights = nn::softmax(&mut g, scores, 3).unwrap();
+    let weights = g.reshape(weights, &[batch, shared, group, places, places]).unwrap();
+    let found = g.matmul(weights, v).unwrap();
+    let found = g.reshape(found, &[batch, shared * group, places, width]).unwrap();
+    let found = g.transpose(found, &[0, 2, 1, 3]).unwrap();
+    g.output("found", found).unwrap();
+    let inputs = values(&g, 3);
+    for target in [WORDS, Target { chain_rows_min: usize::MAX, ..WORDS }] {
+        let program = check("shared", &verify(g.clone().finish()).unwrap(), &inputs, &[], &target);
+        let found = families(&program);
+        assert!(found.contains(&"attention") && !found.contains(&"matmul"), "{found:?}");
+    }
+}

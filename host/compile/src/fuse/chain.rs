@@ -17,12 +17,14 @@ use crate::program::{Body, End, Factor, Product, Softmax, ValueId};
 
 /// The chain that ends in `anchor`.
 pub(super) fn chain(plan: Plan<'_>, anchor: NodeId, ends: &Ends) -> Result<Body, Failure> {
-    let mut dims = plan.graph.descriptor(ends.matrix).shape.to_vec();
+    // The matrix itself, or what it is a softmax of, which may be shaped in another way.
+    let node = ends.softmax.map_or(ends.matrix, |rows| rows.scores);
+    let mut dims = plan.graph.descriptor(node).shape.to_vec();
     let last = dims.len() - 1;
     if ends.flipped {
         dims.swap(last - 1, last);
     }
-    let (link, used) = link(plan, ends, &dims)?;
+    let (link, used) = link(plan, node, ends.flipped, &dims)?;
     if used.is_empty() {
         return Err(Failure::Store(ends.matrix));
     }
@@ -63,15 +65,14 @@ fn each(rank: usize) -> Groups {
     (0..rank).map(|axis| vec![axis]).collect()
 }
 
-/// The matrix's expression, or that of what it is a softmax of, and the products in it.
-fn link(plan: Plan<'_>, ends: &Ends, dims: &[usize]) -> Result<(Expr, Vec<NodeId>), Failure> {
+/// The expression of `node`, with rows for columns where it is flipped, and the products in it.
+fn link(plan: Plan<'_>, node: NodeId, flipped: bool, dims: &[usize]) -> Result<(Expr, Vec<NodeId>), Failure> {
     let nothing = BTreeSet::new();
-    let shape = &plan.graph.descriptor(ends.matrix).shape;
-    let node = ends.softmax.map_or(ends.matrix, |rows| rows.scores);
+    let shape = &plan.graph.descriptor(node).shape;
     let attempt = |space: &[Space]| {
         let space = &space[0];
         let mut coordinates: Vec<_> = (0..dims.len()).map(|axis| space.axis(axis)).collect();
-        if ends.flipped {
+        if flipped {
             coordinates.swap(dims.len() - 2, dims.len() - 1);
         }
         let access = Access { coordinates, bounds: Vec::new() };

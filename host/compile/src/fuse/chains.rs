@@ -285,12 +285,18 @@ impl Search<'_> {
             let parts = [rows.largest, rows.sum];
             let other = self.graph.node(node).inputs[1 - end.operand];
             let is_free = parts.iter().all(|part| chains.ends.contains_key(part) && !chains.absorbed.contains(part))
-                && chains.has(rows.scores);
+                && chains.has(rows.scores)
+                && self.sides(rows.scores) == self.sides(end.matrix);
             if is_free && !self.depends(other, parts) {
                 chains.absorbed.extend(parts);
                 chains.ends.insert(node, Ends { softmax: Some(rows), ..end });
             }
         }
+    }
+
+    /// Rows and columns.
+    fn sides(&self, node: NodeId) -> [usize; 2] {
+        last_two(self.graph.descriptor(node).shape.dims())
     }
 
     /// The parts of `exp(x - largest) / sum(exp(x - largest))` over the last axis.
