@@ -1,79 +1,211 @@
-//! Speed of every adapter: `cargo bench -p saggar-device --bench adapters [-- kernels]`.
+//! Speed of every adapter's kernels, by criterion: `cargo bench -p saggar-device --bench adapters [-- PATTERN]`.
 //!
-//! A LeNet training step at batch 64: wall time with a wait at the end, the device's own busy time, and what loading
-//! costs. With `kernels`, the busy time of each kernel, each run alone.
-
-#![allow(clippy::print_stdout, reason = "it prints what it measured")]
+//! Each in the variant that suits the adapter and in others beside it: products by lanes and by small matrices, folds with and
+//! without subgroups, attention and its gradients with the scores stored and computed again. Times are wall times of dispatches
+//! one after the other, with a wait at the end. Adapters in software are measured on smaller tensors, which says nothing of
+//! hardware.
 
 mod lenet;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use saggar_compile::program::Program;
-use saggar_compile::{compile, wgsl};
-use saggar_device::{Backend, Buffer, Meter, gpu};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput};
+use saggar_compile::compile;
+use saggar_compile::target::Target;
+use saggar_compile::wgsl::Tuning;
+use saggar_device::{Backend, Buffer, Executable, Meter, gpu};
+use saggar_tensor::arbitrary::{Attention, Mask, attention};
 use saggar_tensor::interp::Value;
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 
-const BATCH: usize = 64;
-const STEPS: u32 = 20;
+/// A program with its tensors.
+struct Loaded<'a> {
+    device: &'a dyn Backend,
+    executable: Arc<dyn Executable>,
+    inputs: Vec<Buffer>,
+    variables: Vec<Buffer>,
+}
 
-/// Seconds of wall and of busy time of one dispatch, on average.
-fn seconds(backend: &dyn Backend, program: Program, inputs: &[Buffer], variables: &[Buffer]) -> [f64; 2] {
-    let meter = Meter::unlimited();
-    let executable = backend.load(Arc::new(program), &meter).expect("it loads");
-    let run = |steps: u32| {
-        for _ in 0..steps {
-            executable.dispatch(inputs, variables).expect("it runs");
+impl Loaded<'_> {
+    fn new<'a>(
+        device: &'a dyn Backend,
+        target: &Target,
+        graph: &VerifiedGraph,
+        [inputs, variables]: [&[Value]; 2],
+    ) -> Loaded<'a> {
+        let meter = Meter::unlimited();
+        let program = compile(graph, target).expect("the adapter has all types");
+        let buffer = |value: &Value| {
+            let buffer = device.allocate(value.descriptor(), &meter).expect("memory");
+            device.write(&buffer, &value.to_bytes()).expect("sizes agree");
+            buffer
+        };
+        Loaded {
+            device,
+            executable: device.load(Arc::new(program), &meter).expect("it loads"),
+            inputs: inputs.iter().map(buffer).collect(),
+            variables: variables.iter().map(buffer).collect(),
         }
-        backend.synchronize().expect("it runs");
-    };
-    run(2);
-    let (busy, begun) = (meter.busy(), Instant::now());
-    run(STEPS);
-    let wall = begun.elapsed();
-    [wall, meter.busy() - busy].map(|time| time.as_secs_f64() / f64::from(STEPS))
+    }
+
+    /// What so many dispatches take.
+    fn time(&self, dispatches: u64) -> Duration {
+        let began = Instant::now();
+        for _ in 0..dispatches {
+            self.executable.dispatch(&self.inputs, &self.variables).expect("it runs");
+        }
+        self.device.synchronize().expect("it runs");
+        began.elapsed()
+    }
 }
 
-fn buffers(backend: &dyn Backend, values: &[Value]) -> Vec<Buffer> {
-    let buffer = |value: &Value| {
-        let buffer = backend.allocate(value.descriptor(), &Meter::unlimited()).expect("memory");
-        backend.write(&buffer, &value.to_bytes()).expect("sizes agree");
-        buffer
-    };
-    values.iter().map(buffer).collect()
+/// Measurements on one adapter.
+struct Group<'c> {
+    group: BenchmarkGroup<'c, WallTime>,
+    index: usize,
+    software: bool,
 }
 
-fn measure(backend: &dyn Backend, kernels: bool) {
-    let network = lenet::network(BATCH, true);
-    let begun = Instant::now();
-    let program = compile(&network.graph, &backend.target()).expect("the adapter has all types");
-    let compiled = begun.elapsed();
-    let begun = Instant::now();
-    let executable = backend.load(Arc::new(program.clone()), &Meter::unlimited()).expect("it loads");
-    println!("  compiled in {compiled:.1?}, loaded in {:.1?}, {} kernels", begun.elapsed(), program.kernels.len());
-    let (inputs, variables) = (buffers(backend, &network.inputs), buffers(backend, &network.variables));
-    let [wall, busy] = seconds(backend, program.clone(), &inputs, &variables);
-    println!("  lenet step: {:.3} ms, busy {:.3} ms, {:.1} steps/s", wall * 1e3, busy * 1e3, 1.0 / wall);
-    drop(executable);
-    if kernels {
-        for kernel in &program.kernels {
-            let alone = Program { kernels: vec![kernel.clone()], ..program.clone() };
-            let [_, busy] = seconds(backend, alone, &inputs, &variables);
-            println!("  {:>10.3} ms {}", busy * 1e3, kernel.label);
+impl Group<'_> {
+    fn suited(&self) -> Tuning {
+        let (matrices, subgroup) = (gpu::matrices(self.index), gpu::subgroup(self.index));
+        Tuning { workgroup_memory: !self.software, matrices, subgroup, ..Tuning::UNLIMITED }
+    }
+
+    /// Measures a graph with kernels of a tuning, compiled for what `target` makes of the device's. It is only made where it is
+    /// asked for.
+    fn graph(
+        &mut self,
+        name: &str,
+        amount: Throughput,
+        tuning: Tuning,
+        target: fn(Target) -> Target,
+        graph: &dyn Fn() -> (VerifiedGraph, Vec<Value>, Vec<Value>),
+    ) {
+        let index = self.index;
+        self.group.throughput(amount).bench_function(name, |bencher| {
+            let device = gpu::open_tuned(index, tuning).expect("it opens");
+            let (graph, inputs, variables) = graph();
+            let loaded = Loaded::new(&*device, &target(device.target()), &graph, [&inputs, &variables]);
+            loaded.time(1);
+            bencher.iter_custom(|dispatches| loaded.time(dispatches));
+        });
+    }
+}
+
+fn value(dtype: DType, dims: &[usize]) -> Value {
+    let shape = Shape::new(dims).expect("small");
+    let numbers: Vec<f64> = (0..shape.elements()).map(|i| (i * 7919 % 2003) as f64 / 1001.5 - 1.0).collect();
+    Value::from_numbers(dtype, shape, &numbers).expect("as many numbers as elements")
+}
+
+/// A graph of one operator on inputs of this type and these dimensions.
+fn operator(
+    dtype: DType,
+    inputs: &[&[usize]],
+    build: impl Fn(&mut GraphBuilder, &[NodeId]) -> NodeId,
+) -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
+    let mut g = GraphBuilder::new();
+    let mut nodes = Vec::new();
+    for (number, dims) in inputs.iter().enumerate() {
+        let descriptor = Descriptor::new(dtype, Shape::new(*dims).expect("small"));
+        nodes.push(g.input(&format!("x{number}"), descriptor).expect("names differ"));
+    }
+    let output = build(&mut g, &nodes);
+    g.output("y", output).expect("one output");
+    let values = inputs.iter().map(|dims| value(dtype, dims)).collect();
+    (verify(g.finish()).expect("it is valid"), values, Vec::new())
+}
+
+fn products(group: &mut Group<'_>) {
+    for n in if group.software { [64, 128, 256] } else { [1024, 2048, 4096] } {
+        let amount = Throughput::Elements(2 * (n as u64).pow(3));
+        let product = |dtype| operator(dtype, &[&[n, n], &[n, n]], |g, x| g.matmul(x[0], x[1]).expect("sizes agree"));
+        let suited = group.suited();
+        group.graph(&format!("float32 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F32));
+        group.graph(&format!("float16 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F16));
+        let by_lanes = Tuning { matrices: None, ..suited };
+        group.graph(&format!("float16 {n}, by lanes"), amount, by_lanes, |target| target, &|| product(DType::F16));
+    }
+}
+
+fn folds(group: &mut Group<'_>) {
+    let side = if group.software { 256 } else { 4096 };
+    let suited = group.suited();
+    for (name, axis) in [("rows", 1), ("columns", 0)] {
+        let amount = Throughput::Bytes(4 * (side * side) as u64);
+        let sums =
+            || operator(DType::F32, &[&[side, side]], |g, x| g.reduce_sum(x[0], &[axis], false).expect("an axis"));
+        group.graph(&format!("sums of {name}"), amount.clone(), suited, |target| target, &sums);
+        let shared = Tuning { subgroup: None, ..suited };
+        group.graph(&format!("sums of {name}, without subgroups"), amount, shared, |target| target, &sums);
+    }
+    let softmax = || operator(DType::F32, &[&[side, side]], |g, x| nn::softmax(g, x[0], 1).expect("an axis"));
+    group.graph("softmax", Throughput::Elements((side * side) as u64), suited, |target| target, &softmax);
+}
+
+fn attentions(group: &mut Group<'_>) {
+    // Where shaders run on a processor nothing is computed again but where it is asked for, as here.
+    let tuning = Tuning { workgroup_memory: true, ..group.suited() };
+    for places in if group.software { vec![64] } else { vec![128, 256, 512, 1024, 2048, 4096] } {
+        for gradients in [false, true] {
+            let heads = if group.software { 1 } else { 16 };
+            let sizes = Attention {
+                batch: 1,
+                heads,
+                queries: places,
+                keys: places,
+                width: 64,
+                wide: 64,
+                mask: Mask::Causal,
+                turned: false,
+                gradients,
+            };
+            let graph = || {
+                let case = attention(sizes, 1);
+                (case.verified(), case.inputs, Vec::new())
+            };
+            let name = format!("{heads} heads of {places} places{}", if gradients { " with gradients" } else { "" });
+            let amount = Throughput::Elements((heads * places) as u64);
+            let again: fn(Target) -> Target = |target| Target { chain_rows_min: 0, ..target };
+            group.graph(&format!("{name}, scores computed again"), amount.clone(), tuning, again, &graph);
+            let stored: fn(Target) -> Target = |target| Target { chain_values_max: 0, ..target };
+            group.graph(&format!("{name}, scores stored"), amount, tuning, stored, &graph);
         }
     }
 }
+
+fn steps(group: &mut Group<'_>) {
+    let step = || {
+        let network = lenet::network(64, true);
+        (network.graph, network.inputs, network.variables)
+    };
+    let suited = group.suited();
+    group.graph("lenet b64", Throughput::Elements(64), suited, |target| target, &step);
+    let plain = Tuning { workgroup_memory: false, ..suited };
+    group.graph("lenet b64, plain", Throughput::Elements(64), plain, |target| target, &step);
+}
+
+/// Adds measurements to a group.
+type Measure = fn(&mut Group<'_>);
+
+/// All of them, by name.
+const GROUPS: [(&str, Measure); 4] =
+    [("products", products), ("folds", folds), ("attention", attentions), ("steps", steps)];
 
 fn main() {
-    let kernels = std::env::args().any(|argument| argument == "kernels");
+    let criterion = Criterion::default().sample_size(10);
+    let criterion = criterion.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(800));
+    let mut criterion = criterion.configure_from_args();
     for (index, info) in gpu::adapters().into_iter().enumerate() {
-        for workgroup_memory in [false, true] {
-            println!("{} {} workgroup_memory {workgroup_memory}", info.name, info.adapter);
-            match gpu::open_tuned(index, wgsl::Tuning { workgroup_memory, ..wgsl::Tuning::UNLIMITED }) {
-                Ok(backend) => measure(&*backend, kernels),
-                Err(error) => println!("  {error}"),
-            }
+        for (name, measure) in GROUPS {
+            let group = criterion.benchmark_group(format!("{name}, {}", info.adapter));
+            let mut group = Group { group, index, software: info.software };
+            measure(&mut group);
+            group.group.finish();
         }
     }
+    criterion.final_summary();
 }
