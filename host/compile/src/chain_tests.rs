@@ -9,7 +9,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Port, Shape, nn, ve
 use crate::equivalence_tests::{WORDS, check};
 use crate::label::family;
 use crate::program::{Body, End, Program};
-use crate::wgsl::{CHAIN_BINDINGS, Tuning, check_valid, passes};
+use crate::wgsl::{CHAIN_BINDINGS, Tuning, check_valid, passes, shared_bytes};
 use crate::{Target, compile};
 
 const SIZES: Attention = Attention {
@@ -32,6 +32,8 @@ fn checked(case: &Case, target: &Target) -> Program {
             let tuning = Tuning { workgroup_memory, subgroup, ..Tuning::UNLIMITED };
             for shader in passes(&program, kernel, tuning).unwrap() {
                 check_valid(&shader);
+                // What every adapter has (WebGPU, Limits).
+                assert!(shared_bytes(&shader) <= 16 << 10, "{}: {} bytes", case.name, shared_bytes(&shader));
                 assert!(shader.bindings.len() <= CHAIN_BINDINGS, "{}: {:?}", case.name, shader.bindings);
             }
         }
@@ -83,6 +85,16 @@ fn targets_without_chains_store_the_scores() {
         let found = families(&checked(&case, &target));
         assert!(found.contains(&"matmul") && !found.contains(&"attention") && !found.contains(&"chain"), "{found:?}");
     }
+}
+
+#[test]
+fn wide_values_fit_what_lanes_share() {
+    for wide in [1, 32, 33, 64, 65, 128] {
+        let program = checked(&attention(Attention { wide, ..SIZES }, 11), &WORDS);
+        assert_eq!(families(&program), ["attention"], "{wide}");
+    }
+    let program = checked(&attention(Attention { wide: 129, ..SIZES }, 11), &WORDS);
+    assert!(!families(&program).contains(&"attention"), "lanes have registers for no more");
 }
 
 #[test]

@@ -26,7 +26,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::check_valid;
+pub(crate) use tests::{check_valid, shared_bytes};
 
 use saggar_tensor::DType;
 use thiserror::Error;

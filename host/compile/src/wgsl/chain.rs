@@ -53,7 +53,7 @@ fn link_function(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderErro
     })
 }
 
-/// Numbers below every score's exponent that is not nothing: what the largest of no elements is.
+/// The largest of no elements. It is finite, so that an element of minus infinity has no weight, and not NaN.
 const LOWEST: &str = "-3.4028234e38";
 
 /// A score that has no weight.

@@ -54,6 +54,13 @@ fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
     passes.into_iter().next().unwrap()
 }
 
+/// Bytes that a workgroup's lanes share.
+pub(crate) fn shared_bytes(shader: &Shader) -> usize {
+    let module = naga::front::wgsl::parse_str(&shader.source).unwrap();
+    let shared = module.global_variables.iter().filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
+    shared.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()) as usize).sum()
+}
+
 pub(crate) fn check_valid(shader: &Shader) {
     let module = naga::front::wgsl::parse_str(&shader.source)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));

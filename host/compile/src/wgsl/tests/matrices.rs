@@ -48,8 +48,6 @@ fn factors_of_halves_are_multiplied_by_small_matrices_where_there_are_any() {
 #[test]
 fn what_lanes_share_fits_what_adapters_with_small_matrices_have() {
     let (program, body) = product([1, 1024, 1024, 256], [false, true], HALVES);
-    let module = naga::front::wgsl::parse_str(&valid(&program, body, TUNING).source).unwrap();
-    let shared = module.global_variables.iter().filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
-    let bytes: u32 = shared.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx())).sum();
-    assert!(bytes > 0 && bytes as usize <= MATRICES_SHARED_BYTES, "{bytes} bytes");
+    let bytes = shared_bytes(&valid(&program, body, TUNING));
+    assert!(bytes > 0 && bytes <= MATRICES_SHARED_BYTES, "{bytes} bytes");
 }
