@@ -71,7 +71,7 @@ pub(super) fn load(
     meter: &Meter,
 ) -> Result<impl Executable + use<>, DeviceError> {
     context.alive()?;
-    let way = |kernel| context.trials.way(context, &program, kernel);
+    let way = |kernel| context.trials.way(context, &program, kernel, meter);
     let ways = program.kernels.iter().map(way).collect::<Result<Vec<_>, _>>()?;
     load_in(context, program, meter, &ways)
 }

@@ -75,7 +75,8 @@ impl Trials {
         lock(&self.state).ways.extend(ways.iter().map(|(kernel, way)| (kernel.clone(), way.clone())));
     }
 
-    /// The way of a program's kernel; none where there is one only, or nobody knows better than the compiler.
+    /// The way of a program's kernel; none where there is one only, or nobody knows better than the compiler. What trying takes is
+    /// the owner's, whose program it is for.
     ///
     /// # Errors
     /// `Lost`.
@@ -84,6 +85,7 @@ impl Trials {
         context: &Arc<Context>,
         program: &Program,
         kernel: &Kernel,
+        owner: &Meter,
     ) -> Result<Option<String>, DeviceError> {
         let is_large = self.operations_min.is_some_and(|least| cost(program, kernel).operations >= least);
         // Held meanwhile, so that nobody else tries the same, or at the same time.
@@ -106,7 +108,7 @@ impl Trials {
         ways.truncate(TRIED_MAX);
         ways.retain(|way| way.time <= longest);
         let began = Instant::now();
-        let taken = fastest(context, program, kernel, &ways);
+        let taken = fastest(context, program, kernel, &ways, owner);
         state.spent += began.elapsed();
         let Some(way) = taken? else { return Ok(None) };
         state.ways.insert(identity, way.clone());
@@ -129,11 +131,12 @@ fn fastest(
     program: &Program,
     kernel: &Kernel,
     ways: &[wgsl::Way],
+    owner: &Meter,
 ) -> Result<Option<String>, DeviceError> {
     let Some(alone) = alone(program, kernel).map(Arc::new) else { return Ok(None) };
     let mut best: Option<(Duration, &str)> = None;
     for way in ways {
-        let took = match time(context, &alone, &way.name) {
+        let took = match time(context, &alone, &way.name, owner) {
             Ok(Some(took)) => took,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -187,10 +190,14 @@ fn alone(program: &Program, kernel: &Kernel) -> Option<Program> {
 ///
 /// # Errors
 /// Those of loading and running it.
-fn time(context: &Arc<Context>, program: &Arc<Program>, way: &str) -> Result<Option<Duration>, DeviceError> {
-    let meter = Meter::unlimited();
-    let executable = load_in(context, Arc::clone(program), &meter, &[Some(way.to_owned())])?;
-    let inputs = program.inputs.iter().map(|port| input(context, port, &meter)).collect::<Result<Vec<_>, _>>()?;
+fn time(
+    context: &Arc<Context>,
+    program: &Arc<Program>,
+    way: &str,
+    owner: &Meter,
+) -> Result<Option<Duration>, DeviceError> {
+    let executable = load_in(context, Arc::clone(program), owner, &[Some(way.to_owned())])?;
+    let inputs = program.inputs.iter().map(|port| input(context, port, owner)).collect::<Result<Vec<_>, _>>()?;
     executable.dispatch(&inputs, &[])?;
     let mut least = None;
     for _ in 0..RUNS {
