@@ -74,7 +74,7 @@ const DEVICES = {
   devices: {
     devices: [
       { name: 'cpu', adapter: 'A processor', vendor: 'Vendor', driver: 'avx2, 8 threads', backend: 'cpu', software: false, exact_seconds: false, serves: false, job_slots: 1 },
-      { name: 'vulkan:0', adapter: '<img src=x>', vendor: 'Mesa', driver: 'driver 1.2', backend: 'vulkan', software: false, exact_seconds: true, serves: true, job_slots: 4, limits: { buffer_bytes_max: 2_147_483_648, workgroup_invocations_max: 1024 } },
+      { name: 'vulkan:0', adapter: '<img src=x>', vendor: 'Mesa', driver: 'driver 1.2', backend: 'vulkan', software: false, exact_seconds: true, serves: true, job_slots: 4, features: ['shader_f16', 'subgroups_of_32'], limits: { buffer_bytes_max: 2_147_483_648, workgroup_invocations_max: 1024 } },
     ],
   },
   queues: {
@@ -108,7 +108,7 @@ for (const [look, options] of Object.entries(looks)) {
       assert.deepEqual(await gpu.locator('.pool a').allTextContents(), ['mnist-7', 'mnist-8']);
       assert.equal(await gpu.locator('.slots i').count(), 4);
       const facts = await gpu.locator('.facts').first().locator('dt, dd').allTextContents();
-      assert.deepEqual(facts, ['Adapter', '<img src=x>', 'Vendor', 'Mesa', 'Driver', 'driver 1.2', 'Backend', 'vulkan', 'buffer bytes max', '2.0 GiB', 'workgroup invocations max', '1,024']);
+      assert.deepEqual(facts, ['Adapter', '<img src=x>', 'Vendor', 'Mesa', 'Driver', 'driver 1.2', 'Backend', 'vulkan', 'Features', 'shader f16, subgroups of 32', 'buffer bytes max', '2.0 GiB', 'workgroup invocations max', '1,024']);
       await gpu.getByText('1.0 GiB in use').waitFor();
       assert.deepEqual(await gpu.locator('.facts').nth(1).locator('dt').allTextContents(), ['models', 'a"b']);
       await gpu.locator('.strip i').first().waitFor();

@@ -77,7 +77,8 @@ fn kf_14_the_log_of_a_killed_attempt_is_whole_after_a_restart() {
     let steps: Vec<u64> = before.lines().filter_map(|line| line.strip_prefix("step ")?.parse().ok()).collect();
     assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
     let counted = server.job(&job)["attempts"][0]["last_step"].as_u64().unwrap();
-    assert!(steps.len() as u64 >= counted, "{} lines, {counted} steps", steps.len());
+    // A step is counted before its line is written, so a kill may come between the two.
+    assert!(steps.len() as u64 + 1 >= counted, "{} lines, {counted} steps", steps.len());
     server.kill();
     let server = Server::start(home.path());
     let after = server.saggar_ok(&["logs", &job, "--attempt", "1"]);

@@ -32,7 +32,7 @@ mod tests;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
@@ -119,6 +119,9 @@ fn found() -> Vec<wgpu::Adapter> {
     descriptor.backends = wgpu::Backends::PRIMARY;
     descriptor.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(descriptor);
+    // Drivers stay loaded: where one is unloaded while the process ends, the end of it crashes.
+    static LOADED: OnceLock<wgpu::Instance> = OnceLock::new();
+    LOADED.get_or_init(|| instance.clone());
     let mut adapters = block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
     adapters.retain(|adapter| {
         let capabilities = adapter.get_downlevel_capabilities();
@@ -252,6 +255,12 @@ fn memory_of(adapter: &wgpu::Adapter) -> RoomMemory {
 #[derive(Debug)]
 struct Gpu {
     context: Arc<Context>,
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.context.tender.end_with(&self.context);
+    }
 }
 
 impl Backend for Gpu {

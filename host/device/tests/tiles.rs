@@ -238,3 +238,26 @@ fn products_of_halves_are_made_of_small_matrices_where_the_adapter_has_them() {
     let found = by("convolutions", convolution(DType::F16, [2, 32, 12, 11], [48, 32, 3, 3], geometry));
     assert!(found.iter().flatten().all(|(is_so, _)| *is_so), "{found:?}");
 }
+
+#[test]
+fn small_matrices_that_a_driver_refuses_give_way_to_lanes() {
+    for index in 0..support::adapters("") {
+        let Some(matrices) = gpu::matrices(index) else {
+            println!("SKIP: adapter {index} has no operation on small matrices");
+            continue;
+        };
+        let tuning = Tuning { matrices: Some(matrices), workgroups_at_once: 1, ..Tuning::UNLIMITED };
+        let refuse: fn(&str) -> bool = |text| text.contains("coopMultiplyAdd");
+        let options = gpu::Options { tuning: Some(tuning), refuse: Some(refuse), ..gpu::Options::default() };
+        let device = gpu::open_with(index, options).unwrap();
+        let (graph, values) = product(DType::F16, [1, 130, 135, 33], [false, false]);
+        let program = Arc::new(compile(&graph, &device.target()).unwrap());
+        let loaded = format!("{:?}", device.load(Arc::clone(&program), &Meter::unlimited()).unwrap());
+        let groups = |tuning| wgsl::passes(&program, &program.kernels[0], tuning).unwrap()[0].workgroups;
+        let by_lanes = groups(Tuning { matrices: None, ..tuning });
+        let plain = groups(Tuning { matrices: None, workgroup_memory: false, ..tuning });
+        assert_ne!(by_lanes, plain);
+        assert!(loaded.contains(&format!("workgroups: {by_lanes:?}")), "{loaded}");
+        check_on(vec![(device, tuning)], "coopMultiplyAdd", "refused", (graph, values));
+    }
+}

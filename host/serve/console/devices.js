@@ -113,6 +113,7 @@ function card(device, view) {
   const facts = [
     ['Adapter', device.adapter], ['Vendor', device.vendor], ['Driver', device.driver], ['Backend', device.backend],
     ...Object.entries(device).filter(([key, value]) => !KNOWN.includes(key) && value !== null && typeof value !== 'object'),
+    ['Features', (device.features ?? []).join(', ').replaceAll('_', ' ')],
     ...Object.entries(device.limits ?? {}),
   ];
   return h(

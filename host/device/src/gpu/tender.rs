@@ -17,6 +17,8 @@ pub(super) struct Tender(Arc<Signal>);
 struct Signal {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held while the thread holds the device.
+    looking: Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,8 @@ impl Tender {
         let (signal, context) = (Arc::clone(&self.0), Arc::downgrade(context));
         let tend = move || {
             while signal.wait() {
-                let Some(context) = context.upgrade() else { return };
+                let _looking = lock(&signal.looking);
+                let Some(context) = context.upgrade().filter(|_| !signal.is_ended()) else { return };
                 // Before the look: what comes after it wakes us again.
                 signal.change(State::Busy, State::Idle);
                 if context.tend() {
@@ -46,6 +49,20 @@ impl Tender {
         }
     }
 
+    /// Ends the thread where `context` is the last that holds the device, so that it is not the thread that closes it: that may be
+    /// when the process ends and the driver's own end has begun.
+    pub(super) fn end_with(&self, context: &Arc<Context>) {
+        let _looking = lock(&self.0.looking);
+        if Arc::strong_count(context) == 1 {
+            self.end();
+        }
+    }
+
+    fn end(&self) {
+        *lock(&self.0.state) = State::Ended;
+        self.0.changed.notify_one();
+    }
+
     /// There is work.
     pub(super) fn wake(&self) {
         self.0.change(State::Idle, State::Busy);
@@ -54,8 +71,7 @@ impl Tender {
 
 impl Drop for Tender {
     fn drop(&mut self) {
-        *lock(&self.0.state) = State::Ended;
-        self.0.changed.notify_one();
+        self.end();
     }
 }
 
@@ -66,6 +82,10 @@ impl Signal {
             *state = to;
             self.changed.notify_one();
         }
+    }
+
+    fn is_ended(&self) -> bool {
+        *lock(&self.state) == State::Ended
     }
 
     /// Waits until it is time for the next look; false once there is none.
