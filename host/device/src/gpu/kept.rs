@@ -96,10 +96,14 @@ fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes.split_off(MAGIC.len() + DIGEST_BYTES)))
 }
 
-/// Replaces a file in one step.
+/// Writes what a driver has compiled, with its digest.
 fn write(file: &Path, data: &[u8]) -> io::Result<()> {
+    replace(file, &[&MAGIC[..], Sha256::digest(data).as_slice(), data].concat())
+}
+
+/// Replaces a file in one step.
+pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let own = file.with_extension(format!("{}.new", std::process::id()));
-    let bytes = [&MAGIC[..], Sha256::digest(data).as_slice(), data].concat();
     std::fs::write(&own, bytes).and_then(|()| std::fs::rename(&own, file)).inspect_err(|_| {
         // It may not be there.
         let _ = std::fs::remove_file(&own);

@@ -15,6 +15,7 @@ use saggar_tensor::{DType, Port};
 
 use super::context::{Context, lock};
 use super::executable::load_in;
+use super::kept::replace;
 use crate::backend::{Buffer, Executable as _, Ways};
 use crate::error::DeviceError;
 use crate::half;
@@ -242,12 +243,7 @@ fn merged(file: &Path, ways: &Ways) -> io::Result<Ways> {
     let mut all = ways.clone();
     // What cannot be read is written anew.
     all.extend(read(file).unwrap_or_default());
-    let own = file.with_extension(format!("{}.new", std::process::id()));
-    let written = std::fs::write(&own, serde_json::to_vec_pretty(&all)?).and_then(|()| std::fs::rename(&own, file));
-    written.inspect_err(|_| {
-        // It may not be there.
-        let _ = std::fs::remove_file(&own);
-    })?;
+    replace(file, &serde_json::to_vec_pretty(&all)?)?;
     Ok(all)
 }
 
