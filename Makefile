@@ -8,13 +8,15 @@ GUESTS := careless echo formulas hostile matmul painter steady teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
 SOAK_SECONDS ?= 3600
+ATTACK_SECONDS ?= 60
+ATTACKS := $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
 ONLY ?=
 DEVICE ?=
 THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench bench-peers carry soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
+.PHONY: help setup build plugins guests demo test lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -86,6 +88,13 @@ bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE
 carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz
 	@.ci/setup build
 	@host/device/benches/carry/pack
+
+attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60 for each that lasts
+	@.ci/setup test
+	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin || exit 1; done
+	@for guest in $(GUESTS); do target/release/saggar build tests/guests/$$guest || exit 1; done
+	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/target/release/saggar \
+	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1
 
 soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)
 	SOAK_SECONDS=$(SOAK_SECONDS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \

@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the real binary, a server of it on a free port that ends with the test, the
 //! reference plugins, and requests.
 
+mod cgroup;
 mod guests;
 mod http;
 mod jobs;
@@ -9,6 +10,7 @@ mod process;
 mod server;
 pub mod webnn;
 
+pub use cgroup::MemoryGroup;
 pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use jobs::Steady;

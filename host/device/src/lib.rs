@@ -24,4 +24,4 @@ pub use error::DeviceError;
 pub use meter::{Counts, Meter};
 pub use recorder::Recorder;
 pub use renewable::Renewable;
-pub use room::check_host;
+pub use room::{available_host_bytes, check_host};

@@ -198,6 +198,11 @@ fn target_bytes<'a>(descriptors: impl Iterator<Item = &'a Descriptor>, target: &
     descriptors.map(|descriptor| target.tensor_bytes(descriptor)).fold(0, u64::saturating_add)
 }
 
+/// Bytes that the system and the control groups above this process leave it now, or `None` where no file says.
+pub fn available_host_bytes() -> Option<u64> {
+    host::look().map(|look| look.available.bytes)
+}
+
 /// Whether `bytes` more of `what` fit into the host's memory now, beside what devices in it were charged with. For copies that
 /// are made on the way to a device.
 ///

@@ -76,6 +76,8 @@ pub const LOAD_TIME_DEFAULT: Duration = Duration::from_secs(300);
 pub const QUIET_TIME_DEFAULT: Duration = Duration::from_secs(600);
 /// How long a training that was told to stop, and whose state is safe, may take to return.
 pub const STOP_GRACE: Duration = Duration::from_secs(20);
+/// Device bytes that calls of a model version may leave behind, where its host says nothing.
+pub const LEFT_BYTES_DEFAULT: u64 = 1 << 30;
 /// Warm instances of one model version.
 pub const MODEL_INSTANCES_DEFAULT: usize = 4;
 

@@ -19,7 +19,7 @@ use saggar_tensor::Descriptor;
 use crate::engine::{Host, Plugin};
 use crate::error::PluginError;
 use crate::graphs::Executables;
-use crate::limits::{LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
+use crate::limits::{LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
 use crate::replies::{PieceSink, Reply};
 use crate::state::Cancel;
 use crate::variables::{Namespace, Weights};
@@ -40,6 +40,9 @@ pub struct ModelLimits {
     pub instances_max: usize,
     /// How long an instance may take to load, and to be warmed.
     pub load_time: Duration,
+    /// Device bytes that calls may leave behind, beyond what the version held when it was warm. Past it instances are
+    /// dropped with everything that they hold, and the next call makes another.
+    pub left_bytes_max: u64,
 }
 
 impl Default for ModelLimits {
@@ -48,6 +51,7 @@ impl Default for ModelLimits {
             memory_bytes: MEMORY_BYTES_DEFAULT,
             instances_max: MODEL_INSTANCES_DEFAULT,
             load_time: LOAD_TIME_DEFAULT,
+            left_bytes_max: LEFT_BYTES_DEFAULT,
         }
     }
 }
@@ -301,6 +305,7 @@ impl LoadedModel {
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
             self.predict(batch::first(&self.signature, size)?, &terms)?;
         }
+        self.instances.set_warm();
         Ok(())
     }
 

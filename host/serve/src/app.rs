@@ -30,6 +30,7 @@ use crate::body::Bodies;
 use crate::console;
 use crate::error::ApiError;
 use crate::limits::EVENT_STREAMS_MAX;
+use crate::memory::MemoryBudget;
 use crate::models::{Lifecycle, ModelImporter, ModelRouter};
 use crate::observe::{Entrance, observe};
 use crate::oip;
@@ -75,6 +76,8 @@ pub struct Parts {
     pub access: Arc<Access>,
     /// Where it is written down who changed what.
     pub audit: Audit,
+    /// The memory that requests may take.
+    pub memory: MemoryBudget,
 }
 
 /// The state of a server. Clones share it.
@@ -107,7 +110,7 @@ impl App {
         let checkpoints = Checkpoints::new(parts.objects.clone());
         let predictions = Predictions::new(parts.webhooks.clone());
         let counted = Counted::default();
-        let (bodies, streams) = (Bodies::new(), Arc::new(Semaphore::new(EVENT_STREAMS_MAX)));
+        let (bodies, streams) = (Bodies::new(parts.memory.clone()), Arc::new(Semaphore::new(EVENT_STREAMS_MAX)));
         let references = RwLock::default();
         let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
         let app = App { shared: Arc::new(shared) };
@@ -292,7 +295,12 @@ impl App {
 
     /// The server as a service for requests that come in at `door`: routes, with the observing layer around everything.
     pub(crate) fn router_at(&self, door: Door) -> Router {
-        let entrance = Entrance { door, access: Arc::clone(self.access()), metrics: Arc::clone(self.metrics()) };
+        let entrance = Entrance {
+            door,
+            access: Arc::clone(self.access()),
+            metrics: Arc::clone(self.metrics()),
+            memory: self.parts().memory.clone(),
+        };
         let mut router = Router::new();
         for (path, methods) in App::routes() {
             router = router.route(path, methods);

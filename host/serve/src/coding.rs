@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
+use crate::body::grown;
 use crate::error::ApiError;
 use crate::limits::{COMPRESS_BYTES_MIN, INLINE_BYTES_MAX};
 
@@ -68,31 +69,30 @@ impl Coding {
         best.map(|(coding, _)| coding)
     }
 
-    /// What the whole of `bytes` stands for.
+    /// What the whole of `bytes` stands for. `reserve` is called with the memory that the result takes in all, before it
+    /// is allocated.
     ///
     /// # Errors
     /// `TooLarge` past `bytes_max`, without making more; `BodyBroken` where it is no such stream, is cut off, or goes on
-    /// after its end.
-    pub(crate) fn expand(self, bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, ApiError> {
-        let mut expanded = Vec::with_capacity(bytes.len().saturating_mul(4).min(bytes_max));
-        let broken =
-            |error: io::Error| ApiError::BodyBroken { reason: format!("no whole {} stream: {error}", self.name()) };
-        let read = match self {
-            Coding::Gzip => read_within(&mut MultiGzDecoder::new(bytes), &mut expanded, bytes_max),
+    /// after its end; those of `reserve`.
+    pub(crate) fn expand(
+        self,
+        bytes: &[u8],
+        bytes_max: usize,
+        reserve: impl FnMut(usize) -> Result<(), ApiError>,
+    ) -> Result<Vec<u8>, ApiError> {
+        let mut expanded = Expanded { bytes: Vec::new(), bytes_max, name: self.name(), reserve };
+        match self {
+            Coding::Gzip => expanded.read(&mut MultiGzDecoder::new(bytes))?,
             Coding::Deflate => {
                 let mut decoder = ZlibDecoder::new(bytes);
-                let read = read_within(&mut decoder, &mut expanded, bytes_max);
-                if read.is_ok() && expanded.len() <= bytes_max && !decoder.get_ref().is_empty() {
-                    return Err(broken(io::Error::new(io::ErrorKind::InvalidData, "bytes follow its end")));
+                expanded.read(&mut decoder)?;
+                if !decoder.get_ref().is_empty() {
+                    return Err(expanded.broken("bytes follow its end"));
                 }
-                read
             }
-        };
-        read.map_err(broken)?;
-        if expanded.len() > bytes_max {
-            return Err(ApiError::TooLarge { bytes_max });
         }
-        Ok(expanded)
+        Ok(expanded.bytes)
     }
 
     fn compress(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
@@ -112,9 +112,40 @@ impl Coding {
     }
 }
 
-/// Reads to the end, or one byte past the maximum.
-fn read_within(decoder: &mut impl Read, into: &mut Vec<u8>, bytes_max: usize) -> io::Result<usize> {
-    decoder.take(bytes_max as u64 + 1).read_to_end(into)
+/// What a compressed body becomes, piece by piece.
+struct Expanded<R> {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Of the coding.
+    name: &'static str,
+    reserve: R,
+}
+
+impl<R: FnMut(usize) -> Result<(), ApiError>> Expanded<R> {
+    /// Reads to the end.
+    fn read(&mut self, decoder: &mut impl Read) -> Result<(), ApiError> {
+        let mut piece = [0; 16 << 10];
+        loop {
+            let count = decoder.read(&mut piece).map_err(|error| self.broken(error))?;
+            if count == 0 {
+                return Ok(());
+            }
+            let length = self.bytes.len() + count;
+            if length > self.bytes_max {
+                return Err(ApiError::TooLarge { bytes_max: self.bytes_max });
+            }
+            if length > self.bytes.capacity() {
+                let capacity = grown(self.bytes.capacity(), length, self.bytes_max);
+                (self.reserve)(capacity)?;
+                self.bytes.reserve_exact(capacity - self.bytes.len());
+            }
+            self.bytes.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    fn broken(&self, reason: impl std::fmt::Display) -> ApiError {
+        ApiError::BodyBroken { reason: format!("no whole {} stream: {reason}", self.name) }
+    }
 }
 
 /// The answer in the coding, where it is large enough to be worth it. Its body must be whole in memory already.
@@ -180,16 +211,17 @@ mod tests {
 
     #[test]
     fn streams_are_expanded_whole_and_within_the_maximum() {
+        let expand = |coding: Coding, bytes: &[u8], bytes_max| coding.expand(bytes, bytes_max, |_| Ok(()));
         let text = b"seven bytes, and more of them".repeat(100);
         for coding in [Coding::Gzip, Coding::Deflate] {
             let packed = coding.compress(&text).unwrap();
-            assert_eq!(coding.expand(&packed, text.len()).unwrap(), text);
-            assert!(matches!(coding.expand(&packed, text.len() - 1), Err(ApiError::TooLarge { .. })), "{coding:?}");
-            let broken = |bytes: &[u8]| matches!(coding.expand(bytes, 1 << 20), Err(ApiError::BodyBroken { .. }));
+            assert_eq!(expand(coding, &packed, text.len()).unwrap(), text);
+            assert!(matches!(expand(coding, &packed, text.len() - 1), Err(ApiError::TooLarge { .. })), "{coding:?}");
+            let broken = |bytes: &[u8]| matches!(expand(coding, bytes, 1 << 20), Err(ApiError::BodyBroken { .. }));
             assert!(broken(&packed[..packed.len() - 1]) && broken(b"") && broken(b"text"), "{coding:?}");
             assert!(broken(&[&packed[..], b"more"].concat()), "{coding:?}");
         }
         let bomb = Coding::Gzip.compress(&vec![0; 64 << 20]).unwrap();
-        assert!(matches!(Coding::Gzip.expand(&bomb, 1 << 20), Err(ApiError::TooLarge { bytes_max: 0x10_0000 })));
+        assert!(matches!(expand(Coding::Gzip, &bomb, 1 << 20), Err(ApiError::TooLarge { bytes_max: 0x10_0000 })));
     }
 }

@@ -203,6 +203,17 @@ pub enum ApiError {
         /// How many.
         waiting: usize,
     },
+    /// Other requests hold the memory that this one needs.
+    #[error("the memory for requests is in use: by your other requests, or by those of other clients")]
+    MemoryFull,
+    /// A request that needs more memory than one client can have.
+    #[error("the request takes up to {bytes} bytes of memory, and one client has at most {share_bytes}")]
+    MemoryShare {
+        /// What it takes.
+        bytes: u64,
+        /// What a client has.
+        share_bytes: u64,
+    },
     /// What is before it in the model's queue takes longer than it has.
     #[error(
         "model {model} has {waiting} predictions waiting or running, which leave no time for another by its deadline"
@@ -366,6 +377,15 @@ impl ApiError {
             ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
             ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => {
                 of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
+            }
+            ApiError::MemoryFull => {
+                let hint =
+                    "send fewer or smaller requests at once, or start the server with a larger --request-memory-limit";
+                of(StatusCode::SERVICE_UNAVAILABLE, "memory_full", hint)
+            }
+            ApiError::MemoryShare { .. } => {
+                let hint = "send fewer items at once, or start the server with a larger --request-memory-limit";
+                of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", hint)
             }
             ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),

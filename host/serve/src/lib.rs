@@ -14,6 +14,7 @@ mod connection;
 mod console;
 pub mod error;
 pub mod limits;
+pub mod memory;
 pub mod models;
 mod observe;
 mod oip;
@@ -39,6 +40,7 @@ pub use audit::{Action, Audit};
 pub use connection::listener::Listener;
 pub use connection::tls::{Certificates, TlsError};
 pub use error::ApiError;
+pub use memory::MemoryBudget;
 pub use oip::InferError;
 pub use predictions::webhook::WebhookPrefix;
 

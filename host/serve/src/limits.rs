@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use saggar_store::limits::CHUNK_BYTES_MAX;
+
 /// Connections served at once; further ones wait in the kernel's backlog.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// How long a client may take to send a request's head. An idle connection is closed after this time too.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a body may go without a byte arriving.
 pub const BODY_QUIET_MAX: Duration = Duration::from_secs(30);
-/// Bytes that must arrive in a second, on the whole.
+/// Bytes that must arrive in a second, on the mean over each [`BODY_QUIET_MAX`].
 pub const BODY_BYTES_PER_SECOND_MIN: usize = 64 << 10;
 /// Bytes of a request's head. It has at most 100 fields over HTTP/1.1, which is the parser's own limit.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -65,10 +67,26 @@ pub const BODY_BYTES_MAX: usize = 10 << 20;
 pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 /// Bytes of a file that a model is made of.
 pub const IMPORT_BYTES_MAX: usize = 512 << 20;
-/// Bytes of all bodies held at once; past it a request waits for others to finish.
-pub const BODIES_BYTES_MAX: usize = 1 << 30;
-/// Bytes that all compressed bodies held at once become; past it a request waits for others to finish.
-pub const EXPANDED_BYTES_MAX: usize = 512 << 20;
+/// Bytes of memory that requests of all clients may take, from their bodies to their answers, where the machine's memory is
+/// not known.
+pub const REQUEST_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+/// The least and the most of that where it follows from the machine's memory.
+pub const REQUEST_MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// The upper of the two.
+pub const REQUEST_MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// Which part of the machine's memory it is.
+pub const REQUEST_MEMORY_PART: u64 = 4;
+/// How long a request waits for memory that others hold, before it is refused.
+pub const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Bytes of an answer that are not charged to its client.
+pub const ANSWER_UNCHARGED_BYTES_MAX: u64 = 1 << 10;
+/// Accounts of clients from which on those that hold nothing are forgotten.
+pub const ACCOUNTS_KEPT: usize = 1024;
+/// Bytes by which the memory of a body grows while it arrives or is expanded.
+pub const BODY_GROWTH_BYTES: usize = 256 << 10;
+/// Bytes that the parsed form of a body of JSON takes for each of its own. A list of empty lists takes 3 characters and 32
+/// bytes of memory each.
+pub const JSON_PARSED_RATIO: u64 = 16;
 /// Bytes from which on an answer is compressed where its client takes that; a smaller one fits a packet anyway.
 pub const COMPRESS_BYTES_MIN: usize = 1 << 10;
 /// Bytes of an inference request of the Open Inference Protocol, compressed or not, and of each tensor in it.
@@ -157,6 +175,8 @@ pub const WEBHOOK_TRIES_MAX: u32 = 5;
 pub const WEBHOOK_BACKOFF: Duration = Duration::from_millis(500);
 /// Webhooks called at once; further ones wait.
 pub const WEBHOOKS_AT_ONCE_MAX: usize = 16;
+/// Which part of the memory of models the calls of one version may leave behind.
+pub const MODEL_LEFT_PART: u64 = 8;
 /// Compiled plugins kept at hand for new weights.
 pub const COMPILED_MAX: usize = 8;
 /// Batch sizes of one version whose executions are counted apart.
@@ -199,11 +219,9 @@ const _: () = assert!(EVENTS_SHOWN_MAX <= saggar_store::limits::EVENTS_LISTED_MA
 const _: () =
     assert!(POINTS_ANSWERED_MAX > HEAD_BYTES_MAX && POINTS_ANSWERED_MAX > saggar_store::limits::SERIES_MAX as usize);
 const _: () = assert!(EVENT_STREAMS_MAX < CONNECTIONS_MAX);
-const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_MAX);
-const _: () = assert!(ANNOUNCEMENT_BYTES_MAX <= BODIES_BYTES_MAX);
-const _: () = assert!(INFER_BYTES_MAX <= BODIES_BYTES_MAX && INFER_BYTES_MAX <= EXPANDED_BYTES_MAX);
+const _: () = assert!(REQUEST_MEMORY_BYTES_MIN <= REQUEST_MEMORY_BYTES_MAX);
+const _: () = assert!((CHUNK_BYTES_MAX as u64) < REQUEST_MEMORY_BYTES_MIN / 2);
+const _: () = assert!(BODY_GROWTH_BYTES as u64 <= REQUEST_MEMORY_BYTES_MIN);
 const _: () = assert!(HTTP2_STREAM_WINDOW <= HTTP2_CONNECTION_WINDOW);
-const _: () = assert!(IMPORT_BYTES_MAX <= BODIES_BYTES_MAX);
-const _: () = assert!(PLUGIN_BYTES_MAX <= BODIES_BYTES_MAX);
-const _: () = assert!(saggar_store::limits::CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
 const _: () = assert!(INSTANCES_DEFAULT <= INSTANCES_MAX && PREDICTIONS_DEFAULT <= PREDICTIONS_MAX);

@@ -25,6 +25,7 @@ pub mod settings;
 mod shadow;
 pub mod state;
 pub mod statistics;
+mod turns;
 pub mod version;
 mod version_series;
 

@@ -19,6 +19,7 @@ use crate::access::{Access, Door};
 use crate::body::unread;
 use crate::error::{ApiError, ErrorBody};
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGER_BYTES_MAX};
+use crate::memory::{MemoryBudget, charged};
 use crate::version::{OWN_VERSION, VERSION_HEADER};
 
 /// The header that identifies a request.
@@ -37,17 +38,19 @@ pub(crate) struct Entrance {
     pub(crate) door: Door,
     pub(crate) access: Arc<Access>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) memory: MemoryBudget,
 }
 
 /// Lets the request in, answers and observes it. A request whose client goes away before the answer counts with code 499.
 pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Request, next: Next) -> Response {
-    let Entrance { door, access, metrics } = entrance;
+    let Entrance { door, access, metrics, memory } = entrance;
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str).to_owned();
     let method = method(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
     let admitted = access.admit(door, (route != UNMATCHED).then_some(&route), &mut request);
+    let charge = memory.charge_for(request.extensions());
     let mut count = Count { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {
         Ok(()) => {
@@ -63,6 +66,7 @@ pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Reque
         let _entered = span.enter();
         ApiError::Internal { cause: format!("handler panicked: {}", panic_text(&*panic)) }.into_response()
     });
+    let response = charged(response, charge).unwrap_or_else(IntoResponse::into_response);
     let response = finish(response, &id);
     count.code = Some(response.status().as_u16());
     response

@@ -73,9 +73,9 @@ async fn answer(
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
     // A model that is not there is said to be so before its input is read.
     app.models().check(reference).inspect_err(|error| rejected(app.metrics(), error))?;
-    let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await;
+    let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
-    let mut call = Call::begin(app, reference, deadline).await?;
+    let mut call = Call::begin(app, reference, deadline, &body).await?;
     let decoding = Instant::now();
     let inputs = match how {
         Answering::Plainly => content::inputs(call.signature(), &parts.headers, &body).await,

@@ -24,6 +24,7 @@ use saggar_store::records::id;
 use tokio::time::timeout;
 
 use crate::app::App;
+use crate::body::Whole;
 use crate::error::{ApiError, accepted, found};
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Call, Deadline, rejected};
@@ -106,7 +107,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
         let got = got.unwrap_or_default().chars().take(80).collect();
         return Err(ApiError::MediaType { got, expected: "application/json" });
     }
-    let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await;
+    let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
     let asked = Asked::of(&body.bytes)?;
     let digest = if id.is_some() { Some(asked.digest()?) } else { None };
@@ -121,9 +122,9 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     if let Some(address) = &asked.webhook {
         app.predictions().webhooks.check(address)?;
     }
-    let mut call = Call::begin(&app, asked.model.as_ref(), deadline).await?;
+    let mut call = Call::begin(&app, asked.model.as_ref(), deadline, &body).await?;
     let began = Instant::now();
-    let inputs = inputs(call.signature(), &asked).await;
+    let inputs = inputs(call.signature(), &asked, &body).await;
     let inputs = call.decoded(began, inputs)?;
     let now_ms = app.now_ms();
     let own = id.is_none();
@@ -139,12 +140,16 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
 }
 
 /// The inputs, decoded on a thread that may take long where they are large.
-async fn inputs(signature: &Signature, asked: &Asked) -> Result<Inputs, ApiError> {
+async fn inputs(signature: &Signature, asked: &Asked, body: &Whole) -> Result<Inputs, ApiError> {
     if asked.input.len() <= INLINE_BYTES_MAX {
         return Ok(decode::json(signature, &asked.input)?);
     }
-    let (signature, input) = (signature.clone(), asked.input.clone());
-    let decoded = tokio::task::spawn_blocking(move || decode::json(&signature, &input)).await;
+    let (signature, input, thread) = (signature.clone(), asked.input.clone(), body.thread().await?);
+    let decode = move || {
+        let _thread = thread;
+        decode::json(&signature, &input)
+    };
+    let decoded = tokio::task::spawn_blocking(decode).await;
     Ok(decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })??)
 }
 

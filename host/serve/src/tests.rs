@@ -12,6 +12,7 @@ mod history;
 mod http2;
 mod keys;
 mod management;
+mod memory;
 mod model_commands;
 mod observing;
 mod oip;

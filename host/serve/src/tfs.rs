@@ -81,17 +81,20 @@ async fn begin<T: Send + 'static>(
     // A model that is not there is said to be so before its input is read.
     let found = app.models().check(Some(&reference)).inspect_err(|error| rejected(app.metrics(), error));
     found.map_err(|error| target.refused(error))?;
-    let body = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await;
+    let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
-    let call = Call::begin(app, Some(&reference), deadline).await;
+    let call = Call::begin(app, Some(&reference), deadline, &body).await;
     let mut call = call.map_err(|error| target.refused(error))?;
     if body.bytes.len() <= INLINE_BYTES_MAX {
         let decoded = call.decode(|signature| decode(signature, &body.bytes))?;
         return Ok((call, decoded));
     }
     let began = Instant::now();
-    let signature = call.signature().clone();
-    let work = tokio::task::spawn_blocking(move || decode(&signature, &body.bytes));
+    let (signature, thread) = (call.signature().clone(), body.thread().await?);
+    let work = tokio::task::spawn_blocking(move || {
+        let _thread = thread;
+        decode(&signature, &body.bytes)
+    });
     let decoded = work.await.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("decoding: {error}") }));
     let decoded = call.decoded(began, decoded)?;
     Ok((call, decoded))

@@ -2,6 +2,7 @@
 
 mod anew;
 mod configuration;
+mod memory;
 mod models;
 
 use std::path::{Path, PathBuf};
@@ -15,20 +16,18 @@ use saggar_plugin::{Host, HostConfig, ModelWatch};
 use saggar_serve::models::{
     DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
 };
-use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, Parts};
+use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, MemoryBudget, Parts};
 use saggar_store::usage::StorageQuota;
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::sync::watch;
 
 use self::configuration::Configuration;
+use self::memory::MemoryLimits;
 use super::listen;
 use crate::args::{Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
 use crate::output::Output;
-
-/// Device bytes one model version may take: no limit is asked for yet, so the device's own holds.
-const MODEL_DEVICE_BYTES_MAX: u64 = u64::MAX;
 
 pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     let home = Home::open(&args.home).map_err(broken)?;
@@ -84,11 +83,12 @@ impl Floors {
             .with_keys(home.keys());
         let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
+        let memory = MemoryLimits::of(args, device.current().info());
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
         let plugin_host = Arc::new(PluginHost::new(
             host.clone(),
             Arc::clone(device),
-            MODEL_DEVICE_BYTES_MAX,
+            memory.models_bytes,
             args.load_timeout,
             Arc::clone(&metrics),
         ));
@@ -107,7 +107,7 @@ impl Floors {
             Arc::clone(&router),
             Arc::clone(&metrics),
             Arc::clone(&clock),
-            args.models_memory.unwrap_or(u64::MAX),
+            memory.models_bytes,
         );
         let lifecycle = Arc::new(lifecycle.with_settings(settings));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
@@ -131,6 +131,7 @@ impl Floors {
                     .with_hosts(args.allow_host.clone()),
             ),
             audit: Audit::new(home.audit_log(), Arc::clone(&clock)),
+            memory: MemoryBudget::new(memory.requests_bytes),
             metrics,
         };
         Ok(Floors { parts, loader, watch, clock })

@@ -49,6 +49,13 @@ impl Executables {
         entries.iter().find(|entry| entry.graph == *graph).cloned()
     }
 
+    /// Forgets all programs; instances keep those that they hold.
+    pub(crate) fn clear(&self) {
+        let entries = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        // Freeing their memory takes a while: after the lock is free.
+        drop(entries);
+    }
+
     fn keep(&self, compiled: &Arc<Compiled>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() < EXECUTABLES_MAX {

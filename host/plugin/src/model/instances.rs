@@ -1,7 +1,7 @@
 //! Instances of one plugin with one configuration: made on demand up to a maximum, kept warm, dropped where their code
 //! failed. They hold no weights: each call brings those of its version.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -158,6 +158,8 @@ pub(super) struct Instances {
     recipe: Recipe,
     /// Whether an instance once saw weights: then they cannot go on with others.
     fixed: AtomicBool,
+    /// Device bytes that the version held when it was warm.
+    warm_bytes: AtomicU64,
     pool: Mutex<Pool>,
     freed: Condvar,
 }
@@ -184,11 +186,23 @@ impl Instances {
         let signature = first.signature(recipe.limits.load_time)?;
         let fixed = AtomicBool::new(first.weights_seen());
         let pool = Mutex::new(Pool { idle: vec![first], count: 1 });
-        Ok((Instances { recipe, fixed, pool, freed: Condvar::new() }, signature))
+        let warm_bytes = AtomicU64::new(u64::MAX);
+        Ok((Instances { recipe, fixed, warm_bytes, pool, freed: Condvar::new() }, signature))
     }
 
     pub(super) fn recipe(&self) -> &Recipe {
         &self.recipe
+    }
+
+    /// Every batch size was computed once: what is held now is what the version needs.
+    pub(super) fn set_warm(&self) {
+        self.warm_bytes.store(self.recipe.meter.bytes(), Ordering::Release);
+    }
+
+    /// Whether calls left more device memory behind than they may. Told only where no other call holds any.
+    fn holds_too_much(&self, pool: &Pool) -> bool {
+        let bytes_max = self.warm_bytes.load(Ordering::Acquire).saturating_add(self.recipe.limits.left_bytes_max);
+        pool.idle.len() + 1 == pool.count && self.recipe.meter.bytes() > bytes_max
     }
 
     /// Whether calls may bring other weights than those that came before.
@@ -262,12 +276,27 @@ impl Drop for Lease<'_> {
         }
         let (kept, dropped) = if self.whole { (instance, None) } else { (None, instance) };
         let mut pool = self.instances.pool();
+        let mut surplus = Vec::new();
         match kept {
+            Some(instance) if self.instances.holds_too_much(&pool) => {
+                surplus = std::mem::take(&mut pool.idle);
+                surplus.push(instance);
+                pool.count = 0;
+            }
             Some(instance) => pool.idle.push(instance),
             None => pool.count -= 1,
         }
         drop(pool);
-        self.instances.freed.notify_one();
+        if !surplus.is_empty() {
+            let bytes = self.instances.recipe.meter.bytes();
+            tracing::info!(plugin = %self.instances.recipe.name, bytes, "instances are dropped: calls left too much behind");
+            self.instances.recipe.executables.clear();
+        }
+        if surplus.is_empty() {
+            self.instances.freed.notify_one();
+        } else {
+            self.instances.freed.notify_all();
+        }
         // Unmapping its memory takes a while: after the pool is free.
         drop(dropped);
     }

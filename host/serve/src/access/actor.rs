@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use crate::observe::RequestId;
 
 /// Whose request it is. A request without this extension came from this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// A program of this machine, through a door that asks for no key.
     Loopback,

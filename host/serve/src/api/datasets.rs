@@ -148,7 +148,7 @@ impl Users {
 /// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
 pub(crate) async fn begin(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts.headers, body, ANNOUNCEMENT_BYTES_MAX).await?;
+    let body = app.bodies().read(&parts, body, ANNOUNCEMENT_BYTES_MAX).await?;
     // An announcement may be long: reading it would keep the executor's other tasks waiting.
     let begin = move |parts: &crate::Parts| {
         let Announcement { name, files } =
@@ -171,7 +171,7 @@ pub(crate) async fn chunk(
 ) -> Result<Response, ApiError> {
     let (id, sha256) = (digest("id", &id)?, digest("sha256", &sha256)?);
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts.headers, body, CHUNK_BYTES_MAX).await?;
+    let body = app.bodies().read(&parts, body, CHUNK_BYTES_MAX).await?;
     app.blocking(move |parts| parts.uploads.put_chunk(&id, &sha256, &body.bytes)).await?;
     Ok(no_content())
 }

@@ -26,7 +26,7 @@ pub(crate) async fn import(
     }
     let actor = Actor::of(request.extensions());
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts.headers, body, IMPORT_BYTES_MAX).await?;
+    let body = app.bodies().read(&parts, body, IMPORT_BYTES_MAX).await?;
     let name = model.clone();
     let import = move |parts: &crate::Parts| {
         parts.room(body.bytes.len() as u64)?;

@@ -44,7 +44,7 @@ struct Maybe {
 
 async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
+    let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
@@ -186,7 +186,7 @@ pub(crate) async fn configure(
     request: Request,
 ) -> Answer {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read(&parts.headers, body, BODY_BYTES_MAX).await?;
+    let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
     let done = app.lifecycle().configure(&name, &whole.bytes).await;
     answer(&app, &actor, Action::ModelConfigure, (&name, ""), done)
 }

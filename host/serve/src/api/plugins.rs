@@ -52,7 +52,7 @@ impl PluginInspector for Host {
 /// `POST /api/v1/plugins`.
 pub(crate) async fn upload(State(app): State<App>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts.headers, body, PLUGIN_BYTES_MAX).await?;
+    let body = app.bodies().read(&parts, body, PLUGIN_BYTES_MAX).await?;
     Ok(Json(keep(&app, body.bytes.clone()).await?))
 }
 

@@ -13,7 +13,7 @@ use saggar_store::models::VersionFiles;
 
 use super::metered::Account;
 use super::predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
-use crate::limits::COMPILED_MAX;
+use crate::limits::{COMPILED_MAX, MODEL_LEFT_PART};
 use crate::predict::decode::Tensor;
 
 /// Compiles plugins and runs them on one device.
@@ -95,8 +95,13 @@ impl PluginHost {
         weights_meter: &Meter,
     ) -> Result<(LoadedModel, Arc<Account>), LoadError> {
         let starts = self.metrics.families.instance_start.with_label_values::<&str>(&[]);
-        let limits =
-            ModelLimits { instances_max: it.instances_max, load_time: self.load_time, ..ModelLimits::default() };
+        let default = ModelLimits::default();
+        let limits = ModelLimits {
+            instances_max: it.instances_max,
+            load_time: self.load_time,
+            left_bytes_max: default.left_bytes_max.min(self.device_bytes_max / MODEL_LEFT_PART),
+            ..default
+        };
         let meter = Meter::new(self.device_bytes_max);
         let parts = ModelParts {
             plugin,

@@ -18,9 +18,11 @@ use tokio::time::timeout_at;
 
 use super::batch;
 use super::pace::Pace;
+use super::turns::Turns;
 use super::version::{Lease, Serving};
 use super::version_series::Counted;
 use crate::error::ApiError;
+use crate::memory::MemoryCharge;
 use crate::predict::decode::{Inputs, Tensor};
 
 /// How batches are formed.
@@ -69,6 +71,8 @@ pub(crate) struct Request {
     /// Where pieces of its outputs go. Such a request goes alone.
     pub(crate) sink: Option<Arc<dyn PieceSink>>,
     pub(crate) lease: Arc<Lease>,
+    /// The memory of its inputs and outputs.
+    pub(crate) charge: MemoryCharge,
 }
 
 /// What was computed for a request.
@@ -89,7 +93,7 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Set when nobody waits for the answer any more.
     pub(super) gone: Arc<AtomicBool>,
-    reply: oneshot::Sender<Result<Computed, PluginError>>,
+    reply: oneshot::Sender<Result<(Computed, MemoryCharge), PluginError>>,
     ticket: u64,
     /// Until it is taken into a batch.
     queued: Option<Counted>,
@@ -108,8 +112,9 @@ impl Waiting {
 
     /// Answers it, and lets go of the version.
     pub(super) fn answer(self, result: Result<Computed, PluginError>) {
+        let Waiting { request, reply, .. } = self;
         // One that is gone is not told.
-        let _ = self.reply.send(result);
+        let _ = reply.send(result.map(|computed| (computed, request.charge)));
     }
 }
 
@@ -118,6 +123,8 @@ impl Waiting {
 pub(crate) struct Queue {
     rules: Rules,
     line: Mutex<Line>,
+    /// How many bulk requests may run at once: all lanes but one, so that others go on beside them.
+    bulk_lanes: usize,
     /// Tells whoever waits for company that there is no more reason to.
     stir: Notify,
     pub(crate) pace: Pace,
@@ -127,6 +134,10 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Waiting>,
+    turns: Turns,
+    /// Bulk requests among those that wait, and among those that run.
+    bulk_waiting: usize,
+    bulk_running: usize,
     items: usize,
     tickets: u64,
     /// Batches that run.
@@ -146,7 +157,15 @@ impl Queue {
     /// An empty queue. To be called within a runtime, which drives it.
     pub(super) fn new(rules: Rules) -> Queue {
         let rules = Rules { items_max: rules.items_max.max(1), lanes: rules.lanes.max(1), ..rules };
-        Queue { rules, line: Mutex::default(), stir: Notify::new(), pace: Pace::default(), runtime: Handle::current() }
+        let bulk_lanes = (rules.lanes - 1).max(1);
+        Queue {
+            rules,
+            line: Mutex::default(),
+            bulk_lanes,
+            stir: Notify::new(),
+            pace: Pace::default(),
+            runtime: Handle::current(),
+        }
     }
 
     /// Nothing waits for company any more.
@@ -173,12 +192,15 @@ impl Queue {
         &self,
         request: Request,
         gone: &Arc<AtomicBool>,
-    ) -> (oneshot::Receiver<Result<Computed, PluginError>>, u64, bool) {
+    ) -> (oneshot::Receiver<Result<(Computed, MemoryCharge), PluginError>>, u64, bool) {
         let (reply, answer) = oneshot::channel();
         let items = request.inputs.items.unwrap_or(1);
         let queued = Some(request.lease.serving().series().queued());
         let gone = Arc::clone(gone);
+        let client = request.charge.client();
         let mut line = self.line();
+        line.turns.arrived(client);
+        line.bulk_waiting += usize::from(self.is_bulk(items));
         let ticket = line.tickets;
         line.tickets += 1;
         line.items += items;
@@ -193,19 +215,44 @@ impl Queue {
 
     /// Whether somebody must gather a batch.
     fn is_wanted(&self, line: &Line) -> bool {
-        !line.gathered && !line.waiting.is_empty() && line.busy < self.rules.lanes
+        let quick = line.waiting.len() - line.bulk_waiting;
+        let can_run = quick > 0 || (line.bulk_waiting > 0 && line.bulk_running < self.bulk_lanes);
+        !line.gathered && can_run && line.busy < self.rules.lanes
+    }
+
+    /// Whether a request of so many items is a bulk request: more than one batch, which are computed one after the other.
+    fn is_bulk(&self, items: usize) -> bool {
+        items > self.rules.items_max
+    }
+
+    /// Takes the next request out whose turn it is, of those that may run now.
+    fn pop(&self, line: &mut Line, is_wanted: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+        let no_bulk = line.bulk_running >= self.bulk_lanes;
+        let candidates = line.waiting.iter().enumerate().filter(|(_, it)| !(no_bulk && self.is_bulk(it.items)));
+        let at = line.turns.next(candidates.map(|(at, it)| (at, it.request.charge.client())))?;
+        if !is_wanted(&line.waiting[at]) {
+            return None;
+        }
+        self.remove(line, at, true)
+    }
+
+    /// Takes a request out, to be computed or because it was withdrawn.
+    fn remove(&self, line: &mut Line, at: usize, is_computed: bool) -> Option<Waiting> {
+        let waiting = line.waiting.remove(at)?;
+        line.items -= waiting.items;
+        line.bulk_waiting -= usize::from(self.is_bulk(waiting.items));
+        line.turns.left(waiting.request.charge.client(), if is_computed { waiting.items } else { 0 });
+        Some(waiting)
     }
 
     /// Takes a request out that has not been computed yet. False where it has.
     fn withdraw(&self, ticket: u64) -> bool {
         let mut line = self.line();
         let Some(at) = line.waiting.iter().position(|waiting| waiting.ticket == ticket) else { return false };
-        if let Some(waiting) = line.waiting.remove(at) {
-            line.items -= waiting.items;
-            drop(line);
-            // Lets go of the version, which takes a lock of its own.
-            drop(waiting);
-        }
+        let waiting = self.remove(&mut line, at, false);
+        drop(line);
+        // Lets go of the version, which takes a lock of its own.
+        drop(waiting);
         true
     }
 
@@ -231,24 +278,19 @@ impl Queue {
 
     /// The next batch, and why it goes.
     fn take(&self, line: &mut Line) -> Option<(Vec<Waiting>, Release)> {
-        let first = line.waiting.pop_front()?;
+        let first = self.pop(line, |_| true)?;
         let items_max = self.rules.items_max;
         let mut items = first.items;
         let mut batch = vec![first];
         let mut full = items >= items_max;
         if !batch[0].is_alone() {
-            while let Some(next) = line.waiting.front() {
-                if next.is_alone() || items + next.items > items_max {
-                    full |= !next.is_alone();
-                    break;
-                }
+            while let Some(next) = self.pop(line, |next| !next.is_alone() && items + next.items <= items_max) {
                 items += next.items;
-                batch.extend(line.waiting.pop_front());
+                batch.push(next);
             }
-            full |= items >= items_max;
+            full |= items >= items_max || line.waiting.front().is_some_and(|next| !next.is_alone());
         }
         batch.iter_mut().for_each(|waiting| waiting.queued = None);
-        line.items -= items;
         let release = match (full, line.busy, line.draining) {
             (true, ..) => Release::Full,
             (_, _, true) => Release::Draining,
@@ -285,6 +327,8 @@ impl Gathering {
         line.gathered = false;
         let Some((batch, release)) = queue.take(&mut line) else { return };
         line.busy += 1;
+        let is_bulk = batch.first().is_some_and(|first| queue.is_bulk(first.items));
+        line.bulk_running += usize::from(is_bulk);
         let more = queue.is_wanted(&line);
         line.gathered |= more;
         drop(line);
@@ -292,7 +336,7 @@ impl Gathering {
             Gathering::new(&serving).hand_over();
         }
         serving.series().released(release, batch.iter().map(|waiting| waiting.items).sum());
-        batch::start(Lane(Arc::clone(&serving)), batch);
+        batch::start(Lane { serving: Arc::clone(&serving), is_bulk }, batch);
     }
 
     /// Has another task do it.
@@ -314,25 +358,29 @@ impl Drop for Gathering {
 }
 
 /// A batch that runs. When it is dropped, the next one may.
-pub(super) struct Lane(Arc<Serving>);
+pub(super) struct Lane {
+    serving: Arc<Serving>,
+    is_bulk: bool,
+}
 
 impl Lane {
     pub(super) fn serving(&self) -> &Arc<Serving> {
-        &self.0
+        &self.serving
     }
 
     /// Runs `work` on a thread that may block.
     pub(super) fn block(self, work: impl FnOnce(Lane) + Send + 'static) {
-        let runtime = self.0.queue().runtime.clone();
+        let runtime = self.serving.queue().runtime.clone();
         runtime.spawn_blocking(move || work(self));
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let queue = self.0.queue();
+        let queue = self.serving.queue();
         let mut line = queue.line();
         line.busy -= 1;
+        line.bulk_running -= usize::from(self.is_bulk);
         let wanted = queue.is_wanted(&line);
         line.gathered |= wanted;
         let idle = line.busy == 0 && line.gathered;
@@ -341,7 +389,7 @@ impl Drop for Lane {
             queue.stir.notify_one();
         }
         if wanted {
-            Gathering::new(&self.0).hand_over();
+            Gathering::new(&self.serving).hand_over();
         }
     }
 }
@@ -360,7 +408,7 @@ impl Drop for Leaving {
 ///
 /// # Errors
 /// `DeadlineQueued` and `Plugin(Deadline)` where the time is over; whatever the plugin does wrong.
-pub(crate) async fn compute(request: Request) -> Result<Computed, ApiError> {
+pub(crate) async fn compute(request: Request) -> Result<(Computed, MemoryCharge), ApiError> {
     let (until, limit) = (request.until, request.limit);
     let serving = Arc::clone(request.lease.serving());
     let leaving = Leaving(Arc::new(AtomicBool::new(false)));

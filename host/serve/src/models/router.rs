@@ -18,6 +18,7 @@ use super::state::{Listed, Model, ModelStatus, Rest, Swap};
 use super::version::{Lease, Serving, VersionState};
 use crate::error::ApiError;
 use crate::limits::{DEADLINE_MAX, WAKES_WAITING_MAX};
+use crate::memory::MemoryCharge;
 use crate::predict::decode::Inputs;
 use crate::predict::reference::{Reference, Which};
 
@@ -190,7 +191,7 @@ impl ModelRouter {
     }
 
     /// The version that is to repeat this prediction, if one is.
-    pub(crate) fn shadow(&self, serving: &Arc<Serving>, inputs: &Inputs) -> Option<Shadow> {
+    pub(crate) fn shadow(&self, serving: &Arc<Serving>, inputs: &Inputs, charge: &MemoryCharge) -> Option<Shadow> {
         let models = self.read();
         let model = models.get(&serving.model)?;
         let plan = model.plan.shadow.as_ref()?;
@@ -200,7 +201,7 @@ impl ModelRouter {
         }
         let version = model.alias(&plan.to).or_else(|| plan.to.parse().ok())?;
         let shadow = model.ready.get(&version).filter(|_| version != serving.version)?;
-        Shadow::of(shadow, inputs, &self.metrics)
+        Shadow::of(shadow, inputs, charge.another(), &self.metrics)
     }
 
     /// Every model, by name.

@@ -7,6 +7,7 @@ use saggar_metrics::Metrics;
 
 use super::queue::{self, Request};
 use super::version::{Lease, Serving};
+use crate::memory::{MemoryCharge, run_bytes};
 use crate::predict::decode::{Inputs, Tensor};
 
 /// A prediction that is to be repeated, with a place in the shadow's queue.
@@ -14,13 +15,19 @@ use crate::predict::decode::{Inputs, Tensor};
 pub(crate) struct Shadow {
     lease: Arc<Lease>,
     inputs: Inputs,
+    charge: MemoryCharge,
     metrics: Arc<Metrics>,
 }
 
 impl Shadow {
-    /// A repetition by `serving`; none where its signature does not take these inputs, or its queue is full: shadows never
-    /// hold up anybody.
-    pub(super) fn of(serving: &Arc<Serving>, inputs: &Inputs, metrics: &Arc<Metrics>) -> Option<Shadow> {
+    /// A repetition by `serving`; none where its signature does not take these inputs, or its queue is full, or the
+    /// client has no memory left for it in `charge`: shadows never hold up anybody.
+    pub(super) fn of(
+        serving: &Arc<Serving>,
+        inputs: &Inputs,
+        mut charge: MemoryCharge,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Shadow> {
         let ports = &serving.predictor().signature().inputs;
         let takes = ports.len() == inputs.tensors.len()
             && ports.iter().zip(&inputs.tensors).all(|(port, tensor)| {
@@ -29,9 +36,11 @@ impl Shadow {
                     && port.item.dtype == tensor.descriptor.dtype
                     && item == Some(port.item.shape.dims())
             });
+        let takes = takes && charge.try_resize(run_bytes(serving.predictor().signature(), inputs));
         match serving.lease().filter(|_| takes) {
             Some(lease) => {
-                Some(Shadow { lease: Arc::new(lease), inputs: inputs.clone(), metrics: Arc::clone(metrics) })
+                let (inputs, metrics) = (inputs.clone(), Arc::clone(metrics));
+                Some(Shadow { lease: Arc::new(lease), inputs, charge, metrics })
             }
             None => {
                 count(metrics, serving, "dropped");
@@ -42,12 +51,12 @@ impl Shadow {
 
     /// Repeats the prediction, which gave `expected`, in the background.
     pub(crate) fn follow(self, until: Instant, limit: Duration, expected: &[Tensor]) {
-        let Shadow { lease, inputs, metrics } = self;
+        let Shadow { lease, inputs, charge, metrics } = self;
         let expected = expected.to_vec();
         tokio::spawn(async move {
-            let request = Request { inputs, until, limit, sink: None, lease: Arc::clone(&lease) };
+            let request = Request { inputs, until, limit, sink: None, lease: Arc::clone(&lease), charge };
             let result = match queue::compute(request).await {
-                Ok(computed) if computed.tensors == expected => "same",
+                Ok((computed, _)) if computed.tensors == expected => "same",
                 Ok(_) => "different",
                 Err(_) => "failed",
             };

@@ -42,11 +42,11 @@ async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Res
     let deadline = Deadline::of(&parts.headers)?;
     // A model that is not there is said to be so before its input is read.
     app.models().check(Some(reference)).inspect_err(|error| rejected(app.metrics(), error))?;
-    let body = app.bodies().read_coded(&parts.headers, body, INFER_BYTES_MAX).await;
+    let body = app.bodies().read_coded(&parts, body, INFER_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
     // Never by the content type: clients in use send none.
     let json_bytes = header_length(&parts.headers, &body.bytes)?;
-    let mut call = Call::begin(app, Some(reference), deadline).await?;
+    let mut call = Call::begin(app, Some(reference), deadline, &body).await?;
     let Asked { inputs, outputs, id, limit } = read(&mut call, body, json_bytes).await?;
     if let Some(limit) = limit {
         call.within(limit);
@@ -74,8 +74,12 @@ async fn read(call: &mut Call, body: Whole, json_bytes: Option<usize>) -> Result
     if json_bytes.unwrap_or(body.bytes.len()) <= INLINE_BYTES_MAX {
         return call.decode(|signature| request::read(signature, &body.bytes, json_bytes));
     }
-    let (began, signature) = (Instant::now(), call.signature().clone());
-    let read = tokio::task::spawn_blocking(move || request::read(&signature, &body.bytes, json_bytes)).await;
+    let (began, signature, thread) = (Instant::now(), call.signature().clone(), body.thread().await?);
+    let read = move || {
+        let _thread = thread;
+        request::read(&signature, &body.bytes, json_bytes)
+    };
+    let read = tokio::task::spawn_blocking(read).await;
     let lost = |error: JoinError| ApiError::Internal { cause: format!("decoding: {error}") };
     call.decoded(began, read.map_err(lost).and_then(|asked| Ok(asked?)))
 }

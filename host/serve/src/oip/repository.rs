@@ -120,7 +120,7 @@ pub(super) async fn unload(
 /// The body's JSON; an empty body stands for an empty object.
 async fn body<T: DeserializeOwned + Default>(app: &App, request: Request) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read_coded(&parts.headers, body, BODY_BYTES_MAX).await?;
+    let whole = app.bodies().read_coded(&parts, body, BODY_BYTES_MAX).await?;
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use saggar_metrics::Metrics;
@@ -14,8 +14,10 @@ use super::decode::{Inputs, Tensor};
 use super::outcome::{Phase, Record};
 use super::reference::Reference;
 use crate::app::App;
+use crate::body::Whole;
 use crate::error::ApiError;
 use crate::limits::{DEADLINE_DEFAULT, DEADLINE_MAX};
+use crate::memory::{AnswerCharge, MemoryCharge, decode_bytes, run_bytes};
 use crate::models::Serving;
 use crate::models::cache::Cache;
 use crate::models::queue;
@@ -89,23 +91,34 @@ pub(crate) struct Call {
     app: App,
     record: Record,
     deadline: Deadline,
+    /// The memory that it takes: for decoding, then for inputs, outputs and the answer's text.
+    charge: MemoryCharge,
 }
 
 impl Call {
     /// Takes a place for a prediction by the version that `reference` means; none means the default model. A model that
     /// sleeps is woken, and the request waits meanwhile. To be called once the body is whole: a slow client must not keep a
-    /// version from draining.
+    /// version from draining. Memory for decoding the body is charged.
     ///
     /// # Errors
-    /// Where there is no such model or version, it is not ready, or its queue is full.
-    pub(crate) async fn begin(app: &App, reference: Option<&Reference>, deadline: Deadline) -> Result<Call, ApiError> {
+    /// Where there is no such model or version, it is not ready, or its queue is full; `MemoryFull`, `MemoryShare`.
+    pub(crate) async fn begin(
+        app: &App,
+        reference: Option<&Reference>,
+        deadline: Deadline,
+        body: &Whole,
+    ) -> Result<Call, ApiError> {
         let lease = app.models().lease(reference, deadline.until()).await;
         let lease = lease.inspect_err(|error| rejected(app.metrics(), error))?;
         if let Some(keep) = deadline.keep_alive {
             app.models().keep(&lease.serving().model, keep);
         }
         let deadline = deadline.or(lease.serving().terms().deadline);
-        Ok(Call { app: app.clone(), record: Record::begin(Arc::new(lease)), deadline })
+        let mut charge = body.another_charge();
+        let bytes = decode_bytes(lease.serving().predictor().signature(), &body.bytes);
+        let charged = charge.resize(bytes, Some(deadline.until())).await;
+        charged.inspect_err(|error| rejected(app.metrics(), error))?;
+        Ok(Call { app: app.clone(), record: Record::begin(Arc::new(lease)), deadline, charge })
     }
 
     /// What the version takes and gives.
@@ -153,7 +166,7 @@ impl Call {
     /// Computes. Dropping the future gives the prediction up.
     ///
     /// # Errors
-    /// `DeadlineQueued`; whatever the plugin does wrong.
+    /// `DeadlineQueued`; `MemoryFull`, `MemoryShare`; whatever the plugin does wrong.
     pub(crate) async fn run(self, inputs: Inputs) -> Result<Answer, ApiError> {
         self.run_with(inputs, None).await
     }
@@ -182,17 +195,18 @@ impl Call {
 
     /// From the cache where the model has one and knows the answer, else computed.
     async fn answer(
-        &self,
+        &mut self,
         inputs: Inputs,
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<(Vec<Tensor>, Times, Option<bool>), ApiError> {
-        let Some(cache) = self.serving().cache().filter(|_| sink.is_none()) else {
+        let serving = Arc::clone(self.serving());
+        let Some(cache) = serving.cache().filter(|_| sink.is_none()) else {
             let (tensors, times) = self.compute(inputs, sink).await?;
             return Ok((tensors, times, None));
         };
         let key = Cache::key(&inputs);
         let found = cache.find(&key);
-        self.serving().series().cached(found.is_some());
+        serving.series().cached(found.is_some());
         if let Some(tensors) = found {
             return Ok((Arc::unwrap_or_clone(tensors), Times::default(), Some(true)));
         }
@@ -202,7 +216,7 @@ impl Call {
     }
 
     async fn compute(
-        &self,
+        &mut self,
         inputs: Inputs,
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<(Vec<Tensor>, Times), ApiError> {
@@ -210,9 +224,13 @@ impl Call {
         if until <= Instant::now() {
             return Err(ApiError::DeadlineQueued { limit });
         }
+        self.charge.resize(run_bytes(self.signature(), &inputs), Some(until)).await?;
         let lease = Arc::clone(self.record.lease());
-        let shadow = self.app.models().shadow(self.serving(), &inputs);
-        let computed = queue::compute(queue::Request { inputs, until, limit, sink, lease }).await?;
+        let shadow = self.app.models().shadow(self.serving(), &inputs, &self.charge);
+        // It goes with the inputs: they may outlive this side, which gives up at its deadline.
+        let charge = self.charge.take();
+        let (computed, charge) = queue::compute(queue::Request { inputs, until, limit, sink, lease, charge }).await?;
+        self.charge = charge;
         let times = Times { queue: computed.queue, compute: computed.compute };
         self.serving().used(self.app.now_ms());
         if let Some(shadow) = shadow {
@@ -229,6 +247,7 @@ pub(crate) fn rejected(metrics: &Metrics, error: &ApiError) {
         ApiError::DeadlineQueued { .. } => "deadline",
         ApiError::NotReady { .. } | ApiError::NothingReady | ApiError::VersionNotServing { .. } => "not_ready",
         ApiError::TooLarge { .. } => "too_large",
+        ApiError::MemoryFull | ApiError::MemoryShare { .. } => "memory",
         _ => return,
     };
     metrics.families.requests_rejected.with_label_values(&[reason]).inc();
@@ -283,6 +302,15 @@ impl Answer {
         encoded
     }
 
+    /// The charge of the encoded answer, of `bytes` where they are known. The outputs go.
+    pub(crate) fn charge_of_text(&mut self, bytes: Option<u64>) -> MemoryCharge {
+        self.tensors = Vec::new();
+        let mut charge = self.call.charge.take();
+        // Where the text is longer than was foreseen, it is there already.
+        let _ = charge.try_resize(bytes.unwrap_or(charge.bytes()));
+        charge
+    }
+
     /// Encodes, and answers with the headers that say where it comes from.
     ///
     /// # Errors
@@ -292,8 +320,10 @@ impl Answer {
         content_type: &'static str,
         encode: impl FnOnce(&Answer) -> Result<B, E>,
     ) -> Result<Response, ApiError> {
-        let body = self.encode(encode)?;
-        let mut response = Response::new(body.into());
+        let body: Body = self.encode(encode)?.into();
+        let charge = self.charge_of_text(body.size_hint().exact());
+        let mut response = Response::new(body);
+        response.extensions_mut().insert(AnswerCharge::new(charge));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         self.serving().about().add_to(headers);

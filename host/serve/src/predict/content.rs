@@ -28,8 +28,12 @@ pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Wh
     if body.bytes.len() <= INLINE_BYTES_MAX {
         return decode(signature);
     }
-    let signature = signature.clone();
-    let decoded = tokio::task::spawn_blocking(move || decode(&signature)).await;
+    let (signature, thread) = (signature.clone(), body.thread().await?);
+    let work = move || {
+        let _thread = thread;
+        decode(&signature)
+    };
+    let decoded = tokio::task::spawn_blocking(work).await;
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
 }
 

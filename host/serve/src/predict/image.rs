@@ -16,7 +16,7 @@ use saggar_plugin::{ModelPort as Port, Signature};
 use super::decode::Tensor;
 
 /// The first bytes of every PNG.
-const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
+pub(crate) const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Why a picture cannot be taken.
 #[derive(Clone, Debug, Error, PartialEq)]

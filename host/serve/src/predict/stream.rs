@@ -28,6 +28,7 @@ use super::encode;
 use super::text::Pieces;
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
+use crate::memory::{AnswerCharge, MemoryCharge};
 use crate::models::Serving;
 use crate::observe::RequestId;
 
@@ -40,12 +41,20 @@ const EVENTS: &str = "text/event-stream";
 pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<Response, ApiError> {
     let serving = Arc::clone(call.serving());
     let (mut pieces, working) = begin(call, inputs);
+    let mut charge_later = None;
     // There are pieces until the work lets go of their queue.
     let body = match pieces.recv().await {
         Some(first) => events(first, pieces, working, id),
-        None => Body::from(event("done", &ended(working).await?)),
+        None => {
+            let Encoded { json, charge } = ended(working).await?;
+            charge_later = Some(charge);
+            Body::from(event("done", &json))
+        }
     };
     let mut response = Response::new(body);
+    if let Some(charge) = charge_later {
+        response.extensions_mut().insert(AnswerCharge::new(charge));
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -71,13 +80,20 @@ pub(crate) fn begin(call: Call, inputs: Inputs) -> (mpsc::Receiver<String>, Work
 }
 
 /// What computes; it gives the whole answer as JSON.
-pub(crate) type Work = JoinSet<Result<String, ApiError>>;
+pub(crate) type Work = JoinSet<Result<Encoded, ApiError>>;
+
+/// The whole answer as JSON, and the memory that is charged for it.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) json: String,
+    charge: MemoryCharge,
+}
 
 /// The whole answer.
 ///
 /// # Errors
 /// Whatever went wrong.
-pub(crate) async fn ended(mut work: Work) -> Result<String, ApiError> {
+pub(crate) async fn ended(mut work: Work) -> Result<Encoded, ApiError> {
     let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
     let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
     ended.map_err(|error| lost(error.to_string()))?
@@ -87,14 +103,23 @@ pub(crate) async fn ended(mut work: Work) -> Result<String, ApiError> {
 fn events(first: String, mut pieces: mpsc::Receiver<String>, work: Work, id: RequestId) -> Body {
     let later = stream::poll_fn(move |context| pieces.poll_recv(context));
     let pieces = stream::iter([first]).chain(later).map(|json| event("piece", &json));
+    // Kept until the stream is dropped: the client may take its time for the last event.
+    let kept = Arc::new(Mutex::new(None));
+    let charge_of_end = Arc::clone(&kept);
     let end = stream::once(async move {
         match ended(work).await {
-            Ok(json) => event("done", &json),
+            Ok(Encoded { json, charge }) => {
+                *charge_of_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
+                event("done", &json)
+            }
             // The head is out already, so the status has nowhere to go.
             Err(error) => event("error", &error.body().json(&id.0)),
         }
     });
-    Body::from_stream(pieces.chain(end).map(Ok::<String, Infallible>))
+    Body::from_stream(pieces.chain(end).map(move |event| {
+        let _charge = &kept;
+        Ok::<String, Infallible>(event)
+    }))
 }
 
 /// JSON has no line breaks outside of its strings, and escapes those inside.
@@ -103,11 +128,13 @@ fn event(name: &str, json: &str) -> String {
 }
 
 /// Computes and encodes. Whether the client is still there shows at the next piece, which tells the plugin.
-async fn work(call: Call, inputs: Inputs, sink: Arc<Sink>) -> Result<String, ApiError> {
+async fn work(call: Call, inputs: Inputs, sink: Arc<Sink>) -> Result<Encoded, ApiError> {
     let pieces: Arc<dyn PieceSink> = Arc::<Sink>::clone(&sink);
     let mut answer = call.run_with(inputs, Some(pieces)).await?;
     sink.finish().await;
-    answer.encode(|answer| encode::json(answer.signature(), &answer.tensors, answer.items))
+    let json = answer.encode(|answer| encode::json(answer.signature(), &answer.tensors, answer.items))?;
+    let charge = answer.charge_of_text(Some(json.len() as u64));
+    Ok(Encoded { json, charge })
 }
 
 /// Makes events of pieces, on the thread that predicts.

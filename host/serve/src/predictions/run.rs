@@ -61,7 +61,7 @@ async fn in_pieces(prediction: &Prediction, call: Call, inputs: Inputs) -> Resul
     while let Some(piece) = pieces.recv().await {
         prediction.piece(&piece);
     }
-    Ok(End::Succeeded(stream::ended(work).await?, began.elapsed()))
+    Ok(End::Succeeded(stream::ended(work).await?.json, began.elapsed()))
 }
 
 /// Cancels a prediction when it is dropped: nobody else knows of it, so nobody would read what it gives.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Extensions, Request};
 use futures::future::join_all;
 use tower::ServiceExt;
 
@@ -96,7 +96,9 @@ async fn a_request_whose_time_ended_on_the_way_to_its_batch_was_late() {
     let inputs = content::sample(serving.predictor().signature(), picture(1).as_bytes()).unwrap();
     let limit = Duration::from_millis(5);
     let lease = Arc::new(serving.lease().unwrap());
-    let error = queue::compute(queue::Request { inputs, until: Instant::now(), limit, sink: None, lease }).await;
+    let charge = fixture.app.parts().memory.charge_for(&Extensions::new());
+    let error =
+        queue::compute(queue::Request { inputs, until: Instant::now(), limit, sink: None, lease, charge }).await;
     assert!(matches!(error, Err(ApiError::DeadlineQueued { .. })), "{error:?}");
 }
 

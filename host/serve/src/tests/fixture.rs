@@ -38,7 +38,7 @@ use crate::models::{
     Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
-use crate::{Access, App, Audit, Device, Devices, Parts, PluginFacts, PluginInspector};
+use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector, limits};
 
 /// First pixels that make the model misbehave.
 pub(super) const TRAP: u8 = 200;
@@ -63,22 +63,36 @@ pub(super) struct Fixture {
     pub(super) stop: watch::Sender<bool>,
 }
 
+/// What may be held.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    models_bytes: u64,
+    requests_bytes: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { models_bytes: u64::MAX, requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT }
+    }
+}
+
 impl Fixture {
     pub(super) fn new() -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), u64::MAX)
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), Memory::default())
     }
 
     /// Whose models hold at most so many bytes of their device.
     pub(super) fn with_memory(bytes_max: u64) -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), bytes_max)
+        let memory = Memory { models_bytes: bytes_max, ..Memory::default() };
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory)
     }
 
     /// Another server over the same directory, as after a restart.
     pub(super) fn again(&self) -> Fixture {
-        Fixture::within(Arc::clone(&self.directory), u64::MAX)
+        Fixture::within(Arc::clone(&self.directory), Memory::default())
     }
 
-    fn within(directory: Arc<tempfile::TempDir>, bytes_max: u64) -> Fixture {
+    fn within(directory: Arc<tempfile::TempDir>, memory: Memory) -> Fixture {
         let home = Home::open(directory.path().join("home")).unwrap();
         let metrics = Arc::new(Metrics::new());
         let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
@@ -93,7 +107,7 @@ impl Fixture {
             Arc::clone(&router),
             Arc::clone(&metrics),
             clock.clone(),
-            bytes_max,
+            memory.models_bytes,
         ));
         let loader = Loader::new(Arc::clone(&lifecycle));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
@@ -117,6 +131,7 @@ impl Fixture {
             devices: Arc::new(Devices::new(vec![device()])),
             webhooks: Vec::new(),
             access: Arc::new(Access::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
+            memory: MemoryBudget::new(memory.requests_bytes),
             audit: Audit::new(home.audit_log(), clock.clone()),
         };
         let app = App::new(parts, clock, stopping);
@@ -124,9 +139,19 @@ impl Fixture {
         Fixture { directory, home, records, models, loader, host, app, router, stop }
     }
 
+    /// With version 1 of `digits` serving, whose requests hold at most so many bytes of memory.
+    pub(super) async fn with_request_memory(bytes_max: u64) -> Fixture {
+        let memory = Memory { requests_bytes: bytes_max, ..Memory::default() };
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory).with_digits().await
+    }
+
     /// With version 1 of `digits` serving.
     pub(super) async fn serving() -> Fixture {
-        let fixture = Fixture::new();
+        Fixture::new().with_digits().await
+    }
+
+    async fn with_digits(self) -> Fixture {
+        let fixture = self;
         fixture.publish("digits", "plugin", 1);
         fixture.loader.look().await;
         fixture

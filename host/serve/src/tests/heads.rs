@@ -14,7 +14,7 @@ use super::connections::{Server, read_to_close};
 use crate::body::Bodies;
 use crate::connection::{self, Patience};
 use crate::error::ApiError;
-use crate::{Listener, limits};
+use crate::{Listener, MemoryBudget, limits};
 
 /// What comes after a request that is ended wrongly: a request of its own, should the server see one.
 const HIDDEN: &str = "GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -162,10 +162,11 @@ async fn absurd_hosts_are_refused() {
 
 /// A server of one route that reads its body, with a short patience.
 async fn reader(quiet: Duration) -> (TcpStream, watch::Sender<bool>) {
-    let bodies = Bodies::with_quiet(quiet);
+    let memory = MemoryBudget::new(limits::REQUEST_MEMORY_BYTES_DEFAULT);
+    let bodies = Bodies::with_quiet(memory, quiet);
     let read = async move |request: Request| {
         let (parts, body) = request.into_parts();
-        let whole = bodies.read(&parts.headers, body, limits::BODY_BYTES_MAX).await?;
+        let whole = bodies.read(&parts, body, limits::BODY_BYTES_MAX).await?;
         Ok::<_, ApiError>(whole.bytes.len().to_string())
     };
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), None, false).await.unwrap();

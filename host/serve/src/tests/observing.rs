@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::fixture::{Answer, Fixture, picture};
 use crate::access::Door;
 use crate::observe::{Entrance, observe};
+use crate::{MemoryBudget, limits};
 
 #[tokio::test]
 async fn requests_are_identified() {
@@ -62,7 +63,8 @@ async fn a_panic_is_an_answer() {
     async fn panics() -> &'static str {
         panic!("with a secret")
     }
-    let entrance = Entrance { door: Door::INSIDE, access, metrics: Arc::clone(&metrics) };
+    let memory = MemoryBudget::new(limits::REQUEST_MEMORY_BYTES_DEFAULT);
+    let entrance = Entrance { door: Door::INSIDE, access, metrics: Arc::clone(&metrics), memory };
     let layer = middleware::from_fn_with_state(entrance, observe);
     let router = Router::new().route("/", get(panics)).layer(layer);
     let request = Request::get("/").body(Body::empty()).unwrap();

@@ -96,6 +96,13 @@ impl Predictor for Hostile {
                 outputs.extend(y(zeros(&[batch, SIZE])?)?);
                 Ok(outputs)
             }
+            // Keeps 64 MB more with each call.
+            "hoard" => {
+                for _ in 0..64 {
+                    std::mem::forget(zeros(&[1 << 18])?);
+                }
+                Ok(vec![NamedTensor { name: "y".to_owned(), tensor: zeros(&[batch, SIZE])? }])
+            }
             "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])?),
             other => {
                 match other.strip_prefix("emit-") {

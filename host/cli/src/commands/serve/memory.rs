@@ -1,0 +1,61 @@
+//! How the machine's memory is shared out where the command line does not say.
+
+use saggar_device::{DeviceInfo, available_host_bytes};
+use saggar_serve::limits::{
+    REQUEST_MEMORY_BYTES_DEFAULT, REQUEST_MEMORY_BYTES_MAX, REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_PART,
+};
+
+use crate::args::Serve;
+
+/// Which part of the machine's memory models may take where they run in it.
+const MODELS_MEMORY_PART: u64 = 2;
+
+/// What requests and models may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemoryLimits {
+    /// Bytes of all requests together.
+    pub(super) requests_bytes: u64,
+    /// Bytes of all models together on their device; `u64::MAX` is no limit but the device's.
+    pub(super) models_bytes: u64,
+}
+
+impl MemoryLimits {
+    /// The limits that the command line sets, or else parts of what is left now.
+    pub(super) fn of(args: &Serve, device: &DeviceInfo) -> MemoryLimits {
+        let limits = MemoryLimits::by_default(available_host_bytes(), device.name == "cpu");
+        let limits = MemoryLimits {
+            requests_bytes: args.request_memory_limit.unwrap_or(limits.requests_bytes),
+            models_bytes: args.models_memory.unwrap_or(limits.models_bytes),
+        };
+        tracing::info!(requests_bytes = limits.requests_bytes, models_bytes = limits.models_bytes, "memory limits");
+        limits
+    }
+
+    /// Parts of the bytes that are left; models on a device with memory of its own are limited by that.
+    fn by_default(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
+        let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_PART);
+        let models = available_bytes.filter(|_| models_in_host).map_or(u64::MAX, |bytes| bytes / MODELS_MEMORY_PART);
+        MemoryLimits {
+            requests_bytes: requests.clamp(REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_BYTES_MAX),
+            models_bytes: models,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_get_a_quarter_and_models_in_the_same_memory_a_half() {
+        let limits = |gib: u64, in_host| {
+            let MemoryLimits { requests_bytes, models_bytes } = MemoryLimits::by_default(Some(gib << 30), in_host);
+            (requests_bytes >> 20, models_bytes >> 20)
+        };
+        assert_eq!(limits(2, true), (512, 1024));
+        assert_eq!(limits(64, true), (4096, 32 << 10));
+        assert_eq!(limits(2, false), (512, u64::MAX >> 20));
+        assert_eq!(MemoryLimits::by_default(Some(1), true).requests_bytes, REQUEST_MEMORY_BYTES_MIN);
+        assert_eq!(MemoryLimits::by_default(None, true).models_bytes, u64::MAX);
+    }
+}

@@ -1,0 +1,235 @@
+//! Attacks on the server's memory, one by one and all at once in a control group of 512 MiB, beside a client with a key of
+//! its own that must go on getting right answers. `ATTACK_SECONDS` says for how long (`make attack`: a minute).
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use saggar_tests::{MemoryGroup, Payload, Server, binary, guest};
+use serde_json::{Value, json};
+
+const SECONDS_DEFAULT: u64 = 8;
+const GROUP_BYTES: u64 = 512 << 20;
+const DIGITS: &str = "/models/digits/predict";
+
+fn seconds() -> Duration {
+    let seconds = std::env::var("ATTACK_SECONDS").map_or(SECONDS_DEFAULT, |seconds| seconds.parse().unwrap());
+    Duration::from_secs(seconds)
+}
+
+/// A key with these scopes for the server with its state in `home`.
+fn key(home: &Path, name: &str, scopes: &str) -> String {
+    let mut command = std::process::Command::new(binary());
+    let made = command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+/// A server in `group` that wants keys and serves the digits that were trained in `home`.
+fn serve_in(group: &MemoryGroup, home: &Path) -> Server {
+    let mut command = group.command(&binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--require-keys", "--home"]).arg(home);
+    Server::of(command, home)
+}
+
+fn digit() -> Value {
+    json!({ "image": vec![[0, 3, 12, 16, 2, 0, 0, 0]; 8] })
+}
+
+/// Asks again and again until `over`: how long each answer took, all of which must be as `expected`.
+fn ask_until(server: &Server, key: &str, expected: &str, over: impl Fn() -> bool) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while !over() {
+        let began = Instant::now();
+        let answer = server.request_as(Some(key), "POST", DIGITS, Payload::Json(&digit()));
+        assert_eq!((answer.status, &*answer.text), (200, expected), "the client beside the attack is answered");
+        times.push(began.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    times.sort();
+    times
+}
+
+fn percentile(times: &[Duration], percent: usize) -> Duration {
+    times[(times.len() - 1) * percent / 100]
+}
+
+/// 64 MB of zeros, a million digits, in some 62 KB.
+fn bomb() -> (Vec<u8>, usize) {
+    let parameters = json!({ "binary_data_size": 64_000_000 });
+    let input = json!({ "name": "image", "shape": [1_000_000, 8, 8], "datatype": "UINT8", "parameters": parameters });
+    let head = json!({ "inputs": [input] }).to_string();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(head.as_bytes()).unwrap();
+    encoder.write_all(&vec![0; 64_000_000]).unwrap();
+    (encoder.finish().unwrap(), head.len())
+}
+
+/// Sends an HTTP/1.1 request and drops the connection after `patience`, whatever came.
+fn send_raw(address: &str, head: &str, body: &[u8], patience: Duration) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    let _ = stream.set_read_timeout(Some(patience));
+    let _ = stream.set_write_timeout(Some(patience));
+    // A server that refuses may close before everything is sent.
+    if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).is_ok() {
+        let _ = stream.read(&mut [0; 1024]);
+    }
+}
+
+/// Inputs that are small on the way and large in the queue.
+fn send_bombs(address: &str, key: &str, (body, json_bytes): &(Vec<u8>, usize), until: Instant) {
+    let head = format!(
+        "POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-encoding: gzip\r\ninference-header-content-length: {json_bytes}\r\nx-saggar-deadline-ms: 600000\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    while Instant::now() < until {
+        send_raw(address, &head, body, Duration::from_secs(3));
+    }
+}
+
+/// Bodies that are announced and hardly sent.
+fn send_slowly(address: &str, key: &str, until: Instant) {
+    let head = format!(
+        "POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-length: 64000000\r\n\r\n"
+    );
+    let streams = (0..16).filter_map(|_| {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.write_all(head.as_bytes()).ok()?;
+        Some(stream)
+    });
+    let mut streams: Vec<TcpStream> = streams.collect();
+    while Instant::now() < until {
+        streams.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// A frame of HTTP/2. Source: RFC 9113, 4.1.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A field of a head, literal and without an index. Source: RFC 7541, 6.2.2.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| {
+        assert!(text.len() < 127, "longer ones need another form");
+        [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+    };
+    [vec![0], text(name), text(value)].concat()
+}
+
+/// 128 requests for a large answer over one connection whose client gives no window to send it in.
+fn take_nothing(address: &str, key: &str, until: Instant) {
+    let (headers, settings, ping) = (1, 4, 6);
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    let _ = stream.set_write_timeout(Some(Duration::from_secs(3)));
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+    let mut bytes = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(settings, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
+    let authorization = format!("Bearer {key}");
+    for number in 0..128 {
+        let head = [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/openapi.json"),
+            (":authority", "localhost"),
+            ("authorization", &authorization),
+        ];
+        let head: Vec<u8> = head.iter().flat_map(|(name, value)| field(name, value)).collect();
+        // END_STREAM and END_HEADERS.
+        bytes.extend(frame(headers, 5, 2 * number + 1, &head));
+    }
+    if stream.write_all(&bytes).is_err() {
+        return;
+    }
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
+    while Instant::now() < until {
+        if stream.write_all(&frame(ping, 0, 0, &[0; 8])).is_err() {
+            return;
+        }
+        let _ = stream.read(&mut [0; 4096]);
+    }
+}
+
+/// A folder with a text of `bytes` newlines, compressed.
+fn newlines(folder: &Path, bytes: usize) {
+    std::fs::create_dir(folder).unwrap();
+    let mut encoder = GzEncoder::new(std::fs::File::create(folder.join("x.txt.gz")).unwrap(), Compression::best());
+    let piece = vec![b'\n'; 1 << 20];
+    (0..bytes >> 20).for_each(|_| encoder.write_all(&piece).unwrap());
+    encoder.finish().unwrap();
+}
+
+#[test]
+fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
+    let Some(group) = MemoryGroup::new(GROUP_BYTES) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    // Trained outside of the group, which is about serving.
+    let server = Server::with_digits(&home, &[]);
+    let plugin = guest("hostile");
+    let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hoard", "predict=hoard"];
+    server.saggar_ok(&run);
+    drop(server);
+    let [good, bad] = [("good", "predict"), ("bad", "predict,jobs:read,jobs:write")].map(|(n, s)| key(&home, n, s));
+    let server = serve_in(&group, &home);
+    let expected = server.wait_for("the model", |server| {
+        let answer = server.request_as(Some(&good), "POST", DIGITS, Payload::Json(&digit()));
+        (answer.status == 200).then_some(answer.text)
+    });
+    let alone_until = Instant::now() + seconds() / 2;
+    let alone = ask_until(&server, &good, &expected, || Instant::now() >= alone_until);
+    let address = server.url().strip_prefix("http://").unwrap().to_owned();
+    let folder = directory.path().join("newlines");
+    newlines(&folder, 100 << 20);
+    let (bomb, until, over) = (bomb(), Instant::now() + seconds(), AtomicBool::new(false));
+    let beside = std::thread::scope(|scope| {
+        let client = scope.spawn(|| ask_until(&server, &good, &expected, || over.load(Ordering::Relaxed)));
+        let mut attacks: Vec<_> = (0..20).map(|_| scope.spawn(|| send_bombs(&address, &bad, &bomb, until))).collect();
+        attacks.extend((0..2).map(|_| scope.spawn(|| take_nothing(&address, &bad, until))));
+        attacks.push(scope.spawn(|| send_slowly(&address, &bad, until)));
+        attacks.push(scope.spawn(|| {
+            while Instant::now() < until {
+                let x = json!({ "x": [1, 2, 3, 4] });
+                let answer = server.request_as(Some(&bad), "POST", "/models/hoard/predict", Payload::Json(&x));
+                assert!(answer.status < 600);
+            }
+        }));
+        attacks.push(scope.spawn(|| {
+            while Instant::now() < until {
+                let mut push = server.command(&["data", "push", folder.to_str().unwrap(), "--name", "newlines"]);
+                // Refused or taken: what matters is that the server goes on.
+                let _ = push.env("SAGGAR_API_KEY", &bad).output().unwrap();
+            }
+        }));
+        let ended: Vec<_> = attacks.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        over.store(true, Ordering::Relaxed);
+        let beside = client.join().unwrap();
+        assert!(ended.iter().all(Result::is_ok));
+        beside
+    });
+    assert_eq!(server.request_as(None, "GET", "/healthz", Payload::Nothing).status, 200);
+    let [alone_p99, beside_p99] = [&alone, &beside].map(|times| percentile(times, 99));
+    let peak = group.peak_bytes().unwrap_or(0) >> 20;
+    #[expect(clippy::print_stdout, reason = "`make attack` shows what was measured")]
+    {
+        let ratio = beside_p99.as_secs_f64() / alone_p99.as_secs_f64();
+        println!(
+            "attack: {} answers beside it, p50 {:?} (alone {:?}), p99 {beside_p99:?} (alone {alone_p99:?}, {ratio:.1} times), \
+             {peak} MiB at most",
+            beside.len(),
+            percentile(&beside, 50),
+            percentile(&alone, 50),
+        );
+    }
+    assert!(beside.len() > 20, "only {} answers beside the attack", beside.len());
+}
