@@ -63,11 +63,6 @@ impl Bodies {
         Bodies { memory, quiet }
     }
 
-    /// The budget that bodies are charged to.
-    pub(crate) fn memory(&self) -> &MemoryBudget {
-        &self.memory
-    }
-
     /// As [`Bodies::read`], for a body that may be compressed: at most `bytes_max` bytes before and after. It is expanded
     /// on a thread that may take long.
     pub(crate) async fn read_coded(&self, parts: &Parts, body: Body, bytes_max: usize) -> Result<Whole, ApiError> {
