@@ -1,12 +1,15 @@
 //! Why a graph cannot be compiled for a target: data, not prose.
 
-use saggar_tensor::DType;
+use saggar_tensor::{DType, Interrupted};
 use thiserror::Error;
 
 /// A verified graph that a target cannot run.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CompileError {
+    /// The caller asked to stop.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The target has no elements of this type.
     #[error("{op} '{label}': this device has no {dtype}")]
     Unsupported {

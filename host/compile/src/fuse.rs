@@ -19,7 +19,7 @@ mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::NodeId;
+use saggar_tensor::{Interrupt, Interrupted, NodeId};
 
 use emit::Failure;
 use group::{Context, Group};
@@ -52,28 +52,42 @@ pub(crate) struct Claims {
 }
 
 /// Kernels for everything that is claimed, in a topological order. `pinned` variables are not written in place.
-pub(crate) fn fuse(laid: &Laid, claims: &Claims, pinned: &BTreeSet<u32>, target: &Target) -> Vec<Draft> {
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn fuse(
+    laid: &Laid,
+    claims: &Claims,
+    pinned: &BTreeSet<u32>,
+    target: &Target,
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<Draft>, Interrupted> {
     let graph = &laid.graph;
     let mut forced = BTreeSet::new();
     let merged = loop {
-        let chains = chains::chains(graph, &claims.nodes, &forced, target);
+        let chains = chains::chains(graph, &claims.nodes, &forced, target, interrupt)?;
         let context = Context {
             graph,
-            stored: stored::stored(graph, &claims.nodes, &forced, &chains, target),
+            stored: stored::stored(graph, &claims.nodes, &forced, &chains, target, interrupt)?,
             chains: &chains,
             assigned: &claims.assigned,
             claimed: &claims.nodes,
             pinned,
             channels_last: &laid.channels_last,
             target,
+            interrupt,
         };
         let mut missing = BTreeSet::new();
-        let groups: Vec<Group> =
-            kernels(&context).into_iter().filter_map(|node| single(&context, node, &mut missing)).collect();
+        let kernels = kernels(&context);
+        let mut groups: Vec<Group> = Vec::with_capacity(kernels.len());
+        for &node in &kernels {
+            interrupt.check()?;
+            groups.extend(single(&context, node, &mut missing));
+        }
         let before = forced.len();
         forced.extend(missing);
-        if groups.len() == kernels(&context).len() {
-            break merge::merge(&context, chain::without_idle_rows(&context, groups));
+        if groups.len() == kernels.len() {
+            break merge::merge(&context, chain::without_idle_rows(&context, groups)?)?;
         }
         assert!(forced.len() > before, "materialising operands always makes a kernel possible");
     };
@@ -81,7 +95,7 @@ pub(crate) fn fuse(laid: &Laid, claims: &Claims, pinned: &BTreeSet<u32>, target:
         let Group { anchor, roots, loads, body, .. } = group;
         Draft { body, anchor, roots, loads }
     });
-    drafts.collect()
+    Ok(drafts.collect())
 }
 
 /// Nodes with a kernel; those without elements need none.

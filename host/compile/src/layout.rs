@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use saggar_tensor::op::{Convolution, Movement, Op, Reduce};
-use saggar_tensor::{DType, Descriptor, Graph, Node, NodeId, Shape};
+use saggar_tensor::{DType, Descriptor, Graph, Interrupt, Interrupted, Node, NodeId, Shape};
 
 /// Axis of the first order that stands at each place of the last: `n, h, w, c`.
 const LAST: [usize; 4] = [0, 2, 3, 1];
@@ -32,11 +32,15 @@ pub(crate) fn channels_first(graph: Graph) -> Laid {
 }
 
 /// `graph`, with channels last where that is faster. It must have no dead nodes, and has none after.
-pub(crate) fn channels_last(graph: Graph) -> Laid {
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn channels_last(graph: Graph, interrupt: &Interrupt<'_>) -> Result<Laid, Interrupted> {
     let new = Graph { nodes: Vec::new(), ..graph.clone() };
     let forms = vec![[None; 2]; graph.nodes.len()];
     let mut pass = Pass { old: &graph, new, forms, channels_last: BTreeSet::new() };
     for at in 0..graph.nodes.len() {
+        interrupt.check()?;
         pass.node(NodeId(at as u32));
     }
     for (at, (_, node)) in graph.outputs.iter().enumerate() {
@@ -45,7 +49,7 @@ pub(crate) fn channels_last(graph: Graph) -> Laid {
     for (at, (_, node)) in graph.assignments.iter().enumerate() {
         pass.new.assignments[at].1 = pass.first(*node);
     }
-    Laid { graph: pass.new, channels_last: pass.channels_last }
+    Ok(Laid { graph: pass.new, channels_last: pass.channels_last })
 }
 
 struct Pass<'g> {

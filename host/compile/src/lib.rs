@@ -26,7 +26,7 @@ pub mod wgsl;
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::{Graph, NodeId, Port, VerifiedGraph};
+use saggar_tensor::{Graph, Interrupt, NodeId, Port, VerifiedGraph};
 
 pub use error::CompileError;
 pub use program::Program;
@@ -42,29 +42,48 @@ pub use target::Target;
 /// # Panics
 /// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
 pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, CompileError> {
-    passes(graph, target, &mut |_, _| {})
+    compile_interruptible(graph, target, &Interrupt::never())
+}
+
+/// As [`compile`], until `interrupt` comes: every pass looks at it at short intervals.
+///
+/// # Errors
+/// As [`compile`]; `Interrupted`.
+///
+/// # Panics
+/// As [`compile`].
+pub fn compile_interruptible(
+    graph: &VerifiedGraph,
+    target: &Target,
+    interrupt: &Interrupt<'_>,
+) -> Result<Program, CompileError> {
+    passes(graph, target, interrupt, &mut |_, _| {})
 }
 
 /// The passes in their order. `look` sees what is scheduled, and the graph that it is about, before memory is planned.
 fn passes(
     graph: &VerifiedGraph,
     target: &Target,
+    interrupt: &Interrupt<'_>,
     look: &mut dyn FnMut(&Graph, &[fuse::Draft]),
 ) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
-    let simple = simplify::simplify(graph);
+    let simple = simplify::simplify(graph, interrupt)?;
     check_types(&simple, target)?;
-    let mut laid = if target.channels_last { layout::channels_last(simple) } else { layout::channels_first(simple) };
+    let mut laid = match target.channels_last {
+        true => layout::channels_last(simple, interrupt)?,
+        false => layout::channels_first(simple),
+    };
     let destinations = destinations::destinations(&mut laid.graph);
     let claims = destinations.claims();
     let mut pinned = BTreeSet::new();
     loop {
-        let drafts = fuse::fuse(&laid, &claims, &pinned, target);
+        let drafts = fuse::fuse(&laid, &claims, &pinned, target, interrupt)?;
         let mut simple = laid.graph.clone();
-        let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned);
+        let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned, interrupt)?;
         let refused = scheduled.refused.clone();
         look(&simple, &scheduled.drafts);
-        let program = plan::plan(&simple, scheduled, target)?;
+        let program = plan::plan(&simple, scheduled, target, interrupt)?;
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
         if program.kernels.iter().all(|kernel| kernel.body.values() <= target.values_max(&kernel.body)) {
             return Ok(Program { outputs: outputs(graph), ..program });

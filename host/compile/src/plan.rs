@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use saggar_tensor::op::{Op, Source};
-use saggar_tensor::{Descriptor, Graph, NodeId};
+use saggar_tensor::{Descriptor, Graph, Interrupt, Interrupted, NodeId};
 
 use crate::error::CompileError;
 use crate::fuse::{Draft, base};
@@ -34,10 +34,15 @@ struct Placed {
 /// The program of scheduled kernels.
 ///
 /// # Errors
-/// `Unsupported` and `ValueTooLarge`, naming the node.
-pub(crate) fn plan(graph: &Graph, schedule: Schedule, target: &Target) -> Result<Program, CompileError> {
+/// `Unsupported` and `ValueTooLarge`, naming the node; `Interrupted`.
+pub(crate) fn plan(
+    graph: &Graph,
+    schedule: Schedule,
+    target: &Target,
+    interrupt: &Interrupt<'_>,
+) -> Result<Program, CompileError> {
     let mut places = schedule.homes.clone();
-    let slabs = scratch(&lifetimes(graph, &schedule, target)?, target, &mut places);
+    let slabs = scratch(&lifetimes(graph, &schedule, target)?, target, &mut places, interrupt)?;
     let mut constants = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
         let place = match &node.op {
@@ -63,6 +68,7 @@ pub(crate) fn plan(graph: &Graph, schedule: Schedule, target: &Target) -> Result
     let mut table = Table { graph, target, places, values: Vec::new(), known: BTreeMap::new(), error: None };
     let mut kernels = Vec::with_capacity(schedule.drafts.len());
     for draft in schedule.drafts {
+        interrupt.check()?;
         let label = label(graph, &draft);
         let mut body = draft.body;
         table.resolve(&mut body);
@@ -175,11 +181,17 @@ fn reads_in_tiles(graph: &Graph, body: &Body, load: NodeId) -> bool {
 }
 
 /// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed.
-fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId, Place>) -> Vec<Slab> {
+fn scratch(
+    lifetimes: &[Lifetime],
+    target: &Target,
+    places: &mut BTreeMap<NodeId, Place>,
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<Slab>, Interrupted> {
     let mut slabs: Vec<(Slab, Vec<Placed>)> = Vec::new();
     let mut order: Vec<&Lifetime> = lifetimes.iter().collect();
     order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.nodes[0]));
     for lifetime in order {
+        interrupt.check()?;
         let fits = |(slab, placed): &(Slab, Vec<Placed>)| {
             let offset = (slab.class == lifetime.class).then(|| gap(placed, lifetime))?;
             // What one binding cannot show whole has a slab that begins with it.
@@ -198,7 +210,7 @@ fn scratch(lifetimes: &[Lifetime], target: &Target, places: &mut BTreeMap<NodeId
         let place = Place::Slab { slab: at as u32, offset_bytes: offset };
         places.extend(lifetime.nodes.iter().map(|&node| (node, place)));
     }
-    slabs.into_iter().map(|(slab, _)| slab).collect()
+    Ok(slabs.into_iter().map(|(slab, _)| slab).collect())
 }
 
 /// The offset of the tightest gap between values that live at the same time, or past them all.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_tensor::op::{Op, Unary};
-use saggar_tensor::{Graph, Node, NodeId};
+use saggar_tensor::{Graph, Interrupt, Interrupted, Node, NodeId};
 
 use crate::destinations::Destinations;
 use crate::expr::{Expr, Instruction, Register, View};
@@ -27,12 +27,16 @@ pub(crate) struct Schedule {
 const READY_COMPARED_MAX: usize = 64;
 
 /// Orders `drafts`, adding copies to the graph and to the kernels where a variable cannot be written in place.
+///
+/// # Errors
+/// `Interrupted`.
 pub(crate) fn schedule(
     graph: &mut Graph,
     destinations: &Destinations,
     drafts: Vec<Draft>,
     pinned: &BTreeSet<u32>,
-) -> Schedule {
+    interrupt: &Interrupt<'_>,
+) -> Result<Schedule, Interrupted> {
     let mut homes: BTreeMap<NodeId, Place> = BTreeMap::new();
     for (at, &node) in destinations.outputs.iter().enumerate() {
         homes.insert(node, Place::Output(at as u32));
@@ -40,6 +44,7 @@ pub(crate) fn schedule(
     let mut flow = Flow::new(drafts);
     let mut refused = BTreeSet::new();
     for &(assigned, node) in &destinations.assignments {
+        interrupt.check()?;
         // A value without elements has no kernel and needs no place.
         let Some(&maker) = flow.maker.get(&node) else { continue };
         let readers = flow.readers_of_variable(graph, assigned);
@@ -57,8 +62,8 @@ pub(crate) fn schedule(
         assert!(flow.order(&readers, at), "nothing depends on a copy to a variable");
         homes.insert(copied, Place::Variable(assigned));
     }
-    let drafts = flow.sorted(graph, &homes);
-    Schedule { drafts, homes, refused }
+    let drafts = flow.sorted(graph, &homes, interrupt)?;
+    Ok(Schedule { drafts, homes, refused })
 }
 
 /// Whether a kernel that writes the variable reads it, if at all, element by element.
@@ -174,7 +179,12 @@ impl Flow {
     }
 
     /// A topological order in which memory that can be freed is freed early.
-    fn sorted(self, graph: &Graph, homes: &BTreeMap<NodeId, Place>) -> Vec<Draft> {
+    fn sorted(
+        self,
+        graph: &Graph,
+        homes: &BTreeMap<NodeId, Place>,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Vec<Draft>, Interrupted> {
         let mut waits = vec![0; self.drafts.len()];
         self.after.iter().flatten().for_each(|&at| waits[at] += 1);
         let mut unread: BTreeMap<NodeId, usize> =
@@ -186,6 +196,7 @@ impl Flow {
             if is_scratch { graph.descriptor(*node).bytes() as i64 } else { 0 }
         };
         while let Some(&first) = ready.first() {
+            interrupt.check()?;
             let growth = |at: usize| {
                 let draft = &self.drafts[at];
                 let freed = draft.loads.iter().filter(|load| unread[load] == 1).map(scratch).sum::<i64>();
@@ -208,6 +219,6 @@ impl Flow {
         }
         assert_eq!(order.len(), self.drafts.len(), "kernels depend on each other in a circle");
         let mut drafts: Vec<Option<Draft>> = self.drafts.into_iter().map(Some).collect();
-        order.into_iter().filter_map(|at| drafts[at].take()).collect()
+        Ok(order.into_iter().filter_map(|at| drafts[at].take()).collect())
     }
 }

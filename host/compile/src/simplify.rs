@@ -11,22 +11,31 @@ mod relu;
 use std::collections::HashMap;
 
 use saggar_tensor::op::{Movement, Op};
-use saggar_tensor::{Graph, Node, NodeId};
+use saggar_tensor::{Graph, Interrupt, Interrupted, Node, NodeId};
 
 use crate::limits::CONCAT_OPERANDS_MAX;
 
 /// The simplified graph; inputs, variables, outputs and assignments keep their order.
-pub(crate) fn simplify(graph: &Graph) -> Graph {
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn simplify(graph: &Graph, interrupt: &Interrupt<'_>) -> Result<Graph, Interrupted> {
     let mut rewrite = Rewrite { graph: without_nodes(graph), known: HashMap::new() };
     let live = live(graph);
     let mut places = vec![NodeId(0); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| live[*at]) {
+        interrupt.check()?;
         let inputs = node.inputs.iter().map(|input| places[input.index()]).collect();
         places[at] = rewrite.add(Node { inputs, ..node.clone() });
     }
     let mut simpler = rewrite.graph;
     follow(&mut simpler, &places);
-    compact(&relu::from_results(&pooled::rectified_before(&simpler)))
+    interrupt.check()?;
+    let simpler = pooled::rectified_before(&simpler);
+    interrupt.check()?;
+    let simpler = relu::from_results(&simpler);
+    interrupt.check()?;
+    Ok(compact(&simpler))
 }
 
 fn without_nodes(graph: &Graph) -> Graph {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::{Graph, NodeId, VerifiedGraph};
+use saggar_tensor::{Graph, Interrupt, NodeId, VerifiedGraph};
 
 use crate::error::CompileError;
 use crate::fuse::Draft;
@@ -44,7 +44,7 @@ pub struct Group {
 /// As [`crate::compile`].
 pub fn stages(graph: &VerifiedGraph, target: &Target) -> Result<Stages, CompileError> {
     let mut seen: Option<(Graph, Vec<Group>)> = None;
-    let program = crate::passes(graph, target, &mut |graph, drafts| {
+    let program = crate::passes(graph, target, &Interrupt::never(), &mut |graph, drafts| {
         let groups = drafts.iter().map(|draft| group(graph, draft)).collect();
         seen = Some((graph.clone(), groups));
     })?;

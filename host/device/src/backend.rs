@@ -9,7 +9,7 @@ use std::time::Duration;
 use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_tensor::{Descriptor, VerifiedGraph};
+use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
 
 use crate::error::DeviceError;
 use crate::meter::Meter;
@@ -76,12 +76,13 @@ pub trait Backend: Debug + Send + Sync {
     /// What programs for it must be compiled for.
     fn target(&self) -> Target;
 
-    /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long.
+    /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long, and stops soon after
+    /// `interrupt` comes.
     ///
     /// # Errors
-    /// Those of [`saggar_compile::compile`].
-    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
-        saggar_compile::compile(graph, &self.target())
+    /// Those of [`saggar_compile::compile_interruptible`].
+    fn compile(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, CompileError> {
+        saggar_compile::compile_interruptible(graph, &self.target(), interrupt)
     }
 
     /// Whether it computes with what is in its tensors. Asked before first values are made, which one that only looks at graphs

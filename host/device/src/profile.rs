@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_tensor::{Descriptor, VerifiedGraph};
+use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
 use crate::error::DeviceError;
@@ -83,8 +83,8 @@ impl Backend for Profiler {
         self.device.target()
     }
 
-    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
-        self.device.compile(graph)
+    fn compile(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, CompileError> {
+        self.device.compile(graph, interrupt)
     }
 
     fn keeps_elements(&self) -> bool {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
-use saggar_compile::{CompileError, compile};
-use saggar_tensor::{Descriptor, Port, VerifiedGraph};
+use saggar_compile::{CompileError, compile_interruptible};
+use saggar_tensor::{Descriptor, Interrupt, Port, VerifiedGraph};
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Storage, Ways};
 use crate::error::DeviceError;
@@ -149,7 +149,7 @@ impl Backend for Recorder {
         self.0.target
     }
 
-    fn compile(&self, graph: &VerifiedGraph) -> Result<Program, CompileError> {
+    fn compile(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, CompileError> {
         let mut recorded = self.recorded();
         if !recorded.graphs.iter().any(|known| *known.graph == *graph) {
             if recorded.graphs.len() < GRAPHS_MAX {
@@ -160,7 +160,7 @@ impl Backend for Recorder {
             }
         }
         drop(recorded);
-        compile(graph, &self.0.target)
+        compile_interruptible(graph, &self.0.target, interrupt)
     }
 
     fn keeps_elements(&self) -> bool {
@@ -270,9 +270,9 @@ mod tests {
         builder.output("y", sum).unwrap();
         let graph = verify(builder.finish()).unwrap();
         recorder.begin("training");
-        let program = recorder.compile(&graph).unwrap();
+        let program = recorder.compile(&graph, &Interrupt::never()).unwrap();
         recorder.begin("prediction");
-        recorder.compile(&graph).unwrap();
+        recorder.compile(&graph, &Interrupt::never()).unwrap();
         let recorded = recorder.so_far();
         assert_eq!(recorded.graphs.iter().map(|it| it.phase.as_str()).collect::<Vec<_>>(), ["training"]);
 

@@ -13,7 +13,7 @@ use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{Value, evaluate};
 use saggar_tensor::mixed::{self, LossScale, SCALE_FIRST, Taken};
 use saggar_tensor::op::{Conv2d, Scalar};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, NodeId, Shape, VerifiedGraph, nn, verify};
 
 use support::devices;
 
@@ -69,7 +69,7 @@ fn step(is_mixed: bool) -> VerifiedGraph {
     let loss = loss(&mut g, &parameters);
     let mut taken = Taken::default();
     let derivatives = if is_mixed {
-        mixed::gradients(&mut g, &mut taken, scale.scale, loss, &parameters).unwrap()
+        mixed::gradients(&mut g, &mut taken, scale.scale, loss, &parameters, &Interrupt::never()).unwrap()
     } else {
         gradients(&mut g, loss, &parameters).unwrap()
     };

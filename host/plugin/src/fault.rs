@@ -59,6 +59,9 @@ impl Fault {
 
 impl From<GraphError> for Fault {
     fn from(error: GraphError) -> Fault {
+        if matches!(error.kind(), GraphError::Interrupted(_)) {
+            return Fault::cancelled();
+        }
         let limits = matches!(
             error.kind(),
             GraphError::TooManyNodes | GraphError::TooManyConstantBytes { .. } | GraphError::TooManyOutputs
@@ -85,6 +88,7 @@ impl From<CompileError> for Fault {
     fn from(error: CompileError) -> Fault {
         let message = error.to_string();
         let (code, place) = match error {
+            CompileError::Interrupted(_) => return Fault::cancelled(),
             CompileError::Unsupported { label, .. } => (ErrorCode::Unsupported, Some(label)),
             CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
             _ => (ErrorCode::Unsupported, None),

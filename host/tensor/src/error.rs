@@ -6,6 +6,7 @@ mod shards;
 pub use shards::ShardsError;
 use thiserror::Error;
 
+use crate::interrupt::Interrupted;
 use crate::limits::{
     ELEMENTS_MAX, GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, RANK_MAX,
 };
@@ -42,6 +43,9 @@ impl std::fmt::Display for NameKind {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum GraphError {
+    /// The caller asked to stop.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// More dimensions than a tensor may have.
     #[error("a tensor has at most {RANK_MAX} dimensions, not {rank}")]
     RankTooLarge {

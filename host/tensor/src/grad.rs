@@ -18,6 +18,7 @@ mod unary;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::{Node, NodeId};
+use crate::interrupt::Interrupt;
 use crate::op::{Binary, Op};
 
 /// A node whose operands' adjoints are wanted.
@@ -39,20 +40,21 @@ struct Step {
 /// comparisons, indices or integers alone; `NoGradient` for an operator on the way without a rule; limits of the graph.
 /// Each with the node's label, or its number.
 pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
-    gradients_times(builder, loss, None, wrt)
+    gradients_times(builder, loss, None, wrt, &Interrupt::never())
 }
 
 /// As [`gradients`], each times `factor`: one number of the loss's data type, without dimensions. It is multiplied in at the
-/// loss, so every adjoint on the way is larger by it.
+/// loss, so every adjoint on the way is larger by it. Stops when `interrupt` comes.
 ///
 /// # Errors
-/// As [`gradients`]; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
+/// As [`gradients`]; `Interrupted`; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
 /// that the loss has not.
 pub fn gradients_times(
     builder: &mut GraphBuilder,
     loss: NodeId,
     factor: Option<NodeId>,
     wrt: &[NodeId],
+    interrupt: &Interrupt<'_>,
 ) -> Result<Vec<NodeId>, GraphError> {
     check(builder, loss, wrt)?;
     let reaching = reaching(&builder.graph().nodes[..=loss.index()], wrt);
@@ -66,6 +68,7 @@ pub fn gradients_times(
     }
     for position in (0..reaching.len()).rev() {
         let Some(dy) = adjoints[position] else { continue };
+        interrupt.check()?;
         let node: Node = builder.graph().nodes[position].clone();
         let step = Step { inputs: node.inputs, output: NodeId(position as u32), dy };
         for operand in 0..step.inputs.len() {

@@ -23,6 +23,7 @@ use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::grad;
 use crate::graph::{Graph, NodeId};
+use crate::interrupt::Interrupt;
 use crate::op::{Convolution, Op};
 use crate::shards::needed;
 
@@ -66,25 +67,26 @@ impl Taken {
 /// not changed. Where the loss is `float16`, or depends on no contraction that would be exchanged, its gradients are as ever:
 /// such a graph is of one precision, or its builder chose both precision and scale.
 ///
-/// `scale` is a `float32` without dimensions; [`LossScale::scale`].
+/// `scale` is a `float32` without dimensions; [`LossScale::scale`]. Stops when `interrupt` comes.
 ///
 /// # Errors
-/// As [`grad::gradients`].
+/// As [`grad::gradients_times`].
 pub fn gradients(
     builder: &mut GraphBuilder,
     taken: &mut Taken,
     scale: NodeId,
     loss: NodeId,
     wrt: &[NodeId],
+    interrupt: &Interrupt<'_>,
 ) -> Result<Vec<NodeId>, GraphError> {
     let is_single = builder.descriptor_of(loss)?.dtype == DType::F32;
     let graph = builder.graph();
     let forward = halve::exchanged(graph, contractions(graph, &needed(graph, &[loss])));
     if !is_single || forward.is_empty() {
-        return grad::gradients(builder, loss, wrt);
+        return grad::gradients_times(builder, loss, None, wrt, interrupt);
     }
     let before = builder.graph().nodes.len();
-    let mut gradients = grad::gradients_times(builder, loss, Some(scale), wrt)?;
+    let mut gradients = grad::gradients_times(builder, loss, Some(scale), wrt, interrupt)?;
     let graph = builder.graph();
     let is_new: Vec<bool> = (0..graph.nodes.len()).map(|at| at >= before).collect();
     taken.contractions.extend(forward.into_iter().chain(contractions(graph, &is_new)));

@@ -11,7 +11,7 @@ use crate::error::{GraphError, NameKind};
 use crate::graph::{Graph, Node, NodeId};
 use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
 use crate::op::{Op, Source};
-use crate::{Descriptor, Port};
+use crate::{Descriptor, Interrupt, Port};
 
 /// A graph that keeps every promise of [`Graph`] and is within every limit of [`crate::limits`].
 ///
@@ -43,10 +43,19 @@ impl Deref for VerifiedGraph {
 /// # Errors
 /// The first fault: limits first, then ports, nodes in order (with the node as the place), outputs and assignments.
 pub fn verify(graph: Graph) -> Result<VerifiedGraph, GraphError> {
+    verify_interruptible(graph, &Interrupt::never())
+}
+
+/// As [`verify`], until `interrupt` comes.
+///
+/// # Errors
+/// As [`verify`]; `Interrupted`.
+pub fn verify_interruptible(graph: Graph, interrupt: &Interrupt<'_>) -> Result<VerifiedGraph, GraphError> {
     check_limits(&graph)?;
     check_ports(NameKind::Input, &graph.inputs)?;
     check_ports(NameKind::Variable, &graph.variables)?;
     for index in 0..graph.nodes.len() {
+        interrupt.check()?;
         check_node(&graph, index).map_err(|error| error.at(place(index, &graph.nodes[index])))?;
     }
     check_outputs(&graph)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use saggar_tensor::op::{Contract, Op, Reduce};
-use saggar_tensor::{DType, NodeId};
+use saggar_tensor::{DType, Interrupted, NodeId};
 
 use super::body::{Plan, fixed_epilogue, in_space};
 use super::chains::Ends;
@@ -110,8 +110,12 @@ fn factor(plan: Plan<'_>, node: NodeId, transposed: bool) -> Factor {
 }
 
 /// The groups, with those parts of a softmax left out of memory that nobody reads there.
-pub(super) fn without_idle_rows(context: &Context<'_>, mut groups: Vec<Group>) -> Vec<Group> {
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn without_idle_rows(context: &Context<'_>, mut groups: Vec<Group>) -> Result<Vec<Group>, Interrupted> {
     for at in 0..groups.len() {
+        context.interrupt.check()?;
         let Some(anchor) = groups[at].anchor else { continue };
         let is_idle =
             |node: &NodeId| !context.claimed.contains(node) && !groups.iter().any(|other| other.loads.contains(node));
@@ -123,5 +127,5 @@ pub(super) fn without_idle_rows(context: &Context<'_>, mut groups: Vec<Group>) -
             groups[at] = smaller;
         }
     }
-    groups
+    Ok(groups)
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_tensor::op::{Binary, Contract, Movement, Op, Reduce, ReduceKind, Unary};
-use saggar_tensor::{DType, Graph, NodeId};
+use saggar_tensor::{DType, Graph, Interrupt, Interrupted, NodeId};
 
 use super::kind::{Kind, base, kind};
 use super::matmul::matrix;
@@ -67,9 +67,18 @@ impl Chains {
 }
 
 /// The chains of a graph for `target`. Nodes that are `claimed` or `forced` lie in memory.
-pub(super) fn chains(graph: &Graph, claimed: &BTreeSet<NodeId>, forced: &BTreeSet<NodeId>, target: &Target) -> Chains {
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn chains(
+    graph: &Graph,
+    claimed: &BTreeSet<NodeId>,
+    forced: &BTreeSet<NodeId>,
+    target: &Target,
+    interrupt: &Interrupt<'_>,
+) -> Result<Chains, Interrupted> {
     if target.chain_values_max == 0 {
-        return Chains::default();
+        return Ok(Chains::default());
     }
     let mut users = vec![Vec::new(); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate() {
@@ -78,9 +87,12 @@ pub(super) fn chains(graph: &Graph, claimed: &BTreeSet<NodeId>, forced: &BTreeSe
     let in_memory = claimed.union(forced).copied().collect();
     let search = Search { graph, users, in_memory, rows_min: target.chain_rows_min };
     let candidates = (0..graph.nodes.len()).map(|at| NodeId(at as u32)).filter(|&node| search.is_candidate(node));
-    let reached = candidates.filter_map(|node| search.reached(node).map(|reached| (node, reached)));
-    let mut reached: BTreeMap<NodeId, Reached> =
-        reached.filter(|(product, reached)| search.is_worth(*product, reached)).collect();
+    let mut reached: BTreeMap<NodeId, Reached> = BTreeMap::new();
+    for product in candidates {
+        interrupt.check()?;
+        let found = search.reached(product).filter(|found| search.is_worth(product, found));
+        reached.extend(found.map(|found| (product, found)));
+    }
     // Fewer products leave fewer chains, which may be too few for others that share a reader with them.
     while let Some(refused) = search.refused(&reached) {
         reached.retain(|product, _| !refused.contains(product));
@@ -91,8 +103,9 @@ pub(super) fn chains(graph: &Graph, claimed: &BTreeSet<NodeId>, forced: &BTreeSe
         chains.between.extend(between);
         chains.ends.extend(ends);
     }
+    interrupt.check()?;
     search.absorb(&mut chains);
-    chains
+    Ok(chains)
 }
 
 /// What a product's elements go to.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Graph, NodeId};
+use saggar_tensor::{Graph, Interrupt, NodeId};
 
 use super::body::{Plan, body};
 use super::chains::Chains;
@@ -28,6 +28,7 @@ pub(super) struct Context<'a> {
     /// Products that are computed where they are used.
     pub(super) chains: &'a Chains,
     pub(super) target: &'a Target,
+    pub(super) interrupt: &'a Interrupt<'a>,
 }
 
 /// One kernel.

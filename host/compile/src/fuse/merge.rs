@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::NodeId;
+use saggar_tensor::{Interrupted, NodeId};
 
 use super::group::{Context, Group, group, loads_variable, touched};
 use crate::limits::{MERGE_PARTNERS_MAX, MERGE_VISITS_MAX};
@@ -17,7 +17,10 @@ struct Merger<'a> {
 }
 
 /// Merges what can be merged, in the order of `groups`, which is topological.
-pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Vec<Group> {
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Group>, Interrupted> {
     let mut merger = Merger { context, groups: Vec::new(), maker: BTreeMap::new(), readers: BTreeMap::new() };
     for (at, group) in groups.into_iter().enumerate() {
         merger.maker.extend(group.local.iter().map(|&node| (node, at)));
@@ -27,34 +30,45 @@ pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Vec<Group> {
         merger.groups.push(Some(group));
     }
     for at in 0..merger.groups.len() {
-        while merger.consumer(at) {}
+        while merger.consumer(at)? {}
     }
     for at in 0..merger.groups.len() {
-        while merger.sibling(at) {}
+        while merger.sibling(at)? {}
     }
-    merger.groups.into_iter().flatten().collect()
+    Ok(merger.groups.into_iter().flatten().collect())
 }
 
 impl Merger<'_> {
     /// Merges one reader of what group `at` stores into it.
-    fn consumer(&mut self, at: usize) -> bool {
-        let Some(group) = &self.groups[at] else { return false };
+    fn consumer(&mut self, at: usize) -> Result<bool, Interrupted> {
+        let Some(group) = &self.groups[at] else { return Ok(false) };
         let readers: BTreeSet<usize> =
             group.roots.iter().filter_map(|root| self.readers.get(root)).flatten().copied().collect();
-        readers.into_iter().take(MERGE_PARTNERS_MAX).any(|reader| self.pair(at, reader))
+        self.first_pair(at, readers.into_iter().take(MERGE_PARTNERS_MAX))
     }
 
     /// Merges one map that reads what map `at` reads into it.
-    fn sibling(&mut self, at: usize) -> bool {
-        let Some(group) = &self.groups[at] else { return false };
+    fn sibling(&mut self, at: usize) -> Result<bool, Interrupted> {
+        let Some(group) = &self.groups[at] else { return Ok(false) };
         if group.anchor.is_some() {
-            return false;
+            return Ok(false);
         }
         let large = group.loads.iter().filter(|load| self.context.graph.descriptor(**load).shape.elements() > 1);
         let partners: BTreeSet<usize> = large.filter_map(|load| self.readers.get(load)).flatten().copied().collect();
         let maps = |other: &usize| self.groups[*other].as_ref().is_some_and(|group| group.anchor.is_none());
         let partners: Vec<usize> = partners.into_iter().filter(|&other| other > at).filter(maps).collect();
-        partners.into_iter().take(MERGE_PARTNERS_MAX).any(|other| self.pair(at, other))
+        self.first_pair(at, partners.into_iter().take(MERGE_PARTNERS_MAX))
+    }
+
+    /// Merges the first of `others` that can be merged into `at`; false if none can.
+    fn first_pair(&mut self, at: usize, others: impl Iterator<Item = usize>) -> Result<bool, Interrupted> {
+        for other in others {
+            self.context.interrupt.check()?;
+            if self.pair(at, other) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Merges `other` into `at` where that is possible.

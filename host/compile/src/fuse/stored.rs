@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use saggar_tensor::op::{Contract, Movement, Op, Source};
-use saggar_tensor::{Graph, NodeId};
+use saggar_tensor::{Graph, Interrupt, Interrupted, NodeId};
 
 use super::chains::Chains;
 use super::kind::{Kind, base, kind};
@@ -14,26 +14,32 @@ use crate::target::Target;
 /// For each node, whether it lies in memory. Reshapes never do: what they reshape does.
 ///
 /// `claimed` are outputs and assigned values, `forced` what kernels could not be built without.
+///
+/// # Errors
+/// `Interrupted`.
 pub(super) fn stored(
     graph: &Graph,
     claimed: &BTreeSet<NodeId>,
     forced: &BTreeSet<NodeId>,
     chains: &Chains,
     target: &Target,
-) -> Vec<bool> {
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<bool>, Interrupted> {
     let mut stored: Vec<bool> = graph.nodes.iter().map(|node| must_be(&node.op)).collect();
     chains.products.iter().for_each(|product| stored[product.index()] = false);
     claimed.iter().chain(forced).for_each(|node| stored[node.index()] = true);
     for node in &graph.nodes {
+        interrupt.check()?;
         for operand in dense_operands(graph, &node.op, &node.inputs) {
             stored[operand.index()] |= !chains.between.contains(&operand);
         }
     }
     let uses = uses(graph, claimed);
     broadcast(graph, &mut stored);
+    interrupt.check()?;
     shared(graph, &uses, chains, &mut stored);
-    limited(graph, chains, target, &mut stored);
-    stored
+    limited(graph, chains, target, &mut stored, interrupt)?;
+    Ok(stored)
 }
 
 fn must_be(op: &Op) -> bool {
@@ -201,10 +207,17 @@ fn weight(graph: &Graph, node: NodeId) -> usize {
 }
 
 /// Materialises operands until no kernel's expression is too long or reads too many values.
-fn limited(graph: &Graph, chains: &Chains, target: &Target, stored: &mut [bool]) {
+fn limited(
+    graph: &Graph,
+    chains: &Chains,
+    target: &Target,
+    stored: &mut [bool],
+    interrupt: &Interrupt<'_>,
+) -> Result<(), Interrupted> {
     let mut sizes = vec![1; graph.nodes.len()];
     let mut loads: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); graph.nodes.len()];
     for at in 0..graph.nodes.len() {
+        interrupt.check()?;
         let node = NodeId(at as u32);
         // A movement reads what its operand reads, which was counted there.
         let moves_one = matches!(graph.nodes[at].op, Op::Movement(_)) && graph.nodes[at].inputs.len() == 1;
@@ -232,4 +245,5 @@ fn limited(graph: &Graph, chains: &Chains, target: &Target, stored: &mut [bool])
             (sizes[at], loads[at]) = (1, BTreeSet::from([node]));
         }
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 use saggar_tensor::interp::{Value, evaluate};
 use saggar_tensor::op::{Movement, Pool, Pool2d, ReduceKind, Scalar};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Op, Shape, VerifiedGraph, verify};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, NodeId, Op, Shape, VerifiedGraph, verify};
 
 use super::simplify;
 
@@ -9,7 +9,7 @@ fn check(build: impl FnOnce(&mut GraphBuilder, NodeId) -> NodeId, expected: &[&s
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
     let y = build(&mut builder, x);
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap());
+    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
     let found: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
     assert_eq!(found, expected);
 }
@@ -82,7 +82,7 @@ fn long_concatenations_become_trees_without_empty_operands() {
     let nothing = builder.narrow(x, 0, 0, 0).unwrap();
     let y = builder.concat(&[x, x, x, nothing, x, x, x], 0).unwrap();
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap());
+    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
     for node in &graph.nodes {
         if let Op::Movement(Movement::Concat { .. }) = node.op {
             assert!(node.inputs.len() <= crate::limits::CONCAT_OPERANDS_MAX);
@@ -102,7 +102,7 @@ fn the_slope_of_a_rectifier_comes_from_its_result() {
     let slope = saggar_tensor::grad::gradients(&mut builder, sum, &[z]).unwrap();
     builder.output("y", y).unwrap();
     builder.output("slope", slope[0]).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap());
+    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
     let z = graph.nodes.iter().position(|node| node.op.name() == "exp").unwrap();
     let readers: Vec<&str> =
         graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
@@ -126,7 +126,7 @@ fn rectified(pool: Pool2d, zero: f64, more: impl FnOnce(&mut GraphBuilder, [Node
     builder.output("y", y).unwrap();
     more(&mut builder, [x, largest]);
     let before = verify(builder.finish()).unwrap();
-    let graph = simplify(&before);
+    let graph = simplify(&before, &Interrupt::never()).unwrap();
     // NaN, both zeros, what tanh makes -1 and 1, and windows without anything positive.
     let values = [f64::NAN, -0.0, 0.0, f64::NEG_INFINITY, f64::INFINITY, -1.5, 0.5];
     let values: Vec<f64> = (0..72).map(|at| if at < 36 { values[at * at % 7] } else { -1.0 }).collect();

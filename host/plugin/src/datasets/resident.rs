@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
 use saggar_store::dataset::{Dataset, Field};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, Shape, verify};
 
 use super::Batches;
 use crate::fault::Fault;
@@ -51,7 +51,7 @@ impl Resident {
             let places = g.input("places", places(size)?)?;
             let batch = g.gather(all, places, 0)?;
             g.output("batch", batch)?;
-            let program = backend.compile(&verify(g.finish())?)?;
+            let program = backend.compile(&verify(g.finish())?, &Interrupt::never())?;
             Ok((column, backend.load(Arc::new(program), meter)?))
         });
         let columns = columns.collect::<Result<_, Fault>>()?;

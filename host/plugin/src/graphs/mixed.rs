@@ -2,7 +2,7 @@
 //! once the graph is finished. What that means is said in `saggar_tensor::mixed`.
 
 use saggar_tensor::mixed::{self, Taken};
-use saggar_tensor::{Graph, GraphBuilder, NodeId, grad, shards};
+use saggar_tensor::{Graph, GraphBuilder, Interrupt, NodeId, grad, shards};
 use wasmtime::component::Resource;
 
 use super::{Builder, BuilderHandle};
@@ -26,7 +26,7 @@ impl Builder {
             left_out: self.variable(&by.left_out)?,
         };
         let scaled = self.scaled.get_or_insert_with(|| Scaled { taken: Taken::default(), scale });
-        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt)?)
+        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt, &Interrupt::never())?)
     }
 }
 

@@ -6,7 +6,7 @@ use saggar_compile::Program;
 use saggar_device::meter::Charge;
 use saggar_device::{Buffer, DeviceError, Executable};
 use saggar_store::checkpoint::VariableKind;
-use saggar_tensor::{Graph, NodeId, Port, verify};
+use saggar_tensor::{Graph, Interrupt, NodeId, Port, verify};
 use wasmtime::component::Resource;
 
 use super::shards::Update;
@@ -184,7 +184,7 @@ impl State {
         let _entered = span.enter();
         // Plugins are not trusted to have built it through the builder's checks alone.
         let verified = verify(graph)?;
-        let program = self.backend.compile(&verified)?;
+        let program = self.backend.compile(&verified, &Interrupt::never())?;
         let executable = self.backend.load(Arc::new(program), &self.meter)?;
         let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {
