@@ -49,7 +49,7 @@ impl Step {
     /// Goes against the gradients of `loss`, an eighth of them.
     fn descend(&mut self, loss: NodeId, wrt: &[NodeId]) {
         let Step { builder, taken, scale } = self;
-        let gradients = gradients(builder, taken, scale.scale, loss, wrt).unwrap();
+        let gradients = gradients(builder, taken, scale.scale, loss, wrt, &Interrupt::never()).unwrap();
         taken.look_at(&gradients);
         for (&variable, gradient) in wrt.iter().zip(gradients) {
             let rate = builder.scalar(DType::F32, Scalar::Float(0.125)).unwrap();
@@ -95,7 +95,7 @@ fn check(graph: &Graph, expected: Expect) {
 fn contractions_take_half_operands_and_nothing_else_does() {
     let (mut step, loss, wrt) = dense();
     let Step { builder, taken, scale } = &mut step;
-    let gradients = gradients(builder, taken, scale.scale, loss, &wrt).unwrap();
+    let gradients = gradients(builder, taken, scale.scale, loss, &wrt, &Interrupt::never()).unwrap();
     builder.output("loss", loss).unwrap();
     builder.output("of w", gradients[0]).unwrap();
     builder.output("of v", gradients[1]).unwrap();
@@ -220,7 +220,7 @@ fn what_a_plugin_rounds_itself_is_left_alone() {
     let sum = g.add(direct, wide).unwrap();
     let loss = g.reduce_sum(sum, &[0, 1], false).unwrap();
     let taken = &mut step.taken;
-    let gradient = gradients(g, taken, step.scale.scale, loss, &[w]).unwrap()[0];
+    let gradient = gradients(g, taken, step.scale.scale, loss, &[w], &Interrupt::never()).unwrap()[0];
     assert_eq!(g.descriptor(gradient).dtype, DType::F16);
     let before = g.graph().clone();
     let (after, places) = halve(&before, taken.contractions());
@@ -239,7 +239,7 @@ fn a_loss_that_holds_no_scale_has_none() {
     let (mut step, loss, wrt) = dense();
     let Step { builder, taken, scale } = &mut step;
     let narrow = builder.cast(loss, DType::F16).unwrap();
-    gradients(builder, taken, scale.scale, narrow, &wrt).unwrap();
+    gradients(builder, taken, scale.scale, narrow, &wrt, &Interrupt::never()).unwrap();
     assert!(taken.is_empty());
 }
 
@@ -280,7 +280,7 @@ fn gradients_are_those_of_single_precision_within_half_precision() {
     let mut step = Step::new();
     let (loss, wrt) = network(&mut step.builder);
     let Step { builder, taken, scale } = &mut step;
-    let nodes = gradients(builder, taken, scale.scale, loss, &wrt).unwrap();
+    let nodes = gradients(builder, taken, scale.scale, loss, &wrt, &Interrupt::never()).unwrap();
     output(builder, &[&[loss], &nodes[..]].concat());
     let graph = verify(halve(builder.graph(), taken.contractions()).0).unwrap();
     let mut variables = scaled(1024.0, 0.0, 0.0);
@@ -355,7 +355,7 @@ fn small_gradients_survive() {
     let small = g.scalar(DType::F32, Scalar::Float(tiny)).unwrap();
     let y = g.mul(y, small).unwrap();
     let loss = g.reduce_sum(y, &[0, 1], false).unwrap();
-    let gradient = gradients(g, &mut step.taken, step.scale.scale, loss, &[w]).unwrap()[0];
+    let gradient = gradients(g, &mut step.taken, step.scale.scale, loss, &[w], &Interrupt::never()).unwrap()[0];
     g.output("gradient", gradient).unwrap();
     let graph = verify(halve(g.graph(), step.taken.contractions()).0).unwrap();
     for (scale, expected) in [(1.0, 0.0), (SCALE_FIRST, tiny)] {
@@ -373,7 +373,7 @@ fn shards_settle_by_what_they_have_in_common() {
     let x = NodeId(3);
     let Step { builder, taken, scale } = &mut step;
     let all = [&wrt[..], &[x]].concat();
-    let mut nodes = gradients(builder, taken, scale.scale, loss, &all).unwrap();
+    let mut nodes = gradients(builder, taken, scale.scale, loss, &all, &Interrupt::never()).unwrap();
     let mut means = Vec::new();
     shards::average(builder, &mut means, loss, &all, &mut nodes).unwrap();
     taken.look_at(&nodes);
