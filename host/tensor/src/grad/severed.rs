@@ -6,6 +6,20 @@ use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::op::{Op, Source, Unary};
 
+/// For each node up to the loss, whether [`check`] refuses it: found for all of them at once.
+pub(super) fn severed(graph: &Graph, loss: NodeId) -> Vec<bool> {
+    let mut severed = behind_a_cut(graph, loss);
+    for (is_severed, node) in severed.iter_mut().zip(&graph.nodes) {
+        *is_severed &= !node.descriptor.dtype.is_float();
+    }
+    for (position, node) in graph.nodes[..=loss.index()].iter().enumerate().rev() {
+        if severed[position] && !stops(&node.op) {
+            node.inputs.iter().for_each(|input| severed[input.index()] = true);
+        }
+    }
+    severed
+}
+
 /// Refuses a node whose every way to the loss leaves the floats: through a comparison, an index, a conversion to integers.
 ///
 /// Nothing would be learned there, and nobody would be told. Where the derivative is zero because the function is made of
