@@ -1,7 +1,7 @@
 //! Generated graphs with inputs for them: what property tests of gradients, of the compiler and of devices run.
 //!
 //! [`cases`] has at least one small graph for every primitive, data type and edge case; [`graph`] composes primitives at
-//! random. Everything follows from the seed. Values are chosen so that small numeric differences between devices cannot
+//! random, and [`tangle`] few of them in graphs of which much is read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices cannot
 //! change an integer: comparisons, rounding and indices work on values that are the same on every device.
 
 mod attention;
@@ -15,6 +15,7 @@ mod network;
 mod ordinal;
 mod reduce;
 mod source;
+mod tangle;
 mod values;
 mod wide;
 
@@ -26,6 +27,7 @@ pub use attention::{Attention, MASKS, Mask, attention};
 use draft::Draft;
 pub use network::graph;
 pub use ordinal::{OPS, ordinal};
+pub use tangle::tangle;
 pub use values::Random;
 
 /// A graph, and values for its inputs and variables in the graph's order.
@@ -71,7 +73,7 @@ pub fn cases(seed: u64) -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
-    use super::{OPS, cases, graph, ordinal};
+    use super::{OPS, cases, graph, ordinal, tangle};
 
     #[test]
     fn every_primitive_has_a_case() {
@@ -92,6 +94,7 @@ mod tests {
             assert_eq!(first.verified(), second.verified());
             assert_eq!(first.inputs, second.inputs);
             assert_eq!(first.variables, second.variables);
+            assert_eq!(tangle(seed).verified(), tangle(seed).verified());
         }
         let names = |seed| cases(seed).into_iter().map(|case| case.name).collect::<Vec<_>>();
         assert_eq!(names(1), names(2), "cases have stable names");

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::error::{GraphError, NameKind};
 use crate::graph::{Graph, Node, NodeId};
 use crate::infer::infer;
-use crate::limits::{GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX};
+use crate::limits::{GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX};
 use crate::op::{Op, Source};
 use crate::{Descriptor, Shape};
 
@@ -35,6 +35,7 @@ pub struct GraphBuilder {
     output_names: HashSet<String>,
     assigned: HashSet<u32>,
     constant_bytes: usize,
+    operands: usize,
 }
 
 impl GraphBuilder {
@@ -50,7 +51,7 @@ impl GraphBuilder {
     /// shape cannot be inferred.
     ///
     /// # Errors
-    /// `TooManyNodes`; `OperandCount`; `UnknownOperand`; whatever [`infer`] finds, with the operands' labels.
+    /// `TooManyNodes`; `TooManyOperands`; `OperandCount`; `UnknownOperand`; whatever [`infer`] finds, with the operands' labels.
     pub fn add_node(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
         let declared = match &op {
             Op::Source(Source::Input(number)) => Some(port(op.name(), &self.graph.inputs, *number)?),
@@ -73,8 +74,12 @@ impl GraphBuilder {
         if count >= GRAPH_NODES_MAX {
             return Err(GraphError::TooManyNodes);
         }
+        if self.operands.saturating_add(inputs.len()) > GRAPH_OPERANDS_MAX {
+            return Err(GraphError::TooManyOperands);
+        }
         let descriptor = infer_at(&self.graph.nodes, &op, inputs, declared.as_ref())
             .map_err(|error| self.labelled(error, inputs))?;
+        self.operands += inputs.len();
         self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), descriptor, label: None });
         Ok(NodeId(count as u32))
     }

@@ -1,14 +1,17 @@
 //! What can be wrong with a graph: data, not prose. Messages name the operator and what it was given, for plugin
 //! authors.
 
+mod format;
 mod shards;
 
+use format::{count_range, number};
 pub use shards::ShardsError;
 use thiserror::Error;
 
 use crate::interrupt::Interrupted;
 use crate::limits::{
-    ELEMENTS_MAX, GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, RANK_MAX,
+    ELEMENTS_MAX, GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX,
+    RANK_MAX,
 };
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
@@ -341,6 +344,9 @@ pub enum GraphError {
     /// Too many nodes.
     #[error("a graph has at most {GRAPH_NODES_MAX} nodes")]
     TooManyNodes,
+    /// Too many operands of all nodes together.
+    #[error("the nodes of a graph have at most {GRAPH_OPERANDS_MAX} operands together")]
+    TooManyOperands,
     /// Too many inputs, variables or constants.
     #[error("a graph has at most {GRAPH_NODES_MAX} inputs, variables and constants of each kind")]
     TooManyPorts,
@@ -483,20 +489,5 @@ impl GraphError {
     /// The same error with a place.
     pub(crate) fn at(self, place: impl Into<String>) -> GraphError {
         GraphError::At { place: place.into(), error: Box::new(self) }
-    }
-}
-
-fn count_range(least: usize, most: usize) -> String {
-    match (least, most) {
-        (least, most) if least == most => least.to_string(),
-        (least, usize::MAX) => format!("at least {least}"),
-        (least, most) => format!("{least} to {most}"),
-    }
-}
-
-fn number(value: Scalar) -> String {
-    match value {
-        Scalar::Float(value) => format!("{value:?}"),
-        Scalar::Int(value) => value.to_string(),
     }
 }

@@ -10,6 +10,8 @@ pub const GRAPH_NODES_MAX: usize = 100_000;
 pub const GRAPH_CONSTANT_BYTES_MAX: usize = 256 << 20;
 /// Operands one node may have (only concatenation takes more than three).
 pub const OPERANDS_MAX: usize = 256;
+/// Operands all nodes of one graph may have together: what passes over a graph take time for.
+pub const GRAPH_OPERANDS_MAX: usize = 1_000_000;
 /// Bytes of an input's, variable's or output's name, or of a label.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Named outputs one graph may have.
@@ -18,4 +20,5 @@ pub const GRAPH_OUTPUTS_MAX: usize = 4096;
 pub const RESAMPLED_SIZE_MAX: usize = 1 << 24;
 
 const _: () = assert!(GRAPH_NODES_MAX <= u32::MAX as usize);
+const _: () = assert!(3 * GRAPH_NODES_MAX <= GRAPH_OPERANDS_MAX, "only concatenation takes more than three operands");
 const _: () = assert!(ELEMENTS_MAX <= i32::MAX as usize);

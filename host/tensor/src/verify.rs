@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::builder::{check_name, infer_at, port};
 use crate::error::{GraphError, NameKind};
 use crate::graph::{Graph, Node, NodeId};
-use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
+use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
 use crate::op::{Op, Source};
 use crate::{Descriptor, Interrupt, Port};
 
@@ -74,6 +74,9 @@ fn place(index: usize, node: &Node) -> String {
 fn check_limits(graph: &Graph) -> Result<(), GraphError> {
     if graph.nodes.len() > GRAPH_NODES_MAX {
         return Err(GraphError::TooManyNodes);
+    }
+    if graph.nodes.iter().map(|node| node.inputs.len()).fold(0, usize::saturating_add) > GRAPH_OPERANDS_MAX {
+        return Err(GraphError::TooManyOperands);
     }
     let most = graph.inputs.len().max(graph.variables.len()).max(graph.constants.len());
     if most > GRAPH_NODES_MAX {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 
 use super::verify;
-use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX};
+use crate::limits::{
+    GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX,
+};
 use crate::op::{Op, Scalar, Source};
 use crate::{DType, Descriptor, Graph, GraphError, Node, NodeId, Port, Shape, text};
 
@@ -167,6 +169,8 @@ fn limits_hold() {
 
     let mut wide = fill();
     wide.inputs = vec![NodeId(0); OPERANDS_MAX + 1];
-    let error = verify(Graph { nodes: vec![fill(), wide], ..Graph::default() }).unwrap_err();
+    let error = verify(Graph { nodes: vec![fill(), wide.clone()], ..Graph::default() }).unwrap_err();
     assert!(matches!(error.kind(), GraphError::OperandCount { most: OPERANDS_MAX, .. }));
+    let nodes = vec![wide; GRAPH_OPERANDS_MAX / OPERANDS_MAX];
+    assert_eq!(verify(Graph { nodes, ..Graph::default() }), Err(GraphError::TooManyOperands));
 }

@@ -1,0 +1,18 @@
+//! Counts and numbers as errors show them.
+
+use crate::op::Scalar;
+
+pub(super) fn count_range(least: usize, most: usize) -> String {
+    match (least, most) {
+        (least, most) if least == most => least.to_string(),
+        (least, usize::MAX) => format!("at least {least}"),
+        (least, most) => format!("{least} to {most}"),
+    }
+}
+
+pub(super) fn number(value: Scalar) -> String {
+    match value {
+        Scalar::Float(value) => format!("{value:?}"),
+        Scalar::Int(value) => value.to_string(),
+    }
+}
