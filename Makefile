@@ -7,6 +7,7 @@ PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul painter steady teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
+GRAPHS ?= 100000
 SOAK_SECONDS ?= 3600
 ATTACK_SECONDS ?= 60
 ATTACKS := $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
@@ -16,7 +17,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz
+.PHONY: help setup build plugins guests demo test lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -71,9 +72,14 @@ conformance-onnx-rules: ## run them on the plugin's rules alone, over the interp
 
 fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs cargo-fuzz and a nightly compiler)
 	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus/verify && cp -r corpus/verify corpus/compile
-	cd tests/fuzz && for target in verify compile safetensors onnx; do \
+	cd tests/fuzz && for target in verify compile tangles safetensors onnx; do \
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
+
+fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them with the interpreter, and graphs of 100,000 nodes
+	@.ci/setup test
+	GRAPHS=$(GRAPHS) NODES=100000 cargo test --locked --workspace --lib -- \
+	 random_graphs_compile_for_a_gpu large_graphs_take --nocapture
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
 	@.ci/setup bench

@@ -32,4 +32,22 @@ pub enum CompileError {
         /// The target's `slab_bytes_max`.
         limit_bytes: usize,
     },
+    /// The kernels would be too large together; see [`crate::limits`].
+    #[error("the graph's kernels have more than {limit} {what} together: compute less in one graph")]
+    ProgramTooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many of them a program may have.
+        limit: usize,
+    },
+    /// The compiler broke a promise of its own: the graph is refused rather than computed wrongly.
+    #[error("internal error in the compiler's {pass}, at {place}: {what}; please report it together with the graph")]
+    Internal {
+        /// The pass that broke it, or that found it broken.
+        pass: &'static str,
+        /// The kernel or the node where it did.
+        place: String,
+        /// What was promised.
+        what: &'static str,
+    },
 }

@@ -12,6 +12,7 @@ mod coalesce;
 mod emit;
 mod group;
 mod kind;
+mod limited;
 mod matmul;
 mod merge;
 mod space;
@@ -19,14 +20,17 @@ mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Interrupt, Interrupted, NodeId};
+use saggar_tensor::{Interrupt, NodeId};
 
 use emit::Failure;
 use group::{Context, Group};
 use kind::Kind;
 pub(crate) use kind::{base, is_given, variable};
 
+use crate::error::CompileError;
+use crate::label::op_name;
 use crate::layout::Laid;
+use crate::limits::{FUSE_ROUNDS_MAX, PROGRAM_INSTRUCTIONS_MAX};
 use crate::program::Body;
 use crate::target::Target;
 
@@ -54,17 +58,18 @@ pub(crate) struct Claims {
 /// Kernels for everything that is claimed, in a topological order. `pinned` variables are not written in place.
 ///
 /// # Errors
-/// `Interrupted`.
+/// `Interrupted`; `ProgramTooLarge`.
 pub(crate) fn fuse(
     laid: &Laid,
     claims: &Claims,
     pinned: &BTreeSet<u32>,
     target: &Target,
     interrupt: &Interrupt<'_>,
-) -> Result<Vec<Draft>, Interrupted> {
+) -> Result<Vec<Draft>, CompileError> {
     let graph = &laid.graph;
     let mut forced = BTreeSet::new();
-    let merged = loop {
+    let mut round = 0;
+    loop {
         let chains = chains::chains(graph, &claims.nodes, &forced, target, interrupt)?;
         let context = Context {
             graph,
@@ -78,24 +83,47 @@ pub(crate) fn fuse(
             interrupt,
         };
         let mut missing = BTreeSet::new();
-        let kernels = kernels(&context);
-        let mut groups: Vec<Group> = Vec::with_capacity(kernels.len());
-        for &node in &kernels {
-            interrupt.check()?;
-            groups.extend(single(&context, node, &mut missing));
+        let (groups, failed) = singles(&context, &mut missing)?;
+        let Some(&first) = failed.first() else {
+            let groups = chain::without_idle_rows(&context, without_idle(&context, groups))?;
+            let merged = merge::merge(&context, groups)?;
+            let draft = |Group { anchor, roots, loads, body, .. }| Draft { body, anchor, roots, loads };
+            return Ok(merged.into_iter().map(draft).collect());
+        };
+        // What is materialised for one kernel changes what is materialised for others, so that rounds could follow without end.
+        if round >= FUSE_ROUNDS_MAX {
+            missing.extend(below(&context, &failed));
+            missing.extend(kernels(&context));
         }
         let before = forced.len();
         forced.extend(missing);
-        if groups.len() == kernels.len() {
-            break merge::merge(&context, chain::without_idle_rows(&context, groups)?)?;
+        if forced.len() == before {
+            let (op, label) = op_name(graph, first);
+            let what = "a kernel can be built once its operands are in memory";
+            return Err(CompileError::Internal { pass: "fusion", place: format!("{op} '{label}'"), what });
         }
-        assert!(forced.len() > before, "materialising operands always makes a kernel possible");
-    };
-    let drafts = merged.into_iter().map(|group| {
-        let Group { anchor, roots, loads, body, .. } = group;
-        Draft { body, anchor, roots, loads }
-    });
-    Ok(drafts.collect())
+        round += 1;
+    }
+}
+
+/// A kernel for each node that has one, and the nodes whose kernel cannot be built before what is `missing` is in memory.
+fn singles(context: &Context<'_>, missing: &mut BTreeSet<NodeId>) -> Result<(Vec<Group>, Vec<NodeId>), CompileError> {
+    let (mut groups, mut failed) = (Vec::new(), Vec::new());
+    let mut instructions = 0;
+    for node in kernels(context) {
+        context.interrupt.check()?;
+        match single(context, node, missing) {
+            Some(group) => {
+                instructions += group.body.instructions();
+                groups.push(group);
+            }
+            None => failed.push(node),
+        }
+        if instructions > PROGRAM_INSTRUCTIONS_MAX {
+            return Err(CompileError::ProgramTooLarge { what: "instructions", limit: PROGRAM_INSTRUCTIONS_MAX });
+        }
+    }
+    Ok((groups, failed))
 }
 
 /// Nodes with a kernel; those without elements need none.
@@ -107,6 +135,35 @@ fn kernels(context: &Context<'_>) -> Vec<NodeId> {
         .collect()
 }
 
+/// The groups that something is computed from, directly or not: of what is moved, only parts may be read.
+fn without_idle(context: &Context<'_>, groups: Vec<Group>) -> Vec<Group> {
+    let mut maker = vec![None; context.graph.nodes.len()];
+    for (at, group) in groups.iter().enumerate() {
+        group.roots.iter().for_each(|root| maker[root.index()] = Some(at));
+    }
+    let mut is_used = vec![false; groups.len()];
+    let mut open: Vec<NodeId> = context.claimed.iter().copied().collect();
+    while let Some(node) = open.pop() {
+        if let Some(at) = maker[node.index()]
+            && !std::mem::replace(&mut is_used[at], true)
+        {
+            open.extend(&groups[at].loads);
+        }
+    }
+    groups.into_iter().zip(is_used).filter_map(|(group, is_used)| is_used.then_some(group)).collect()
+}
+
+/// Everything that is not in memory and that `nodes` are computed from, down to what is in memory.
+fn below(context: &Context<'_>, nodes: &[NodeId]) -> BTreeSet<NodeId> {
+    let mut found = BTreeSet::new();
+    let mut open = nodes.to_vec();
+    while let Some(node) = open.pop() {
+        let inputs = context.graph.node(node).inputs.iter().map(|&input| base(context.graph, input));
+        open.extend(inputs.filter(|input| !context.stored[input.index()] && found.insert(*input)));
+    }
+    found
+}
+
 /// The kernel that stores `node` alone, or in `missing` what must lie in memory for that.
 fn single(context: &Context<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -> Option<Group> {
     let anchor = match kind::kind(&context.graph.node(node).op) {
@@ -115,12 +172,12 @@ fn single(context: &Context<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -
     };
     let nodes: BTreeSet<NodeId> = [node].into_iter().chain(context.chains.rows(node)).collect();
     match group::group(context, anchor, nodes.clone(), nodes) {
-        Ok(group) => Some(group),
+        Ok(group) if group::touched(context, &group) <= context.target.values_max(&group.body) => Some(group),
         Err(Failure::Store(other)) if other != node && !context.stored[other.index()] => {
             missing.insert(other);
             None
         }
-        Err(Failure::Store(_) | Failure::Split { .. } | Failure::Refused) => {
+        Ok(_) | Err(Failure::Store(_) | Failure::Split { .. } | Failure::Refused) => {
             let inputs = context.graph.node(node).inputs.iter().map(|&input| base(context.graph, input));
             missing.extend(inputs.filter(|input| !context.stored[input.index()]));
             // What is forced into memory is no chain's, even where it was stored already for another reason.

@@ -4,6 +4,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod check;
 pub mod cost;
 mod destinations;
 pub mod error;
@@ -13,6 +14,7 @@ mod label;
 mod layout;
 pub mod limits;
 pub mod memory;
+mod order;
 mod plan;
 pub mod program;
 pub mod reference;
@@ -29,6 +31,8 @@ use std::collections::BTreeSet;
 use saggar_tensor::{Graph, Interrupt, NodeId, Port, VerifiedGraph};
 
 pub use error::CompileError;
+use limits::PINNED_ROUNDS_MAX;
+use program::Kernel;
 pub use program::Program;
 pub use stages::{Stages, stages};
 pub use target::Target;
@@ -77,19 +81,25 @@ fn passes(
     let destinations = destinations::destinations(&mut laid.graph);
     let claims = destinations.claims();
     let mut pinned = BTreeSet::new();
+    let mut round = 0;
     loop {
         let drafts = fuse::fuse(&laid, &claims, &pinned, target, interrupt)?;
         let mut simple = laid.graph.clone();
         let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned, interrupt)?;
         let refused = scheduled.refused.clone();
         look(&simple, &scheduled.drafts);
-        let program = plan::plan(&simple, scheduled, target, interrupt)?;
+        let program = Program { outputs: outputs(graph), ..plan::plan(&simple, scheduled, target, interrupt)? };
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
-        if program.kernels.iter().all(|kernel| kernel.body.values() <= target.values_max(&kernel.body)) {
-            return Ok(Program { outputs: outputs(graph), ..program });
+        let is_too_wide = |kernel: &Kernel| kernel.body.values() > target.values_max(&kernel.body);
+        if refused.is_subset(&pinned) || !program.kernels.iter().any(is_too_wide) {
+            check::check(&program, target, interrupt)?;
+            return Ok(program);
         }
-        assert!(!refused.is_subset(&pinned), "fusion counts the values of kernels that update nothing in place");
         pinned.extend(refused);
+        if round >= PINNED_ROUNDS_MAX {
+            pinned.extend(claims.assigned.values());
+        }
+        round += 1;
     }
 }
 
@@ -109,3 +119,5 @@ mod chain_tests;
 mod equivalence_tests;
 #[cfg(test)]
 mod golden_tests;
+#[cfg(test)]
+mod scaling_tests;

@@ -2,6 +2,16 @@
 
 /// Instructions one expression may have: a device keeps a block of elements for each.
 pub const EXPR_INSTRUCTIONS_MAX: usize = 160;
+/// Instructions that all kernels of a program may have together: what is cheap is computed by every kernel that needs it.
+pub const PROGRAM_INSTRUCTIONS_MAX: usize = 1 << 20;
+/// Nodes visited while one expression is written, those that it reads at several places counted once for each.
+pub const EXPR_VISITS_MAX: usize = 2048;
+/// Movements followed from a product to the matrix that it reads.
+pub const MATRIX_MOVEMENTS_MAX: usize = 64;
+/// Rounds in which kernels that cannot be built have some of their operands materialised. After these, all of them are.
+pub const FUSE_ROUNDS_MAX: usize = 4;
+/// Rounds of kernels for variables that cannot be updated in place. After these, no variable is.
+pub const PINNED_ROUNDS_MAX: usize = 4;
 /// Nodes that may be fused below one materialised node before more of them are materialised; also bounds recursion.
 pub const FUSED_NODES_MAX: usize = 96;
 /// The least `Target::kernel_values_max`: four operands of a concatenation and the result.
@@ -11,6 +21,8 @@ pub const KERNEL_VALUES_MIN: usize = 5;
 pub const CHAIN_VALUES_MAX: usize = 10;
 /// Products whose elements a chain uses together.
 pub const CHAIN_PRODUCTS_MAX: usize = 2;
+/// Nodes and readers visited while looking for what uses one product, or for what a chain's factor depends on.
+pub const CHAIN_VISITS_MAX: usize = 512;
 /// Rows of a chain's matrix that a workgroup has.
 pub const CHAIN_ROWS: usize = 32;
 /// Columns, depth and rows of a product that one kernel uses and nothing else: past them a chain's workgroups would take longer,
@@ -32,10 +44,21 @@ pub const BROADCAST_COST_MAX: u32 = 3;
 pub const SPLITS_MAX: usize = 16;
 /// Kernels visited while looking for a cycle before a merge is given up.
 pub const MERGE_VISITS_MAX: usize = 4096;
+/// Kernels visited while looking for cycles before no more merges are tried: kernels are right as they are.
+pub const MERGE_ALL_VISITS_MAX: usize = 32 << 20;
+/// Instructions written for kernels that might be merged before no more merges are tried.
+pub const MERGE_INSTRUCTIONS_MAX: usize = 8 << 20;
+/// Kernels visited while looking for a circle before a variable is given a copy instead of being updated in place.
+pub const ORDER_VISITS_MAX: usize = 4096;
+/// Kernels that could run next and are compared before one is chosen.
+pub const READY_COMPARED_MAX: usize = 64;
 /// Readers of one value that are considered as partners of one kernel.
 pub const MERGE_PARTNERS_MAX: usize = 16;
+/// Values compared with each other while scratch memory is packed tightly, before the rest is placed in the order of time.
+pub const PLACEMENT_VISITS_MAX: usize = 16 << 20;
 /// Labels named in one kernel's label.
 pub const LABELS_MAX: usize = 3;
 
 const _: () = assert!(FUSED_NODES_MAX < EXPR_INSTRUCTIONS_MAX);
+const _: () = assert!(EXPR_INSTRUCTIONS_MAX < EXPR_VISITS_MAX);
 const _: () = assert!(CONCAT_OPERANDS_MAX < KERNEL_VALUES_MIN);

@@ -1,16 +1,19 @@
 //! Where each value lies: the caller's tensors, variables, and slabs of scratch memory shared over time.
 
+mod scratch;
+
 use std::collections::BTreeMap;
 
 use saggar_tensor::op::{Op, Source};
-use saggar_tensor::{Descriptor, Graph, Interrupt, Interrupted, NodeId};
+use saggar_tensor::{Descriptor, Graph, Interrupt, NodeId};
 
 use crate::error::CompileError;
 use crate::fuse::{Draft, base};
 use crate::label::{label, op_name};
-use crate::program::{Body, Kernel, Layout, Place, Program, Slab, Value, ValueId};
+use crate::program::{Body, Kernel, Layout, Place, Program, Value, ValueId};
 use crate::schedule::{Schedule, reads_in_order};
 use crate::target::{Class, Target};
+use scratch::scratch;
 
 /// Scratch values in one place, and when it is needed.
 struct Lifetime {
@@ -19,14 +22,6 @@ struct Lifetime {
     class: Class,
     bytes: usize,
     /// The kernel that writes it and the last one that reads it.
-    from: usize,
-    to: usize,
-}
-
-/// A lifetime with its place.
-struct Placed {
-    offset: usize,
-    bytes: usize,
     from: usize,
     to: usize,
 }
@@ -136,8 +131,8 @@ fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<
         for (at, draft) in schedule.drafts.iter().enumerate().rev() {
             for root in &draft.roots {
                 let Some(read) = given_up(graph, draft, at, *root, &lifetimes) else { continue };
-                let later = lifetimes.remove(root).expect("it is there");
-                let lifetime = lifetimes.get_mut(&read).expect("it is there");
+                let Some(later) = lifetimes.remove(root) else { continue };
+                let Some(lifetime) = lifetimes.get_mut(&read) else { continue };
                 lifetime.nodes.extend(later.nodes);
                 // Past this kernel, so that no other of its results takes the same place.
                 lifetime.to = later.to.max(at + 1);
@@ -178,55 +173,6 @@ fn reads_in_tiles(graph: &Graph, body: &Body, load: NodeId) -> bool {
     let dims = |value: &ValueId| graph.descriptor(NodeId(value.0)).shape.dims();
     let is_load = |value: &ValueId| base(graph, NodeId(value.0)) == load;
     is_load(input) && !is_load(gradient) && pool.is_tiling([dims(input)[1], dims(input)[2]])
-}
-
-/// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed.
-fn scratch(
-    lifetimes: &[Lifetime],
-    target: &Target,
-    places: &mut BTreeMap<NodeId, Place>,
-    interrupt: &Interrupt<'_>,
-) -> Result<Vec<Slab>, Interrupted> {
-    let mut slabs: Vec<(Slab, Vec<Placed>)> = Vec::new();
-    let mut order: Vec<&Lifetime> = lifetimes.iter().collect();
-    order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.nodes[0]));
-    for lifetime in order {
-        interrupt.check()?;
-        let fits = |(slab, placed): &(Slab, Vec<Placed>)| {
-            let offset = (slab.class == lifetime.class).then(|| gap(placed, lifetime))?;
-            // What one binding cannot show whole has a slab that begins with it.
-            (offset + lifetime.bytes <= target.binding_bytes_max.max(lifetime.bytes)).then_some(offset)
-        };
-        let found = slabs.iter().enumerate().find_map(|(at, slab)| Some((at, fits(slab)?)));
-        let (at, offset) = found.unwrap_or_else(|| {
-            slabs.push((Slab { class: lifetime.class, bytes: 0 }, Vec::new()));
-            (slabs.len() - 1, 0)
-        });
-        let (slab, placed) = &mut slabs[at];
-        slab.bytes = slab.bytes.max(offset + lifetime.bytes);
-        let entry = Placed { offset, bytes: lifetime.bytes, from: lifetime.from, to: lifetime.to };
-        let position = placed.partition_point(|other| other.offset <= offset);
-        placed.insert(position, entry);
-        let place = Place::Slab { slab: at as u32, offset_bytes: offset };
-        places.extend(lifetime.nodes.iter().map(|&node| (node, place)));
-    }
-    Ok(slabs.into_iter().map(|(slab, _)| slab).collect())
-}
-
-/// The offset of the tightest gap between values that live at the same time, or past them all.
-fn gap(placed: &[Placed], lifetime: &Lifetime) -> usize {
-    let mut best: Option<(usize, usize)> = None;
-    let mut end = 0;
-    for other in placed.iter().filter(|other| other.from <= lifetime.to && lifetime.from <= other.to) {
-        if other.offset >= end + lifetime.bytes {
-            let size = other.offset - end;
-            if best.is_none_or(|(smallest, _)| size < smallest) {
-                best = Some((size, end));
-            }
-        }
-        end = end.max(other.offset + other.bytes);
-    }
-    best.map_or(end, |(_, offset)| offset)
 }
 
 /// Values by place and shape.

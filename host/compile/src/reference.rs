@@ -8,11 +8,13 @@
 //! All functions here panic where a program breaks a promise of [`crate::program`].
 
 mod body;
+mod compare;
 
 use saggar_tensor::interp::Value;
 use saggar_tensor::{Descriptor, Port};
 
 use crate::program::{Body, Place, Program, ValueId};
+pub use compare::compare;
 
 /// What scratch memory and fresh outputs hold before a kernel writes them.
 const GARBAGE: u8 = 0xA5;

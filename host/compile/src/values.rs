@@ -130,6 +130,34 @@ impl Body {
         reads.len() + self.writes().iter().filter(|value| !reads.contains(value)).count()
     }
 
+    /// The kernel's expressions.
+    pub(crate) fn exprs(&self) -> Vec<&Expr> {
+        match self {
+            Body::Map { expr, .. } => vec![expr],
+            Body::Fold { prologue, epilogue, .. } => vec![prologue, &epilogue.expr],
+            Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => vec![&epilogue.expr],
+            Body::Chain { link, epilogue, .. } => vec![link, &epilogue.expr],
+            Body::ArgFold { .. }
+            | Body::Conv2dInputGrad { .. }
+            | Body::Conv2dFilterGrad { .. }
+            | Body::Pool2d { .. }
+            | Body::MaxPool2dGrad { .. }
+            | Body::SumPool2dGrad { .. }
+            | Body::Gather { .. }
+            | Body::Scatter { .. } => Vec::new(),
+        }
+    }
+
+    /// Instructions of the longest of its expressions.
+    pub(crate) fn longest_expr(&self) -> usize {
+        self.exprs().iter().map(|expr| expr.instructions.len()).max().unwrap_or(0)
+    }
+
+    /// Instructions of all its expressions.
+    pub(crate) fn instructions(&self) -> usize {
+        self.exprs().iter().map(|expr| expr.instructions.len()).sum()
+    }
+
     /// Replaces every value: operands through `read`, results through `write`.
     pub(crate) fn map_values(
         &mut self,

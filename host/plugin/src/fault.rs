@@ -64,7 +64,10 @@ impl From<GraphError> for Fault {
         }
         let limits = matches!(
             error.kind(),
-            GraphError::TooManyNodes | GraphError::TooManyConstantBytes { .. } | GraphError::TooManyOutputs
+            GraphError::TooManyNodes
+                | GraphError::TooManyOperands
+                | GraphError::TooManyConstantBytes { .. }
+                | GraphError::TooManyOutputs
         );
         let code = if limits { ErrorCode::OutOfMemory } else { ErrorCode::InvalidArgument };
         let place = error.place().map(str::to_owned);
@@ -91,6 +94,11 @@ impl From<CompileError> for Fault {
             CompileError::Interrupted(_) => return Fault::cancelled(),
             CompileError::Unsupported { label, .. } => (ErrorCode::Unsupported, Some(label)),
             CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
+            CompileError::ProgramTooLarge { .. } => (ErrorCode::OutOfMemory, None),
+            CompileError::Internal { place, .. } => {
+                tracing::error!(error = %message, "a graph could not be compiled");
+                (ErrorCode::Internal, Some(place))
+            }
             _ => (ErrorCode::Unsupported, None),
         };
         Fault::Answer(Error { code, message, place })

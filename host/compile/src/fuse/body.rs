@@ -115,7 +115,9 @@ fn map(plan: Plan<'_>) -> Result<Body, Failure> {
     let ((mut expr, stores), space) = in_space(vec![space], |space| roots(plan, &space[0]))?;
     let dims = &space[0].dims;
     let groups = coarsest(&[&expr], dims, 0, dims.len());
-    assert!(regroup(&mut expr, dims, &groups), "the coarsest groups suit every view");
+    if !regroup(&mut expr, dims, &groups) {
+        return Err(Failure::Refused);
+    }
     Ok(Body::Map { dims: sizes(dims, &groups), expr, stores })
 }
 
@@ -145,7 +147,9 @@ fn fold(plan: Plan<'_>, anchor: NodeId, axes: &[usize]) -> Result<Body, Failure>
     let inner_groups = coarsest(&[&prologue], &both, outer.len(), both.len());
     let all: Groups = outer_groups.iter().chain(&inner_groups).cloned().collect();
     let regrouped = regroup(&mut prologue, &both, &all) && regroup(&mut expr, outer, &outer_groups);
-    assert!(regrouped, "groups that both expressions allow suit every view");
+    if !regrouped {
+        return Err(Failure::Refused);
+    }
     Ok(Body::Fold {
         kind: *kind,
         outer: sizes(outer, &outer_groups),

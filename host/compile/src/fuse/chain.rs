@@ -114,11 +114,15 @@ fn factor(plan: Plan<'_>, node: NodeId, transposed: bool) -> Factor {
 /// # Errors
 /// `Interrupted`.
 pub(super) fn without_idle_rows(context: &Context<'_>, mut groups: Vec<Group>) -> Result<Vec<Group>, Interrupted> {
+    if context.chains.absorbed.is_empty() {
+        return Ok(groups);
+    }
+    let mut readers = vec![0; context.graph.nodes.len()];
+    groups.iter().flat_map(|group| &group.loads).for_each(|load| readers[load.index()] += 1);
     for at in 0..groups.len() {
         context.interrupt.check()?;
         let Some(anchor) = groups[at].anchor else { continue };
-        let is_idle =
-            |node: &NodeId| !context.claimed.contains(node) && !groups.iter().any(|other| other.loads.contains(node));
+        let is_idle = |node: &NodeId| !context.claimed.contains(node) && readers[node.index()] == 0;
         let idle: BTreeSet<NodeId> = context.chains.rows(anchor).filter(is_idle).collect();
         let roots = groups[at].roots.difference(&idle).copied().collect();
         if !idle.is_empty()

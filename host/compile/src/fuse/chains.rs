@@ -13,6 +13,7 @@ use super::kind::{Kind, base, kind};
 use super::matmul::matrix;
 use crate::limits::{
     CHAIN_COLUMNS_MAX, CHAIN_ONCE_COLUMNS_MAX, CHAIN_ONCE_DEPTH_MAX, CHAIN_ONCE_ROWS_MIN, CHAIN_PRODUCTS_MAX,
+    CHAIN_VISITS_MAX,
 };
 use crate::target::Target;
 
@@ -168,15 +169,16 @@ impl Search<'_> {
         reached.ends.len() == 3 && parts.is_some_and(|parts| parts.iter().all(|part| reached.ends.contains_key(part)))
     }
 
-    /// Everything that reads the product's elements; none where something needs them in memory.
+    /// Everything that reads the product's elements; none where something needs them in memory, or where too much reads them.
     fn reached(&self, product: NodeId) -> Option<Reached> {
         let mut reached = Reached::default();
         let mut open = vec![product];
+        let mut visits = 0;
         while let Some(node) = open.pop() {
             if self.in_memory.contains(&node) {
                 return None;
             }
-            for reader in self.readers(product, node)? {
+            for reader in self.readers(product, node, &mut visits)? {
                 match reader {
                     Reader::Element(user) if reached.between.insert(user) => open.push(user),
                     Reader::Element(_) => {}
@@ -192,12 +194,16 @@ impl Search<'_> {
     }
 
     /// Who reads `node`; none where it is read in a way that no chain has.
-    fn readers(&self, product: NodeId, node: NodeId) -> Option<Vec<Reader>> {
+    fn readers(&self, product: NodeId, node: NodeId, visits: &mut usize) -> Option<Vec<Reader>> {
         let mut readers = Vec::new();
         // Movements on the way, and whether they are all reshapes.
         let mut open = vec![(node, true)];
         while let Some((at, is_plain)) = open.pop() {
             if at != node && self.in_memory.contains(&at) {
+                return None;
+            }
+            *visits += 1 + self.users[at.index()].len();
+            if *visits > CHAIN_VISITS_MAX {
                 return None;
             }
             for &(user, operand) in &self.users[at.index()] {
@@ -372,12 +378,12 @@ impl Search<'_> {
         }
     }
 
-    /// Whether `node` is computed from one of `parts`.
+    /// Whether `node` is computed from one of `parts`; also if finding out takes too long.
     fn depends(&self, node: NodeId, parts: [NodeId; 2]) -> bool {
         let mut seen = BTreeSet::from([node]);
         let mut open = vec![node];
         while let Some(node) = open.pop() {
-            if parts.contains(&node) {
+            if parts.contains(&node) || seen.len() > CHAIN_VISITS_MAX {
                 return true;
             }
             let first = parts.iter().min();

@@ -9,6 +9,7 @@ use super::builder::Builder;
 use super::kind::base;
 use super::space::{Access, Affine, Obstacle, Restricted, Space, restrict};
 use crate::expr::{Instruction, Register, View};
+use crate::limits::EXPR_VISITS_MAX;
 use crate::program::ValueId;
 
 /// Why a kernel cannot be built as asked.
@@ -47,13 +48,25 @@ pub(super) struct Emitter<'a> {
     pub(super) local: Local<'a>,
     pub(super) space: &'a Space,
     pub(super) builder: Builder,
-    pub(super) memo: HashMap<(NodeId, Access), Register>,
+    /// What each node became at each of its positions.
+    memo: HashMap<NodeId, Vec<(Access, Register)>>,
     pub(super) pieces: Option<Pieces<'a>>,
+    /// Nodes that were computed, each once for each of its positions.
+    visits: usize,
 }
 
 impl<'a> Emitter<'a> {
     pub(super) fn new(graph: &'a Graph, stored: &'a [bool], local: Local<'a>, space: &'a Space) -> Emitter<'a> {
-        Emitter { graph, stored, local, space, builder: Builder::default(), memo: HashMap::new(), pieces: None }
+        Emitter {
+            graph,
+            stored,
+            local,
+            space,
+            builder: Builder::default(),
+            memo: HashMap::new(),
+            pieces: None,
+            visits: 0,
+        }
     }
 
     /// A root at the space's own position.
@@ -88,10 +101,20 @@ impl<'a> Emitter<'a> {
 
     /// `node` at `access`, from its operands.
     fn computed(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
-        let key = (node, access.clone());
-        if let Some(&register) = self.memo.get(&key) {
+        let known = self.memo.get(&node).into_iter().flatten().find(|(other, _)| other == access);
+        if let Some(&(_, register)) = known {
             return Ok(register);
         }
+        self.visits += 1;
+        if self.visits > EXPR_VISITS_MAX {
+            return Err(Failure::Refused);
+        }
+        let register = self.instruction(node, access)?;
+        self.memo.entry(node).or_default().push((access.clone(), register));
+        Ok(register)
+    }
+
+    fn instruction(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
         let dtype = self.graph.descriptor(node).dtype;
         let inputs = &self.graph.node(node).inputs;
         let register = match &self.graph.node(node).op {
@@ -116,7 +139,6 @@ impl<'a> Emitter<'a> {
             Op::Contract(_) => self.piece(node, access)?,
             Op::Reduce(_) | Op::Convolution(_) | Op::Index(_) => return Err(Failure::Store(node)),
         };
-        self.memo.insert(key, register);
         Ok(register)
     }
 

@@ -8,7 +8,6 @@ use super::body::{Plan, body};
 use super::chains::Chains;
 use super::emit::Failure;
 use super::kind::{Kind, base, kind};
-use crate::expr::Expr;
 use crate::limits::EXPR_INSTRUCTIONS_MAX;
 use crate::program::{Body, ValueId};
 use crate::target::Target;
@@ -84,7 +83,7 @@ pub(super) fn group(
     };
     let has_room = !is_chain
         || body.values() <= context.target.chain_values_max && body.reads().iter().chain(&body.writes()).all(fits);
-    if !loads.is_disjoint(&local) || instructions(&body) > EXPR_INSTRUCTIONS_MAX || !has_room {
+    if !loads.is_disjoint(&local) || body.longest_expr() > EXPR_INSTRUCTIONS_MAX || !has_room {
         return Err(Failure::Refused);
     }
     Ok(Group { anchor, local, roots, loads, body })
@@ -92,35 +91,23 @@ pub(super) fn group(
 
 /// Distinct values that the kernel touches; a variable it updates in place is one.
 pub(super) fn touched(context: &Context<'_>, group: &Group) -> usize {
-    let in_place = group.roots.iter().filter(|root| {
-        context.assigned.get(root).is_some_and(|variable| {
-            !context.pinned.contains(variable)
-                && group.anchor.is_none()
-                && loads_variable(context.graph, group, *variable)
-        })
-    });
-    group.body.values() - in_place.count()
+    group.body.values() - updated_in_place(context, group.anchor, &group.roots, &group.loads)
 }
 
-/// Whether the kernel reads the variable.
-pub(super) fn loads_variable(graph: &Graph, group: &Group, variable: u32) -> bool {
-    group.loads.iter().any(|load| super::kind::variable(graph, *load) == Some(variable))
+/// How many of `roots` a kernel may write over variables that it reads.
+pub(super) fn updated_in_place(
+    context: &Context<'_>,
+    anchor: Option<NodeId>,
+    roots: &BTreeSet<NodeId>,
+    loads: &BTreeSet<NodeId>,
+) -> usize {
+    let is_updated = |variable: &u32| {
+        !context.pinned.contains(variable) && anchor.is_none() && loads_variable(context.graph, loads, *variable)
+    };
+    roots.iter().filter(|root| context.assigned.get(root).is_some_and(is_updated)).count()
 }
 
-fn instructions(body: &Body) -> usize {
-    let longest = |exprs: &[&Expr]| exprs.iter().map(|expr| expr.instructions.len()).max().unwrap_or(0);
-    match body {
-        Body::Map { expr, .. } => longest(&[expr]),
-        Body::Fold { prologue, epilogue, .. } => longest(&[prologue, &epilogue.expr]),
-        Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => longest(&[&epilogue.expr]),
-        Body::Chain { link, epilogue, .. } => longest(&[link, &epilogue.expr]),
-        Body::ArgFold { .. }
-        | Body::Conv2dInputGrad { .. }
-        | Body::Conv2dFilterGrad { .. }
-        | Body::Pool2d { .. }
-        | Body::MaxPool2dGrad { .. }
-        | Body::SumPool2dGrad { .. }
-        | Body::Gather { .. }
-        | Body::Scatter { .. } => 0,
-    }
+/// Whether one of `loads` is the variable.
+pub(super) fn loads_variable(graph: &Graph, loads: &BTreeSet<NodeId>, variable: u32) -> bool {
+    loads.iter().any(|load| super::kind::variable(graph, *load) == Some(variable))
 }

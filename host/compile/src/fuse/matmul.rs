@@ -6,6 +6,7 @@ use saggar_tensor::{Graph, NodeId};
 use super::emit::{through, through_reshape};
 use super::kind::base;
 use super::space::{Access, Affine, Space};
+use crate::limits::MATRIX_MOVEMENTS_MAX;
 
 /// A matrix operand as it lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,8 @@ pub(super) fn matrix(graph: &Graph, node: NodeId) -> Matrix {
     }
     let mut access = Access { coordinates: (0..rank).map(|axis| space.axis(axis)).collect(), bounds: Vec::new() };
     let mut at = node;
-    while let Op::Movement(movement) = &graph.node(at).op {
+    for _ in 0..MATRIX_MOVEMENTS_MAX {
+        let Op::Movement(movement) = &graph.node(at).op else { break };
         let coordinates = match movement {
             Movement::Reshape(_) => match through_reshape(graph, at, &access, &space) {
                 Ok(coordinates) => coordinates,

@@ -1,19 +1,25 @@
 //! Merging kernels: element-wise work moves into the kernel that makes what it reads, and readers of one value join.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use saggar_tensor::{Interrupted, NodeId};
 
-use super::group::{Context, Group, group, loads_variable, touched};
-use crate::limits::{MERGE_PARTNERS_MAX, MERGE_VISITS_MAX};
+use super::group::{Context, Group, group, loads_variable, touched, updated_in_place};
+use crate::limits::{MERGE_ALL_VISITS_MAX, MERGE_INSTRUCTIONS_MAX, MERGE_PARTNERS_MAX, MERGE_VISITS_MAX};
+use crate::order::Order;
 
 struct Merger<'a> {
     context: &'a Context<'a>,
     groups: Vec<Option<Group>>,
-    /// Which group computes a node.
-    maker: BTreeMap<NodeId, usize>,
-    /// Which groups read a node.
-    readers: BTreeMap<NodeId, BTreeSet<usize>>,
+    order: Order,
+    /// For each node, which group computes it.
+    maker: Vec<Option<usize>>,
+    /// For each node, which groups read it.
+    readers: Vec<BTreeSet<usize>>,
+    /// Those of them that are maps.
+    maps: Vec<BTreeSet<usize>>,
+    /// Instructions of the kernels that were built to see whether they can be merged.
+    instructions: usize,
 }
 
 /// Merges what can be merged, in the order of `groups`, which is topological.
@@ -21,13 +27,18 @@ struct Merger<'a> {
 /// # Errors
 /// `Interrupted`.
 pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Group>, Interrupted> {
-    let mut merger = Merger { context, groups: Vec::new(), maker: BTreeMap::new(), readers: BTreeMap::new() };
+    let nodes = context.graph.nodes.len();
+    let mut merger = Merger {
+        context,
+        groups: groups.iter().map(|_| None).collect(),
+        order: Order::new(0..groups.len()),
+        maker: vec![None; nodes],
+        readers: vec![BTreeSet::new(); nodes],
+        maps: vec![BTreeSet::new(); nodes],
+        instructions: 0,
+    };
     for (at, group) in groups.into_iter().enumerate() {
-        merger.maker.extend(group.local.iter().map(|&node| (node, at)));
-        for &load in &group.loads {
-            merger.readers.entry(load).or_default().insert(at);
-        }
-        merger.groups.push(Some(group));
+        merger.put(at, group);
     }
     for at in 0..merger.groups.len() {
         while merger.consumer(at)? {}
@@ -39,12 +50,30 @@ pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Gro
 }
 
 impl Merger<'_> {
+    fn put(&mut self, at: usize, group: Group) {
+        group.local.iter().for_each(|node| self.maker[node.index()] = Some(at));
+        for load in &group.loads {
+            self.readers[load.index()].insert(at);
+            if group.anchor.is_none() {
+                self.maps[load.index()].insert(at);
+            }
+        }
+        self.groups[at] = Some(group);
+    }
+
+    fn take(&mut self, at: usize) {
+        for load in self.groups[at].take().into_iter().flat_map(|group| group.loads) {
+            self.readers[load.index()].remove(&at);
+            self.maps[load.index()].remove(&at);
+        }
+    }
+
     /// Merges one reader of what group `at` stores into it.
     fn consumer(&mut self, at: usize) -> Result<bool, Interrupted> {
         let Some(group) = &self.groups[at] else { return Ok(false) };
-        let readers: BTreeSet<usize> =
-            group.roots.iter().filter_map(|root| self.readers.get(root)).flatten().copied().collect();
-        self.first_pair(at, readers.into_iter().take(MERGE_PARTNERS_MAX))
+        let first = |root: &NodeId| self.readers[root.index()].iter().take(MERGE_PARTNERS_MAX);
+        let readers: BTreeSet<usize> = group.roots.iter().flat_map(first).copied().collect();
+        self.first_pair(at, readers)
     }
 
     /// Merges one map that reads what map `at` reads into it.
@@ -54,16 +83,18 @@ impl Merger<'_> {
             return Ok(false);
         }
         let large = group.loads.iter().filter(|load| self.context.graph.descriptor(**load).shape.elements() > 1);
-        let partners: BTreeSet<usize> = large.filter_map(|load| self.readers.get(load)).flatten().copied().collect();
-        let maps = |other: &usize| self.groups[*other].as_ref().is_some_and(|group| group.anchor.is_none());
-        let partners: Vec<usize> = partners.into_iter().filter(|&other| other > at).filter(maps).collect();
-        self.first_pair(at, partners.into_iter().take(MERGE_PARTNERS_MAX))
+        let first = |load: &NodeId| self.maps[load.index()].range(at + 1..).take(MERGE_PARTNERS_MAX);
+        let partners: BTreeSet<usize> = large.flat_map(first).copied().collect();
+        self.first_pair(at, partners)
     }
 
-    /// Merges the first of `others` that can be merged into `at`; false if none can.
-    fn first_pair(&mut self, at: usize, others: impl Iterator<Item = usize>) -> Result<bool, Interrupted> {
-        for other in others {
+    /// Merges the first of `others` that can be merged into `at`; false if none of those that are considered can.
+    fn first_pair(&mut self, at: usize, others: BTreeSet<usize>) -> Result<bool, Interrupted> {
+        for other in others.into_iter().take(MERGE_PARTNERS_MAX) {
             self.context.interrupt.check()?;
+            if self.order.visits() > MERGE_ALL_VISITS_MAX || self.instructions > MERGE_INSTRUCTIONS_MAX {
+                return Ok(false);
+            }
             if self.pair(at, other) {
                 return Ok(true);
             }
@@ -71,62 +102,81 @@ impl Merger<'_> {
         Ok(false)
     }
 
-    /// Merges `other` into `at` where that is possible.
+    /// Merges `other` into `at` if that is possible.
     fn pair(&mut self, at: usize, other: usize) -> bool {
+        if !self.suits(at, other) {
+            return false;
+        }
+        let (first, last) = if self.order.is_before(at, other) { (at, other) } else { (other, at) };
+        let Some(between) = self.between(first, last) else { return false };
+        let parts = [at, other].map(|at| self.groups[at].as_ref().map_or(0, |group| group.body.instructions()));
+        self.instructions += parts.iter().sum::<usize>();
         let Some(merged) = self.merged(at, other) else { return false };
-        for index in [at, other] {
-            for load in self.groups[index].take().into_iter().flat_map(|group| group.loads) {
-                self.readers.entry(load).or_default().remove(&index);
-            }
-        }
-        self.maker.extend(merged.local.iter().map(|&node| (node, at)));
-        for &load in &merged.loads {
-            self.readers.entry(load).or_default().insert(at);
-        }
-        self.groups[at] = Some(merged);
+        self.take(at);
+        self.take(other);
+        self.put(at, merged);
+        self.order.move_before(between, first);
+        self.order.merge(at, other);
         true
     }
 
-    fn merged(&self, at: usize, other: usize) -> Option<Group> {
+    /// Whether two groups may become one, as far as that can be told without building it.
+    fn suits(&self, at: usize, other: usize) -> bool {
         let graph = self.context.graph;
-        let (first, second) = (self.groups[at].as_ref()?, self.groups[other].as_ref()?);
+        let (Some(first), Some(second)) = (&self.groups[at], &self.groups[other]) else { return false };
         let suits = first.is_open(graph)
             && second.is_open(graph)
             && !(first.anchor.is_some() && second.anchor.is_some())
             && first.elements(graph) == second.elements(graph);
-        if !suits || self.detour(at, other) || self.detour(other, at) {
-            return None;
+        if !suits {
+            return false;
         }
+        let is_local = |node: &&NodeId| first.local.contains(node) || second.local.contains(node);
+        let loads: BTreeSet<NodeId> =
+            first.loads.union(&second.loads).filter(|node| !is_local(node)).copied().collect();
+        let roots = self.roots(at, other, first, second);
+        let anchor = first.anchor.or(second.anchor);
+        let chain = anchor.is_some_and(|anchor| self.context.chains.ends.contains_key(&anchor));
+        let target = self.context.target;
+        let values_max = if chain { target.chain_values_max } else { target.kernel_values_max };
+        loads.len() + roots.len() - updated_in_place(self.context, anchor, &roots, &loads) <= values_max
+    }
+
+    /// What both groups leave in memory if they become one.
+    fn roots(&self, at: usize, other: usize, first: &Group, second: &Group) -> BTreeSet<NodeId> {
+        let elsewhere = |node: &NodeId| self.readers[node.index()].iter().any(|&one| one != at && one != other);
+        let is_kept = |root: &&NodeId| self.context.claimed.contains(root) || elsewhere(root);
+        first.roots.union(&second.roots).filter(is_kept).copied().collect()
+    }
+
+    fn merged(&self, at: usize, other: usize) -> Option<Group> {
+        let (first, second) = (self.groups[at].as_ref()?, self.groups[other].as_ref()?);
         let local: BTreeSet<NodeId> = first.local.union(&second.local).copied().collect();
-        let elsewhere =
-            |node: &NodeId| self.readers.get(node).is_some_and(|all| all.iter().any(|&one| one != at && one != other));
-        let roots = first.roots.union(&second.roots);
-        let roots = roots.filter(|root| self.context.claimed.contains(root) || elsewhere(root)).copied().collect();
+        let roots = self.roots(at, other, first, second);
         let anchor = first.anchor.or(second.anchor);
         let merged = group(self.context, anchor, local, roots).ok()?;
         // Only maps may read a variable that they write.
         let updates = merged.anchor.is_some()
             && merged.roots.iter().any(|root| {
                 let variable = self.context.assigned.get(root);
-                variable.is_some_and(|&variable| loads_variable(graph, &merged, variable))
+                variable.is_some_and(|&variable| loads_variable(self.context.graph, &merged.loads, variable))
             });
         (!updates && touched(self.context, &merged) <= self.context.target.values_max(&merged.body)).then_some(merged)
     }
 
-    /// Whether `to` depends on `from` through another kernel; also where finding out takes too long.
-    fn detour(&self, from: usize, to: usize) -> bool {
+    /// The groups after `first` that `last` depends on, other than `first`; `None` if one of them depends on `first`, or if
+    /// finding out takes too long.
+    fn between(&mut self, first: usize, last: usize) -> Option<Vec<usize>> {
+        let (groups, maker) = (&self.groups, &self.maker);
         let makers = |at: usize| {
-            let loads = self.groups[at].iter().flat_map(|group| &group.loads);
-            loads.filter_map(|load| self.maker.get(load)).copied()
+            let loads = groups[at].iter().flat_map(|group| &group.loads);
+            loads.filter_map(|load| maker[load.index()])
         };
-        let mut open: Vec<usize> = makers(to).filter(|&maker| maker != from).collect();
-        let mut seen: BTreeSet<usize> = open.iter().copied().collect();
-        while let Some(at) = open.pop() {
-            if at == from || seen.len() > MERGE_VISITS_MAX {
-                return true;
-            }
-            open.extend(makers(at).filter(|maker| seen.insert(*maker)));
-        }
-        false
+        let order = &self.order;
+        let open = makers(last).filter(|&maker| order.is_before(first, maker)).collect();
+        self.order.reached(open, MERGE_VISITS_MAX, |order, at, found| {
+            found.extend(makers(at).filter(|&maker| maker == first || order.is_before(first, maker)));
+            !found.contains(&first)
+        })
     }
 }

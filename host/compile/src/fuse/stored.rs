@@ -7,8 +7,9 @@ use saggar_tensor::{Graph, Interrupt, Interrupted, NodeId};
 
 use super::chains::Chains;
 use super::kind::{Kind, base, kind};
+use super::limited::limited;
 use super::matmul::matrix;
-use crate::limits::{BROADCAST_COST_MAX, FUSED_NODES_MAX, RECOMPUTE_COST_MAX};
+use crate::limits::{BROADCAST_COST_MAX, RECOMPUTE_COST_MAX};
 use crate::target::Target;
 
 /// For each node, whether it lies in memory. Reshapes never do: what they reshape does.
@@ -38,8 +39,7 @@ pub(super) fn stored(
     broadcast(graph, &mut stored);
     interrupt.check()?;
     shared(graph, &uses, chains, &mut stored);
-    limited(graph, chains, target, &mut stored, interrupt)?;
-    Ok(stored)
+    limited(graph, chains, target, stored, interrupt)
 }
 
 fn must_be(op: &Op) -> bool {
@@ -97,9 +97,10 @@ fn works(graph: &Graph, stored: &[bool]) -> Vec<Work> {
 /// What a broadcast would compute again for each repetition is computed once, before it.
 fn broadcast(graph: &Graph, stored: &mut [bool]) {
     let works = works(graph, stored);
+    let moved = through_movements(graph);
     for node in &graph.nodes {
         let Op::Movement(Movement::Broadcast(shape)) = &node.op else { continue };
-        let operand = through_movements(graph, node.inputs[0]);
+        let operand = moved[node.inputs[0].index()];
         let work = works[operand.index()];
         let repeats = shape.elements() > graph.descriptor(operand).shape.elements();
         let worth = work.cost > BROADCAST_COST_MAX || (work.follows_kernel && work.cost > 0);
@@ -109,19 +110,30 @@ fn broadcast(graph: &Graph, stored: &mut [bool]) {
     }
 }
 
-/// The computation whose elements `node` moves; concatenations count as computations.
-fn through_movements(graph: &Graph, mut node: NodeId) -> NodeId {
-    while let Op::Movement(movement) = &graph.node(node).op {
-        match movement {
-            Movement::Concat { .. } | Movement::Pad { .. } => break,
-            Movement::Reshape(_)
-            | Movement::Broadcast(_)
-            | Movement::Transpose(_)
-            | Movement::Slice { .. }
-            | Movement::Reverse(_) => node = graph.node(node).inputs[0],
-        }
+/// For each node, the computation whose elements it moves, or itself; concatenations count as computations.
+fn through_movements(graph: &Graph) -> Vec<NodeId> {
+    let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for (at, node) in graph.nodes.iter().enumerate() {
+        moved.push(match &node.op {
+            Op::Movement(
+                Movement::Reshape(_)
+                | Movement::Broadcast(_)
+                | Movement::Transpose(_)
+                | Movement::Slice { .. }
+                | Movement::Reverse(_),
+            ) => moved[node.inputs[0].index()],
+            Op::Movement(Movement::Concat { .. } | Movement::Pad { .. })
+            | Op::Source(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Reduce(_)
+            | Op::Contract(_)
+            | Op::Convolution(_)
+            | Op::Index(_) => NodeId(at as u32),
+        });
     }
-    node
+    moved
 }
 
 /// Who computes a node that is not in memory.
@@ -187,63 +199,4 @@ fn carried(graph: &Graph, uses: &[usize], stored: &[bool]) -> Vec<bool> {
         };
     }
     carried
-}
-
-/// Instructions that a node may become.
-fn weight(graph: &Graph, node: NodeId) -> usize {
-    match &graph.node(node).op {
-        Op::Movement(Movement::Pad { low, .. }) => 2 + 6 * low.len(),
-        Op::Movement(Movement::Concat { .. }) => 4 * graph.node(node).inputs.len(),
-        Op::Movement(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => 1,
-    }
-}
-
-/// Materialises operands until no kernel's expression is too long or reads too many values.
-fn limited(
-    graph: &Graph,
-    chains: &Chains,
-    target: &Target,
-    stored: &mut [bool],
-    interrupt: &Interrupt<'_>,
-) -> Result<(), Interrupted> {
-    let mut sizes = vec![1; graph.nodes.len()];
-    let mut loads: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); graph.nodes.len()];
-    for at in 0..graph.nodes.len() {
-        interrupt.check()?;
-        let node = NodeId(at as u32);
-        // A movement reads what its operand reads, which was counted there.
-        let moves_one = matches!(graph.nodes[at].op, Op::Movement(_)) && graph.nodes[at].inputs.len() == 1;
-        let more = if chains.has(node) || moves_one { target.chain_values_max } else { 0 };
-        let values_max = more.max(target.kernel_values_max);
-        let mut inputs: Vec<NodeId> = graph.nodes[at].inputs.iter().map(|&input| base(graph, input)).collect();
-        inputs.sort_by_key(|input| (loads[input.index()].len(), sizes[input.index()], *input));
-        inputs.dedup();
-        loop {
-            let read: BTreeSet<NodeId> = inputs.iter().flat_map(|input| &loads[input.index()]).copied().collect();
-            let size = weight(graph, node) + inputs.iter().map(|input| sizes[input.index()]).sum::<usize>();
-            if size <= FUSED_NODES_MAX && read.len() < values_max {
-                (sizes[at], loads[at]) = (size, read);
-                break;
-            }
-            let largest = inputs.iter().rposition(|input| !stored[input.index()]);
-            let Some(largest) = largest.map(|largest| inputs[largest]) else {
-                (sizes[at], loads[at]) = (size, read);
-                break;
-            };
-            stored[largest.index()] = true;
-            (sizes[largest.index()], loads[largest.index()]) = (1, BTreeSet::from([largest]));
-        }
-        if stored[at] {
-            (sizes[at], loads[at]) = (1, BTreeSet::from([node]));
-        }
-    }
-    Ok(())
 }

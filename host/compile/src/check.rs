@@ -1,0 +1,119 @@
+//! What devices rely on in a program, checked once more when it is complete: shaders run without checks of bounds, so a mistake
+//! of the compiler's must not reach them.
+
+mod memory;
+mod sizes;
+
+use saggar_tensor::Interrupt;
+
+use crate::error::CompileError;
+use crate::expr::{Expr, Instruction, Register, View};
+use crate::program::{Body, Program};
+use crate::target::Target;
+use memory::Memory;
+
+/// Checks every promise of [`crate::program`] that can be checked without running it: values in range and within the target's
+/// limits, elements within their values, whatever is read written before and not written over, and all outputs written.
+///
+/// # Errors
+/// `Internal`, naming the first kernel that breaks one; `Interrupted`.
+pub fn check(program: &Program, target: &Target, interrupt: &Interrupt<'_>) -> Result<(), CompileError> {
+    let internal = |place: String, what| CompileError::Internal { pass: "check", place, what };
+    let mut memory = Memory::new(program, target).map_err(|what| internal("the memory plan".to_owned(), what))?;
+    for (at, kernel) in program.kernels.iter().enumerate() {
+        interrupt.check()?;
+        let place = || format!("kernel {at} ({})", kernel.label);
+        body(program, target, &kernel.body).map_err(|what| internal(place(), what))?;
+        memory.run(&kernel.body).map_err(|what| internal(place(), what))?;
+    }
+    memory.finish().map_err(|what| internal("the last kernel".to_owned(), what))
+}
+
+/// What is broken, if something is.
+type Checked = Result<(), &'static str>;
+
+fn ensure(holds: bool, what: &'static str) -> Checked {
+    if holds { Ok(()) } else { Err(what) }
+}
+
+fn body(program: &Program, target: &Target, body: &Body) -> Checked {
+    let values = program.values.len();
+    let touched = body.reads().into_iter().chain(body.writes());
+    ensure(touched.into_iter().all(|value| value.index() < values), "every value is in the program's table")?;
+    ensure(body.values() <= target.values_max(body), "a kernel touches no more values than the target allows")?;
+    sizes::check(program, body)?;
+    match body {
+        Body::Map { dims, expr: map, .. } => expr(program, map, dims, 0),
+        Body::Fold { outer, inner, prologue, epilogue, .. } => {
+            let dims: Vec<usize> = outer.iter().chain(inner).copied().collect();
+            expr(program, prologue, &dims, 0)?;
+            expr(program, &epilogue.expr, outer, 0)
+        }
+        Body::MatMul { sizes: [batch, m, n, _], epilogue, .. } => expr(program, &epilogue.expr, &[*batch, *m, *n], 0),
+        Body::Conv2d { result, epilogue, .. } => expr(program, &epilogue.expr, result, 0),
+        Body::Chain { dims, products, link, results, epilogue, .. } => {
+            expr(program, link, dims, products.len())?;
+            expr(program, &epilogue.expr, results, 0)
+        }
+        Body::ArgFold { .. }
+        | Body::Conv2dInputGrad { .. }
+        | Body::Conv2dFilterGrad { .. }
+        | Body::Pool2d { .. }
+        | Body::MaxPool2dGrad { .. }
+        | Body::SumPool2dGrad { .. }
+        | Body::Gather { .. }
+        | Body::Scatter { .. } => Ok(()),
+    }
+}
+
+/// Checks an expression over `dims`.
+fn expr(program: &Program, expr: &Expr, dims: &[usize], products: usize) -> Checked {
+    for (at, (instruction, _)) in expr.instructions.iter().enumerate() {
+        let earlier = |registers: &[Register]| {
+            let are = registers.iter().all(|register| (register.0 as usize) < at);
+            ensure(are, "an instruction reads earlier ones alone")
+        };
+        match instruction {
+            Instruction::Load { value, view, fill } => {
+                let elements = program.values[value.index()].descriptor.shape.elements();
+                ensure(fill.is_some() != view.bounds.is_empty(), "what has bounds has a fill")?;
+                within(view, dims, Some(elements))?;
+            }
+            Instruction::Random { key, view, .. } => {
+                let elements = program.values[key.index()].descriptor.shape.elements();
+                ensure(elements == 4, "a key has four elements")?;
+                within(view, dims, Some(usize::MAX))?;
+            }
+            Instruction::Index(view) => within(view, dims, None)?,
+            Instruction::Product(number) => ensure((*number as usize) < products, "a product is one of the chain's")?,
+            Instruction::Unary(_, a) => earlier(&[*a])?,
+            Instruction::Binary(_, a, b) => earlier(&[*a, *b])?,
+            Instruction::Select(condition, a, b) => earlier(&[*condition, *a, *b])?,
+            Instruction::Immediate(_) | Instruction::Accumulated => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a view over `dims` stays within so many elements, if they are bounded.
+fn within(view: &View, dims: &[usize], elements: Option<usize>) -> Checked {
+    let fits = view.strides.len() == dims.len() && view.bounds.iter().all(|bound| bound.dim < dims.len());
+    ensure(fits, "a view has the dimensions of its space")?;
+    let Some(elements) = elements else { return Ok(()) };
+    let (mut least, mut greatest) = (i128::from(view.offset), i128::from(view.offset));
+    for (dim, (&size, &stride)) in dims.iter().zip(&view.strides).enumerate() {
+        let bounds = || view.bounds.iter().filter(|bound| bound.dim == dim);
+        let low = bounds().map(|bound| bound.low).fold(0, i64::max);
+        let high = bounds().map(|bound| bound.high).fold(size as i64, i64::min);
+        if low >= high {
+            return Ok(());
+        }
+        let [first, last] = [low, high - 1].map(|at| i128::from(stride) * i128::from(at));
+        least += first.min(last);
+        greatest += first.max(last);
+    }
+    ensure(least >= 0 && greatest < elements as i128, "a view stays within its value")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
+
+use super::*;
+use crate::compile;
+use crate::program::{Place, ValueId};
+
+/// Two products and a map between them, without constants.
+fn program(target: &Target) -> Program {
+    let mut builder = GraphBuilder::new();
+    let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([4, 4]).unwrap())).unwrap();
+    let first = builder.matmul(x, x).unwrap();
+    let largest = builder.reduce_max(first, &[1], true).unwrap();
+    let centred = builder.sub(first, largest).unwrap();
+    let second = builder.matmul(centred, x).unwrap();
+    builder.output("y", second).unwrap();
+    compile(&verify(builder.finish()).unwrap(), target).unwrap()
+}
+
+/// What is said of a program that `change` has broken.
+fn broken(change: impl Fn(&mut Program)) -> &'static str {
+    let target = Target::gpu();
+    let mut program = program(&target);
+    change(&mut program);
+    match check(&program, &target, &Interrupt::never()) {
+        Err(CompileError::Internal { what, .. }) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_program_that_breaks_a_promise_is_refused() {
+    assert_eq!(
+        broken(|program| drop(program.kernels.remove(0))),
+        "what is read was written, and nothing was written over it"
+    );
+    assert_eq!(broken(|program| drop(program.kernels.pop())), "every output is written");
+    assert_eq!(broken(|program| program.slabs[0].bytes = 4), "a value lies inside its slab");
+    assert_eq!(broken(|program| drop(program.values.pop())), "every value is in the program's table");
+    let odd = |program: &mut Program| {
+        program.values.iter_mut().for_each(|value| {
+            if let Place::Slab { offset_bytes, .. } = &mut value.place {
+                *offset_bytes += 4;
+            }
+        });
+    };
+    assert_eq!(broken(odd), "a value is aligned");
+    let shifted = |program: &mut Program| {
+        let map = program.kernels.iter_mut().find_map(|kernel| match &mut kernel.body {
+            Body::Map { expr, .. } => Some(expr),
+            _ => None,
+        });
+        for (instruction, _) in &mut map.unwrap().instructions {
+            if let Instruction::Load { view, .. } = instruction {
+                view.offset = 1;
+            }
+        }
+    };
+    assert_eq!(broken(shifted), "a view stays within its value");
+    let smaller = |program: &mut Program| {
+        if let Body::MatMul { sizes, .. } = &mut program.kernels[0].body {
+            sizes[1] = 3;
+        }
+    };
+    assert_eq!(broken(smaller), "a value has as many elements as its kernel says");
+    let given = |program: &mut Program| {
+        let last = program.kernels.len() - 1;
+        program.kernels[last].body.map_values(&mut |value| value, &mut |_| ValueId(0));
+    };
+    assert!(
+        ["what is given is not written", "a kernel reads nothing that it writes, other than element by element"]
+            .contains(&broken(given))
+    );
+}
+
+#[test]
+fn a_kernel_over_the_targets_limit_is_refused_by_name() {
+    let target = Target { kernel_values_max: 2, ..Target::gpu() };
+    let error = check(&program(&Target::gpu()), &target, &Interrupt::never()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("no more values than the target allows") && text.contains("kernel "), "{text}");
+}
