@@ -3,6 +3,7 @@
 //! Operators stand in `operators`, one line each where they can; running programs is in `program`. What an operator
 //! means, and which operands it takes, is said in `saggar_tensor` alone.
 
+mod guarded;
 mod mixed;
 mod operators;
 mod options;

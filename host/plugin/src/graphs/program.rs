@@ -9,6 +9,7 @@ use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::{Graph, Interrupt, NodeId, Port, verify};
 use wasmtime::component::Resource;
 
+use super::guarded::guarded;
 use super::shards::Update;
 use super::{Builder, BuilderHandle, lost};
 use crate::bindings::graphs::HostGraph;
@@ -184,7 +185,7 @@ impl State {
         let _entered = span.enter();
         // Plugins are not trusted to have built it through the builder's checks alone.
         let verified = verify(graph)?;
-        let program = self.backend.compile(&verified, &Interrupt::never())?;
+        let program = guarded(&verified, || self.backend.compile(&verified, &Interrupt::never()))?;
         let executable = self.backend.load(Arc::new(program), &self.meter)?;
         let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {
