@@ -11,6 +11,7 @@ use saggar_compile::program::Program;
 use saggar_compile::target::Target;
 use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
 
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
@@ -124,27 +125,57 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Mismatch` where the length is wrong or the buffer is another device's; `Lost`.
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError>;
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_cancellable(buffer, bytes, &CancelToken::never())
+    }
+
+    /// As [`Backend::write`], given up once `cancel` says so: it may wait for work before it.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError>;
 
     /// A tensor's elements as dense little-endian bytes. Waits for the work that produces them.
     ///
     /// # Errors
     /// `Mismatch` where the buffer is another device's; `NoRoom` where the host has none for the copy; `Lost`.
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError>;
+    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+        self.read_cancellable(buffer, &CancelToken::never())
+    }
 
-    /// As [`Backend::read`], for what is saved; none where the device keeps no elements and was not given these, or too many.
+    /// As [`Backend::read`], given up once `cancel` says so.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError>;
+
+    /// As [`Backend::read_cancellable`], for what is saved; none where the device keeps no elements and was not given these, or too
+    /// many.
     ///
     /// # Errors
     /// As there.
-    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
-        self.read(buffer).map(Some)
+    fn kept(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.read_cancellable(buffer, cancel).map(Some)
     }
 
     /// Makes a program ready to run: allocates its scratch memory, uploads constants, creates pipelines. May take long.
     ///
     /// # Errors
     /// `OutOfMemory`, `NoRoom`, `Unsupported`, `Lost`.
-    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError>;
+    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
+        self.load_cancellable(program, meter, &CancelToken::never())
+    }
+
+    /// As [`Backend::load`], given up once `cancel` says so.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    fn load_cancellable(
+        &self,
+        program: Arc<Program>,
+        meter: &Meter,
+        cancel: &CancelToken,
+    ) -> Result<Arc<dyn Executable>, DeviceError>;
 
     /// The ways of those kernels that may be computed in several, where it has tried out which is fastest: results may differ in
     /// their last bits, so who must come to the same again keeps them.
@@ -170,7 +201,20 @@ pub trait Executable: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Mismatch`, `OutOfMemory`, `NoRoom`, `Lost`.
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError>;
+    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+        self.dispatch_cancellable(inputs, variables, &CancelToken::never())
+    }
+
+    /// As [`Executable::dispatch`], given up once `cancel` says so. Variables that it writes may be half written then.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    fn dispatch_cancellable(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError>;
 
     /// As [`Executable::dispatch`], and what each of the program's kernels took, where the device can tell: it waits for the
     /// kernels then, and may run them slower than in a dispatch.

@@ -6,6 +6,7 @@
 //! the processor's class, which [`DeviceInfo::driver`] names.
 
 mod bands;
+mod cancel;
 mod contract;
 mod convolution;
 mod direct;
@@ -48,6 +49,7 @@ use saggar_compile::target::Target;
 use saggar_tensor::Descriptor;
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::owner::PerOwner;
@@ -109,7 +111,7 @@ pub fn describe() -> DeviceInfo {
 /// # Errors
 /// `Unsupported` for a kernel that was not compiled for a host.
 pub fn routines(program: &Program) -> Result<Vec<String>, DeviceError> {
-    Ok(executable::prepare(program)?.iter().map(Prepared::described).collect())
+    Ok(executable::prepare(program, &CancelToken::never())?.iter().map(Prepared::described).collect())
 }
 
 /// One for each core.
@@ -144,7 +146,8 @@ impl Backend for Cpu {
         Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
     }
 
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+        cancel.check()?;
         let memory = memory(buffer, "write")?;
         if memory.bytes() != bytes.len() {
             return Err(DeviceError::Mismatch {
@@ -158,16 +161,23 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+        cancel.check()?;
         let memory = memory(buffer, "read")?;
         check_host(&format_args!("a copy of {}", buffer.descriptor()), memory.bytes() as u64)?;
         memory.charge().add_read(memory.bytes());
         Ok(bytemuck::cast_slice::<u64, u8>(&memory.read())[..memory.bytes()].to_vec())
     }
 
-    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
+    fn load_cancellable(
+        &self,
+        program: Arc<Program>,
+        meter: &Meter,
+        cancel: &CancelToken,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
         let scratch = self.scratches.of(meter, |meter| Scratch::new(Arc::clone(&self.room), meter));
-        Ok(Arc::new(CpuExecutable::new(program, Arc::clone(&self.threads), &self.room, meter, scratch)?))
+        let threads = Arc::clone(&self.threads);
+        Ok(Arc::new(CpuExecutable::new(program, threads, &self.room, meter, scratch, cancel)?))
     }
 
     fn ways(&self) -> Ways {

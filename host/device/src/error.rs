@@ -63,6 +63,9 @@ pub enum DeviceError {
         /// The driver's words.
         reason: String,
     },
+    /// Whoever asked for the work gave it up; variables that it was to write may be half written.
+    #[error("the work was given up before its end")]
+    Cancelled,
     /// A tensor of another type, shape or device than the program's port.
     #[error("{port}: expected {expected}, got {actual}")]
     Mismatch {

@@ -40,6 +40,7 @@ use saggar_compile::wgsl::{Matrices, Tuning};
 use saggar_tensor::Descriptor;
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 use crate::room::{Memory as RoomMemory, Room, check_host};
@@ -291,7 +292,7 @@ impl Backend for Gpu {
         Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
     }
 
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
         self.context.alive()?;
         let memory = self.own(buffer)?;
         let expected = buffer.descriptor().bytes();
@@ -304,20 +305,25 @@ impl Backend for Gpu {
         }
         let words = memory::widen(&self.context.target(), buffer.descriptor().dtype, bytes);
         memory.charge.add_written(bytes.len());
-        self.context.write(memory, &words)
+        self.context.write(memory, &words, cancel)
     }
 
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
         let memory = self.own(buffer)?;
         check_host(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
         memory.charge.add_read(buffer.descriptor().bytes());
         let target = self.context.target();
-        let words = self.context.read(memory, memory::bytes(&target, buffer.descriptor()))?;
+        let words = self.context.read(memory, memory::bytes(&target, buffer.descriptor()), cancel)?;
         Ok(memory::narrow(&target, buffer.descriptor(), words))
     }
 
-    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
-        Ok(Arc::new(executable::load(&self.context, program, meter)?))
+    fn load_cancellable(
+        &self,
+        program: Arc<Program>,
+        meter: &Meter,
+        cancel: &CancelToken,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        Ok(Arc::new(executable::load(&self.context, program, meter, cancel)?))
     }
 
     fn ways(&self) -> Ways {

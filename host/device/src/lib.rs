@@ -6,6 +6,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod backend;
+mod cancel;
 pub mod choose;
 pub mod cpu;
 pub mod error;
@@ -20,6 +21,7 @@ mod renewable;
 mod room;
 
 pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled, Ways};
+pub use cancel::CancelToken;
 pub use error::DeviceError;
 pub use meter::{Counts, Meter};
 pub use recorder::Recorder;

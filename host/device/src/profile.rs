@@ -11,6 +11,7 @@ use saggar_compile::target::Target;
 use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
@@ -103,20 +104,25 @@ impl Backend for Profiler {
         self.device.allocate(descriptor, meter)
     }
 
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.device.write(buffer, bytes)
+    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+        self.device.write_cancellable(buffer, bytes, cancel)
     }
 
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
-        self.device.read(buffer)
+    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+        self.device.read_cancellable(buffer, cancel)
     }
 
-    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
-        self.device.kept(buffer)
+    fn kept(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.device.kept(buffer, cancel)
     }
 
-    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
-        let executable = self.device.load(Arc::clone(&program), meter)?;
+    fn load_cancellable(
+        &self,
+        program: Arc<Program>,
+        meter: &Meter,
+        cancel: &CancelToken,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        let executable = self.device.load_cancellable(Arc::clone(&program), meter, cancel)?;
         let mut profile = lock(&self.profile);
         let number = profile.programs.len();
         profile.programs.push(program);
@@ -142,14 +148,20 @@ impl Executable for Profiled {
         self.executable.program()
     }
 
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+    fn dispatch_cancellable(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
         let count = self.program().kernels.len();
         if lock(&self.profile).kernels + count > KERNELS_MAX {
-            return self.executable.dispatch(inputs, variables);
+            return self.executable.dispatch_cancellable(inputs, variables, cancel);
         }
         // What was given to the device before is not this dispatch's.
         self.device.synchronize()?;
         let (began, at) = (Instant::now(), self.began.elapsed());
+        cancel.check()?;
         let (outputs, kernels) = self.executable.profile(inputs, variables)?;
         self.device.synchronize()?;
         let mut profile = lock(&self.profile);

@@ -14,6 +14,7 @@ use saggar_compile::{CompileError, compile_interruptible};
 use saggar_tensor::{Descriptor, Interrupt, Port, VerifiedGraph};
 
 use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Storage, Ways};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};
 
@@ -171,7 +172,7 @@ impl Backend for Recorder {
         Sheet::buffer(&self.0.kept_bytes, descriptor, meter)
     }
 
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], _: &CancelToken) -> Result<(), DeviceError> {
         let expected = buffer.descriptor().bytes();
         if bytes.len() != expected {
             return Err(mismatch("write", format!("{expected} bytes"), format!("{} bytes", bytes.len())));
@@ -180,7 +181,7 @@ impl Backend for Recorder {
         Ok(())
     }
 
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+    fn read_cancellable(&self, buffer: &Buffer, _: &CancelToken) -> Result<Vec<u8>, DeviceError> {
         if let Some(written) = &*sheet(buffer, "read")?.written() {
             return Ok(written.clone());
         }
@@ -191,11 +192,16 @@ impl Backend for Recorder {
         Ok(vec![0; bytes])
     }
 
-    fn kept(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
+    fn kept(&self, buffer: &Buffer, _: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
         Ok(sheet(buffer, "kept")?.written().clone())
     }
 
-    fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
+    fn load_cancellable(
+        &self,
+        program: Arc<Program>,
+        meter: &Meter,
+        _: &CancelToken,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
         Ok(Arc::new(Unrun { program, meter: meter.clone(), kept_bytes: Arc::clone(&self.0.kept_bytes) }))
     }
 
@@ -223,7 +229,12 @@ impl Executable for Unrun {
         &self.program
     }
 
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+    fn dispatch_cancellable(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        _: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
         check("inputs", &self.program.inputs, inputs)?;
         check("variables", &self.program.variables, variables)?;
         let output = |port: &Port| Sheet::buffer(&self.kept_bytes, &port.descriptor, &self.meter);
@@ -295,9 +306,9 @@ mod tests {
         let huge: Vec<Buffer> = (0..512).map(|_| recorder.allocate(&vector((1 << 31) - 1), &meter).unwrap()).collect();
         assert!(meter.bytes() > 4_000_000_000_000);
         assert!(matches!(recorder.read(&huge[0]), Err(DeviceError::Mismatch { .. })));
-        assert_eq!(recorder.kept(&huge[0]).unwrap(), None);
+        assert_eq!(recorder.kept(&huge[0], &CancelToken::never()).unwrap(), None);
         let small = recorder.allocate(&vector(1), &meter).unwrap();
         recorder.write(&small, &[1; 4]).unwrap();
-        assert_eq!(recorder.kept(&small).unwrap(), Some(vec![1; 4]));
+        assert_eq!(recorder.kept(&small, &CancelToken::never()).unwrap(), Some(vec![1; 4]));
     }
 }

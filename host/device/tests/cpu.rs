@@ -9,9 +9,10 @@ mod digits;
 mod lenet;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use saggar_compile::compile;
-use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter, cpu};
+use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Executable, Meter, cpu};
 use saggar_tensor::interp::{self, Value};
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
@@ -52,6 +53,70 @@ fn ones(size: usize) -> Value {
 
 fn numbers(backend: &dyn Backend, buffer: &Buffer) -> Vec<f64> {
     Value::from_bytes(buffer.descriptor().clone(), &backend.read(buffer).unwrap()).unwrap().numbers()
+}
+
+/// A token that cancels at its look number `at`.
+fn cancels_at(at: usize) -> (CancelToken, Arc<AtomicUsize>) {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    (CancelToken::new(move || counted.fetch_add(1, Ordering::Relaxed) + 1 >= at), looks)
+}
+
+/// One kernel alone may take long: a product, a convolution of one image with and without patches, many rows.
+fn long_kernels() -> Vec<VerifiedGraph> {
+    let shape = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
+    let conv = Conv2d { padding: [0; 4], strides: [1; 2], dilations: [1; 2], groups: 1 };
+    let one = |dims: &[&[usize]], node: &dyn Fn(&mut GraphBuilder, &[NodeId]) -> NodeId| {
+        let mut g = GraphBuilder::new();
+        let inputs: Vec<NodeId> =
+            dims.iter().enumerate().map(|(at, dims)| g.input(&format!("x{at}"), shape(dims)).unwrap()).collect();
+        let y = node(&mut g, &inputs);
+        g.output("y", y).unwrap();
+        verify(g.finish()).unwrap()
+    };
+    vec![
+        one(&[&[512, 512], &[512, 512]], &|g, x| g.matmul(x[0], x[1]).unwrap()),
+        one(&[&[1, 2, 128, 128], &[3, 2, 31, 31]], &|g, x| g.conv2d(x[0], x[1], conv).unwrap()),
+        one(&[&[1, 64, 32, 32], &[256, 64, 3, 3]], &|g, x| g.conv2d(x[0], x[1], conv).unwrap()),
+        one(&[&[1 << 20]], &|g, x| g.mul(x[0], x[0]).unwrap()),
+    ]
+}
+
+#[test]
+fn a_cancelled_dispatch_ends_within_its_kernel_and_the_next_one_is_whole() {
+    let meter = Meter::unlimited();
+    for threads in [1, 2] {
+        let backend = cpu::open(Some(threads)).unwrap();
+        for (number, graph) in long_kernels().iter().enumerate() {
+            let executable = load(&*backend, graph, &meter).unwrap();
+            let inputs: Vec<Value> = executable
+                .program()
+                .inputs
+                .iter()
+                .map(|port| Value::filled(port.descriptor.clone(), Scalar::Float(0.5)))
+                .collect();
+            let inputs = buffers(&*backend, &inputs, &meter);
+            let never = CancelToken::never();
+            let expected = executable.dispatch_cancellable(&inputs, &[], &never).unwrap().remove(0);
+            let (token, looks) = cancels_at(usize::MAX);
+            executable.dispatch_cancellable(&inputs, &[], &token).unwrap();
+            let all = looks.load(Ordering::Relaxed);
+            assert!(
+                all > 3,
+                "kernel {number} on {threads} threads looks {all} times: before it begins, and between its parts"
+            );
+            for at in [1, 2, 3, all] {
+                let (token, looks) = cancels_at(at);
+                let cancelled = executable.dispatch_cancellable(&inputs, &[], &token);
+                assert!(matches!(cancelled, Err(DeviceError::Cancelled)), "kernel {number} at look {at}");
+                // Each thread may be about to look when another is told.
+                assert!(looks.load(Ordering::Relaxed) <= at + threads, "kernel {number} goes on after look {at}");
+            }
+            let after = executable.dispatch(&inputs, &[]).unwrap().remove(0);
+            assert_eq!(numbers(&*backend, &after), numbers(&*backend, &expected), "kernel {number}");
+        }
+    }
+    assert_eq!(meter.bytes(), 0, "what was cancelled holds nothing");
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Fault {
 impl From<GraphError> for Fault {
     fn from(error: GraphError) -> Fault {
         if matches!(error.kind(), GraphError::Interrupted(_)) {
-            return Fault::cancelled();
+            return DeviceError::Cancelled.into();
         }
         let limits = matches!(
             error.kind(),
@@ -91,7 +91,7 @@ impl From<CompileError> for Fault {
     fn from(error: CompileError) -> Fault {
         let message = error.to_string();
         let (code, place) = match error {
-            CompileError::Interrupted(_) => return Fault::cancelled(),
+            CompileError::Interrupted(_) => return DeviceError::Cancelled.into(),
             CompileError::Unsupported { label, .. } => (ErrorCode::Unsupported, Some(label)),
             CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
             CompileError::ProgramTooLarge { .. } => (ErrorCode::OutOfMemory, None),

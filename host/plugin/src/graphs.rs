@@ -104,6 +104,7 @@ impl State {
         handle: &Resource<BuilderHandle>,
         work: impl FnOnce(&mut Builder) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
+        self.check_deadline()?;
         let number = self.table.get(handle)?.0;
         let builder = self.builders.get_mut(&number).ok_or_else(lost)?;
         let done = work(builder)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saggar_device::{Backend, Meter};
+use saggar_device::{Backend, CancelToken, Meter};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use wasmtime::component::Resource;
 
@@ -62,5 +62,5 @@ pub fn import(
         VariableKind::Parameter | VariableKind::Statistic => true,
         VariableKind::Training => false,
     };
-    Ok(Imported { variables: namespace.save(&*state.backend, shipped)?, config })
+    Ok(Imported { variables: namespace.save(&*state.backend, &CancelToken::never(), shipped)?, config })
 }

@@ -3,12 +3,16 @@
 
 use std::f64::consts::TAU;
 
+use saggar_device::{CancelToken, DeviceError};
 use saggar_tensor::interp::{float16, philox4x32_10};
 use saggar_tensor::{DType, Descriptor};
 use sha2::{Digest, Sha256};
 
 use crate::bindings::variables::Initializer;
 use crate::fault::Fault;
+
+/// Blocks of four random words between two looks whether the work is cancelled: a few milliseconds.
+const BLOCKS_BETWEEN_CHECKS: usize = 1 << 16;
 
 /// The elements of a new variable: little-endian, row-major.
 ///
@@ -17,12 +21,25 @@ use crate::fault::Fault;
 ///
 /// # Errors
 /// Invalid argument, at the variable's name: a number that the type does not hold, an empty or not finite range, another
-/// number of bytes.
+/// number of bytes; a cancelled device's once `cancel` says so.
 pub(crate) fn initial(
     seed: u64,
     name: &str,
     descriptor: &Descriptor,
     initializer: Initializer,
+    cancel: &CancelToken,
+) -> Result<Vec<u8>, Fault> {
+    let made = make(seed, name, descriptor, initializer, cancel)?;
+    // What was cancelled has less elements than it should.
+    if cancel.is_cancelled() { Err(DeviceError::Cancelled.into()) } else { Ok(made) }
+}
+
+fn make(
+    seed: u64,
+    name: &str,
+    descriptor: &Descriptor,
+    initializer: Initializer,
+    cancel: &CancelToken,
 ) -> Result<Vec<u8>, Fault> {
     let elements = descriptor.shape.elements();
     match initializer {
@@ -37,7 +54,7 @@ pub(crate) fn initial(
             if !(low.is_finite() && high.is_finite() && low < high) {
                 return Err(Fault::invalid_at(name, format!("[{low}, {high}) is not a range of numbers")));
             }
-            Ok(uniform(words(seed, name, elements), low, high))
+            Ok(uniform(words(seed, name, elements, cancel), low, high))
         }
         Initializer::Normal((mean, deviation)) => {
             floats_only(name, descriptor)?;
@@ -45,7 +62,8 @@ pub(crate) fn initial(
                 let message = format!("mean {mean} and deviation {deviation} are no normal distribution");
                 return Err(Fault::invalid_at(name, message));
             }
-            Ok(normal(words(seed, name, elements.next_multiple_of(2)), elements, mean, deviation))
+            let words = words(seed, name, elements.next_multiple_of(2), cancel);
+            Ok(normal(words, elements, mean, deviation))
         }
         Initializer::Bytes(bytes) if bytes.len() == descriptor.bytes() => Ok(bytes),
         Initializer::Bytes(bytes) => {
@@ -77,12 +95,14 @@ pub(crate) fn element(dtype: DType, value: f64) -> Option<Vec<u8>> {
     })
 }
 
-/// `count` random words for a variable. Word `i` is word `i % 4` of Philox block `i / 4`.
-fn words(seed: u64, name: &str, count: usize) -> impl Iterator<Item = u32> {
+/// `count` random words for a variable, or less once `cancel` says so. Word `i` is word `i % 4` of Philox block `i / 4`.
+fn words(seed: u64, name: &str, count: usize, cancel: &CancelToken) -> impl Iterator<Item = u32> {
     let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name.as_bytes()).finalize();
     let word = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
     let (key, stream) = ([word(0), word(4)], [word(8), word(12)]);
+    let goes_on = |block: &usize| !block.is_multiple_of(BLOCKS_BETWEEN_CHECKS) || !cancel.is_cancelled();
     let blocks = (0..count.div_ceil(4))
+        .take_while(goes_on)
         .map(move |block| philox4x32_10([block as u32, (block as u64 >> 32) as u32, stream[0], stream[1]], key));
     blocks.flatten().take(count)
 }
@@ -104,9 +124,10 @@ fn uniform(words: impl Iterator<Item = u32>, low: f32, high: f32) -> Vec<u8> {
 
 /// Two numbers from two words. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
 fn normal(words: impl Iterator<Item = u32>, elements: usize, mean: f32, deviation: f32) -> Vec<u8> {
-    let words: Vec<u32> = words.collect();
+    let mut words = words;
     let mut bytes = Vec::with_capacity(elements * 4);
-    for (pair, words) in words.chunks_exact(2).enumerate() {
+    let pairs = std::iter::from_fn(|| Some([words.next()?, words.next()?]));
+    for (pair, words) in pairs.enumerate() {
         // 1 - [0, 1) is (0, 1], whose logarithm is finite.
         let radius = (-2.0 * (1.0 - fraction(words[0])).ln()).sqrt();
         let (sin, cos) = (TAU * fraction(words[1])).sin_cos();

@@ -82,7 +82,7 @@ impl State {
         state: Vec<u8>,
         plugin_digest: String,
     ) -> Result<Checkpoint, Fault> {
-        let mut variables = self.table.get(namespace)?.save(&*self.backend, |_| true)?;
+        let mut variables = self.table.get(namespace)?.save(&*self.backend, self.cancel_token(), |_| true)?;
         variables.extend(self.saved_scale()?);
         let position = |batches: &Resource<Batches>| Ok(self.table.get(batches)?.position());
         let info = self.backend.info();
@@ -221,7 +221,7 @@ impl Host for State {
             VariableKind::Parameter | VariableKind::Statistic => true,
             VariableKind::Training => false,
         };
-        let variables = self.table.get(&namespace)?.save(&*self.backend, shipped)?;
+        let variables = self.table.get(&namespace)?.save(&*self.backend, self.cancel_token(), shipped)?;
         self.train_role()?.context.publish(&model, variables, &config).map_err(Fault::Job)
     }
 

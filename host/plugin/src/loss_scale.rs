@@ -84,7 +84,7 @@ impl State {
                 name: variable.name().to_owned(),
                 kind: variable.kind(),
                 descriptor: variable.descriptor().clone(),
-                bytes: self.backend.kept(variable.buffer(None)?)?.unwrap_or_default().into(),
+                bytes: self.backend.kept(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default().into(),
             })
         };
         train.told.scale.iter().flat_map(LossScale::variables).map(save).collect()
@@ -131,7 +131,7 @@ impl State {
 
     /// The four bytes of a variable that is one number; zeros of a device that keeps none.
     fn number(&self, variable: &Variable) -> Result<[u8; 4], Fault> {
-        let bytes = self.backend.kept(variable.buffer(None)?)?.unwrap_or_default();
+        let bytes = self.backend.kept(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default();
         Ok(bytes.first_chunk().copied().unwrap_or_default())
     }
 }

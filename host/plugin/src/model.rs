@@ -12,7 +12,7 @@ mod signature;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Buffer, Meter};
+use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Meter};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::Descriptor;
 
@@ -21,10 +21,10 @@ use crate::error::PluginError;
 use crate::graphs::Executables;
 use crate::limits::{LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
 use crate::replies::{PieceSink, Reply};
-use crate::state::Cancel;
+use crate::state::{Cancel, Clock};
 use crate::variables::{Namespace, Weights};
 
-use instances::{Instances, Recipe};
+use instances::{Instances, Patience, Recipe};
 pub use route::{Route, Segment};
 pub use signature::{ModelPort, Signature};
 
@@ -105,12 +105,32 @@ pub struct Terms {
     pub sink: Option<Arc<dyn PieceSink>>,
     /// Tells that nobody waits for it any more.
     pub cancel: Option<Cancel>,
+    /// Whether it is computed on an instance that is there, or given up: to load another one may take long.
+    pub is_prompt: bool,
 }
 
 impl Terms {
     /// A prediction that is waited for this long, as a whole.
     pub fn within(deadline: Duration) -> Terms {
-        Terms { deadline, sink: None, cancel: None }
+        Terms { deadline, sink: None, cancel: None, is_prompt: false }
+    }
+
+    /// Gives the host's own work for it up at `until`.
+    fn token(&self, until: Instant) -> CancelToken {
+        let left = until.saturating_duration_since(Instant::now());
+        Clock::new(Some(left), None).token(self.cancel.clone())
+    }
+
+    /// The error of the host's own work for it, which says why it was given up where it was.
+    fn explain(&self, error: DeviceError, until: Instant) -> PluginError {
+        let during = "predict";
+        match error {
+            DeviceError::Cancelled if Instant::now() >= until => {
+                PluginError::Deadline { during, limit_ms: millis(self.deadline) }
+            }
+            DeviceError::Cancelled => PluginError::Cancelled { during },
+            error => error.into(),
+        }
     }
 }
 
@@ -214,9 +234,10 @@ impl LoadedModel {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
         in_parts(&self.signature, inputs, |padded, [count, size]| {
-            let given = self.run(self.upload(padded)?, Range { start, count, size }, until, terms)?;
+            let uploaded = self.upload(padded, until, terms)?;
+            let given = self.run(uploaded, Range { start, count, size }, until, terms)?;
             start += count;
-            self.download(given)
+            self.download(given, until, terms)
         })
     }
 
@@ -235,28 +256,40 @@ impl LoadedModel {
         self.run(inputs, Range { start: 0, count, size }, Instant::now() + terms.deadline, terms)
     }
 
-    /// Tensors on the device, charged to this version's calls.
+    /// Tensors on the device, charged to this version's calls; given up at `until`.
     ///
     /// # Errors
-    /// `Device`.
-    pub fn upload(&self, inputs: Vec<NamedBytes>) -> Result<Vec<(String, Buffer)>, PluginError> {
+    /// `Device`; `Deadline`; `Cancelled`.
+    pub fn upload(
+        &self,
+        inputs: Vec<NamedBytes>,
+        until: Instant,
+        terms: &Terms,
+    ) -> Result<Vec<(String, Buffer)>, PluginError> {
         let Recipe { backend, meter, .. } = self.instances.recipe();
+        let cancel = terms.token(until);
         let upload = |(name, descriptor, bytes): NamedBytes| {
             let buffer = backend.allocate(&descriptor, meter)?;
-            backend.write(&buffer, &bytes)?;
+            backend.write_cancellable(&buffer, &bytes, &cancel).map_err(|error| terms.explain(error, until))?;
             Ok((name, buffer))
         };
         inputs.into_iter().map(upload).collect()
     }
 
-    /// Tensors from the device. Waits for the work that produces them.
+    /// Tensors from the device. Waits for the work that produces them, at most until `until`.
     ///
     /// # Errors
-    /// `Device`.
-    pub fn download(&self, outputs: Vec<(String, Buffer)>) -> Result<Vec<NamedBytes>, PluginError> {
+    /// `Device`; `Deadline`; `Cancelled`.
+    pub fn download(
+        &self,
+        outputs: Vec<(String, Buffer)>,
+        until: Instant,
+        terms: &Terms,
+    ) -> Result<Vec<NamedBytes>, PluginError> {
         let backend = &self.instances.recipe().backend;
+        let cancel = terms.token(until);
         let read = |(name, buffer): (String, Buffer)| {
-            let bytes = backend.read(&buffer)?;
+            let bytes = backend.read_cancellable(&buffer, &cancel).map_err(|error| terms.explain(error, until))?;
             Ok((name, buffer.descriptor().clone(), bytes))
         };
         outputs.into_iter().map(read).collect()
@@ -273,9 +306,10 @@ impl LoadedModel {
         let limit = terms.deadline;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(PluginError::Deadline { during: "predict", limit_ms: limit.as_millis() as u64 });
+            return Err(PluginError::Deadline { during: "predict", limit_ms: millis(limit) });
         }
-        let mut lease = self.instances.take(&self.weights, left)?;
+        let patience = if terms.is_prompt { Patience::Prompt { limit } } else { Patience::Within(left) };
+        let mut lease = self.instances.take(&self.weights, patience)?;
         let Range { start, count, size } = range;
         let (signature, sink) = (Arc::clone(&self.signature), terms.sink.clone());
         let reply = Reply { signature, sink, start, size, count, until, limit, pieces: 0 };
@@ -295,34 +329,50 @@ impl LoadedModel {
         batch::first(&self.signature, items)
     }
 
-    /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first. Blocks.
+    /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first, within what `left` is
+    /// left of the time for loading. Blocks.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
-    pub fn warm(&self) -> Result<(), PluginError> {
-        let sizes = &self.signature.batch_sizes;
-        let terms = Terms::within(self.instances.recipe().limits.load_time);
+    pub fn warm(&self, left: Duration) -> Result<(), PluginError> {
+        let (sizes, until) = (&self.signature.batch_sizes, Instant::now() + left);
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
-            self.predict(batch::first(&self.signature, size)?, &terms)?;
+            let terms = Terms::within(until.saturating_duration_since(Instant::now()));
+            self.predict(batch::first(&self.signature, size)?, &terms).map_err(|error| self.of_loading(error))?;
         }
         self.instances.set_warm();
         Ok(())
     }
 
-    /// Predicts the inputs' defaults, or zeros, in the smallest batch: whether it can at all. Blocks.
+    /// Tells of a deadline the whole time for loading, not what other parts of it left.
+    fn of_loading(&self, error: PluginError) -> PluginError {
+        match error {
+            PluginError::Deadline { during, .. } => {
+                PluginError::Deadline { during, limit_ms: millis(self.instances.recipe().limits.load_time) }
+            }
+            error => error,
+        }
+    }
+
+    /// Predicts the inputs' defaults, or zeros, in the smallest batch: whether it can at all, within what `left` is left of the
+    /// time for loading. Blocks.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
-    pub fn try_once(&self) -> Result<(), PluginError> {
+    pub fn try_once(&self, left: Duration) -> Result<(), PluginError> {
         let smallest = self.signature.batch_sizes.first().copied().unwrap_or(1);
-        let terms = Terms::within(self.instances.recipe().limits.load_time);
-        self.predict(batch::first(&self.signature, smallest)?, &terms).map(|_| ())
+        let tried = self.predict(batch::first(&self.signature, smallest)?, &Terms::within(left));
+        tried.map(drop).map_err(|error| self.of_loading(error))
     }
 
     /// Instances there are now.
     pub fn instances(&self) -> usize {
         self.instances.count()
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Items of a request that one call computes: `count` from `start` on, padded to `size`.

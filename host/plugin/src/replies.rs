@@ -135,7 +135,10 @@ impl Host for State {
                 }
                 check_bytes(&name, given.bytes())?;
                 // Nobody waits for the device where nobody looks.
-                let bytes = if sink.is_some() { self.backend.read(buffer)? } else { Vec::new() };
+                let bytes = match &sink {
+                    Some(_) => self.backend.read_cancellable(buffer, self.cancel_token())?,
+                    None => Vec::new(),
+                };
                 (given.shape.clone(), bytes)
             }
             WitPiece::Bytes(bytes) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, DeviceError, Meter};
+use saggar_device::{Backend, CancelToken, DeviceError, Meter};
 use thiserror::Error;
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Engine, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline, WasmBacktrace};
@@ -72,6 +72,8 @@ pub(crate) struct Guard {
     job: Option<PluginError>,
     clock: Clock,
     cancel: Option<Cancel>,
+    /// Says when both of them end the call, to work of the host that may take long.
+    token: CancelToken,
 }
 
 /// Tells whether anybody still waits for a prediction. Asked at every dispatch and every few milliseconds between.
@@ -85,6 +87,12 @@ impl Cancel {
     }
 }
 
+impl Cancel {
+    fn is_cancelled(&self) -> bool {
+        (self.0)()
+    }
+}
+
 impl std::fmt::Debug for Cancel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Cancel").field(&(self.0)()).finish()
@@ -93,14 +101,26 @@ impl std::fmt::Debug for Cancel {
 
 impl Guard {
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(|cancel| (cancel.0)())
+        self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
     }
 
-    fn check(&self) -> Result<(), Interrupted> {
+    /// Whether the call may go on, whatever it does.
+    fn check_call(&self) -> Result<(), Interrupted> {
         if self.is_cancelled() {
             return Err(Interrupted::Cancelled);
         }
-        self.clock.check()
+        self.clock.check_call()
+    }
+
+    /// Whether the plugin's own code may go on.
+    fn check(&self) -> Result<(), Interrupted> {
+        self.check_call()?;
+        self.clock.check_quiet()
+    }
+
+    /// To be called when the clock or who may cancel has changed.
+    fn renew_token(&mut self) {
+        self.token = self.clock.token(self.cancel.clone());
     }
 }
 
@@ -136,14 +156,27 @@ impl Clock {
         Clock { began: now, limit, quiet, asked: now }
     }
 
-    fn check(&self) -> Result<(), Interrupted> {
-        if let Some(limit) = self.limit.filter(|&limit| self.began.elapsed() >= limit) {
-            return Err(Interrupted::Deadline { limit });
+    fn check_call(&self) -> Result<(), Interrupted> {
+        match self.limit.filter(|&limit| self.began.elapsed() >= limit) {
+            Some(limit) => Err(Interrupted::Deadline { limit }),
+            None => Ok(()),
         }
+    }
+
+    fn check_quiet(&self) -> Result<(), Interrupted> {
         match self.quiet.filter(|&quiet| self.asked.elapsed() >= quiet) {
             Some(limit) => Err(Interrupted::Hung { limit }),
             None => Ok(()),
         }
+    }
+
+    /// Cancels work of the host once the call is over, or cancelled. Not for a plugin that asks nothing: it has asked for
+    /// this.
+    pub(crate) fn token(self, cancel: Option<Cancel>) -> CancelToken {
+        if self.limit.is_none() && cancel.is_none() {
+            return CancelToken::never();
+        }
+        CancelToken::new(move || self.check_call().is_err() || cancel.as_ref().is_some_and(Cancel::is_cancelled))
     }
 }
 
@@ -173,6 +206,7 @@ impl State {
                 job: None,
                 clock: Clock::new(None, None),
                 cancel: None,
+                token: CancelToken::never(),
             },
         }
     }
@@ -199,11 +233,26 @@ impl State {
         self.guard.job = None;
         self.guard.clock = clock;
         self.guard.cancel = None;
+        self.guard.renew_token();
     }
 
     /// Says who may end the call that has begun.
     pub(crate) fn cancel_by(&mut self, cancel: Option<Cancel>) {
         self.guard.cancel = cancel;
+        self.guard.renew_token();
+    }
+
+    /// To be asked by every host function that may take more than a millisecond, before its work and between the parts of it.
+    ///
+    /// # Errors
+    /// A trap, which no plugin can catch, if the call's time is over or nobody waits for it any more.
+    pub(crate) fn check_deadline(&self) -> Result<(), Fault> {
+        self.guard.check_call().map_err(|interrupted| Fault::Trap(interrupted.into()))
+    }
+
+    /// The same for the device's work, and the compiler's.
+    pub(crate) fn cancel_token(&self) -> &CancelToken {
+        &self.guard.token
     }
 
     /// Whether a prediction is being computed, and nothing else.
@@ -221,6 +270,7 @@ impl State {
         let clock = &mut self.guard.clock;
         let latest = clock.began.elapsed() + grace;
         clock.limit = Some(clock.limit.map_or(latest, |limit| limit.min(latest)));
+        self.guard.renew_token();
     }
 
     /// Hands an object to the plugin.
@@ -233,6 +283,10 @@ impl State {
     pub(crate) fn answer(&mut self, fault: Fault) -> wasmtime::Result<WitError> {
         match fault {
             Fault::Answer(error) => Ok(error),
+            // Whoever cancelled is asked why; it stays so.
+            Fault::Device(DeviceError::Cancelled) => {
+                Err(self.guard.check_call().err().unwrap_or(Interrupted::Cancelled).into())
+            }
             Fault::Device(error) => {
                 let answer = device_error(&error);
                 self.guard.device = Some(error);

@@ -22,7 +22,7 @@ impl State {
             return Err(Fault::invalid(format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len())));
         }
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
-        self.backend.write(&buffer, data)?;
+        self.backend.write_cancellable(&buffer, data, self.cancel_token())?;
         Ok(buffer)
     }
 }
@@ -47,7 +47,9 @@ impl HostTensor for State {
     fn read(&mut self, tensor: Resource<Tensor>) -> Result<Vec<u8>, Fault> {
         self.asked();
         let buffer = &self.table.get(&tensor)?.buffer;
-        Ok(self.backend.read(buffer)?)
+        let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
+        self.asked();
+        Ok(elements)
     }
 
     fn drop(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<()> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use saggar_device::{Backend, Buffer, DeviceError, Meter, check_host};
+use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Meter, check_host};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use saggar_tensor::{Descriptor, Shape};
@@ -99,20 +99,21 @@ fn first_values(
     name: &str,
     descriptor: &Descriptor,
     initializer: Initializer,
+    cancel: &CancelToken,
 ) -> Result<Option<Vec<u8>>, Fault> {
     match initializer {
         Initializer::Zeros => Ok(None),
         // They are there already.
-        Initializer::Bytes(_) => initial(seed, name, descriptor, initializer).map(Some),
+        Initializer::Bytes(_) => initial(seed, name, descriptor, initializer, cancel).map(Some),
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.keeps_elements() => {
             // What is wrong with them is told all the same.
             let none = Shape::new([0]).map_err(|error| Fault::invalid_at(name, error.to_string()))?;
-            initial(seed, name, &Descriptor::new(descriptor.dtype, none), initializer).map(|_| None)
+            initial(seed, name, &Descriptor::new(descriptor.dtype, none), initializer, cancel).map(|_| None)
         }
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) => {
             let what = format_args!("the first elements of variable {name}");
             check_host(&what, descriptor.bytes() as u64)?;
-            initial(seed, name, descriptor, initializer).map(Some)
+            initial(seed, name, descriptor, initializer, cancel).map(Some)
         }
     }
 }
@@ -242,10 +243,11 @@ impl Namespace {
     /// they are empty: what is saved of a variable then is what it is, not what is in it.
     ///
     /// # Errors
-    /// `NoRoom` where the host has none for all of them; whatever the device says.
+    /// `NoRoom` where the host has none for all of them; whatever the device says; `Cancelled`.
     pub(crate) fn save(
         &self,
         backend: &dyn Backend,
+        cancel: &CancelToken,
         wanted: impl Fn(VariableKind) -> bool,
     ) -> Result<Vec<SavedVariable>, DeviceError> {
         let slots = self.variables.values().map(|variable| &*variable.0).filter(|slot| wanted(slot.kind));
@@ -264,7 +266,7 @@ impl Namespace {
                 name: slot.name.clone(),
                 kind: slot.kind,
                 descriptor: buffer.descriptor().clone(),
-                bytes: backend.kept(buffer)?.unwrap_or_default().into(),
+                bytes: backend.kept(buffer, cancel)?.unwrap_or_default().into(),
             })
         };
         own.into_iter().map(save).collect()
@@ -340,10 +342,12 @@ impl State {
                 name.len()
             )));
         }
+        self.check_deadline()?;
         // What does not fit is refused before its first elements are made.
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
-        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer)? {
-            self.backend.write(&buffer, &bytes)?;
+        let cancel = self.cancel_token();
+        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer, cancel)? {
+            self.backend.write_cancellable(&buffer, &bytes, cancel)?;
         }
         Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
     }
@@ -363,10 +367,12 @@ impl HostVariable for State {
     fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, Fault> {
         self.asked();
         let variable = self.table.get(&variable)?;
-        let elements = self.backend.read(variable.buffer(self.weights.as_deref())?)?;
+        let buffer = variable.buffer(self.weights.as_deref())?;
+        let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
         if variable.is_weight() {
             self.weights_seen = true;
         }
+        self.asked();
         Ok(elements)
     }
 
@@ -380,7 +386,7 @@ impl HostVariable for State {
             let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len());
             return Err(Fault::invalid_at(variable.name(), message));
         }
-        Ok(self.backend.write(variable.buffer(None)?, &data)?)
+        Ok(self.backend.write_cancellable(variable.buffer(None)?, &data, self.cancel_token())?)
     }
 
     fn drop(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<()> {
@@ -482,14 +488,15 @@ mod tests {
         let (device, meter) = (Recorder::new(Target::gpu()), Meter::unlimited());
         let (huge, small) = (saved("a", DType::F32, (1 << 31) - 1, Vec::new()), saved("b", DType::F32, 1, vec![1; 4]));
         let first = |initializer| {
-            first_values(&device, 0, "a", &huge.descriptor, initializer).map_err(|fault| format!("{fault:?}"))
+            let never = CancelToken::never();
+            first_values(&device, 0, "a", &huge.descriptor, initializer, &never).map_err(|fault| format!("{fault:?}"))
         };
         assert_eq!(first(Initializer::Normal((0.0, 1.0))), Ok(None));
         assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "it is wrong all the same");
         assert_eq!(first(Initializer::Zeros), Ok(None));
 
         let opened = Namespace::sealed(&[huge.clone(), small.clone()], &device, &meter).unwrap();
-        let published = opened.save(&device, |_| true).unwrap();
+        let published = opened.save(&device, &CancelToken::never(), |_| true).unwrap();
         assert_eq!(published, [huge, small], "what was written is kept");
         Weights::upload(&published, &device, &meter).unwrap();
     }

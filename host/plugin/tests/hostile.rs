@@ -15,8 +15,8 @@ use recorder::{Record, Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
 use saggar_plugin::{
-    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin, PluginError, Terms,
-    TrainLimits, Undelivered, train,
+    Cancel, Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin, PluginError,
+    Terms, TrainLimits, Undelivered, train,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -175,7 +175,7 @@ fn models_that_do_not_load_are_told_apart() {
 fn a_model_without_batches_is_called_once_an_item() {
     let Some(bench) = Bench::new() else { return };
     let model = bench.load("no-batch-sizes", "well", ModelLimits::default()).unwrap();
-    model.warm().unwrap();
+    model.warm(PATIENCE).unwrap();
     for items in [1, 3] {
         let outputs = model.predict(x(items), &Terms::within(PATIENCE)).unwrap();
         assert_eq!((&outputs[0].1, &outputs[0].2), (&x(items)[0].1, &x(items)[0].2), "y is x");
@@ -200,6 +200,53 @@ fn a_failing_call_costs_its_instance_and_nothing_else() {
     let model = bench.load("well", "well", limits).unwrap();
     let outputs = model.predict(x(7), &Terms::within(PATIENCE)).unwrap();
     assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts of 4, 2 and 1");
+}
+
+/// No instruction of theirs runs: the host itself has to look at the clock.
+#[test]
+fn work_of_the_host_for_a_plugin_ends_with_its_call() {
+    let Some(bench) = Bench::new() else { return };
+    let late = Duration::from_secs(20);
+    for slow in ["slow-graphs", "slow-dispatches"] {
+        let began = Instant::now();
+        let limits = ModelLimits { load_time: Duration::from_secs(1), ..ModelLimits::default() };
+        let error = bench.load(slow, "well", limits).unwrap_err();
+        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert!(began.elapsed() < late, "{slow}: loading ended after {:?}", began.elapsed());
+
+        let model = bench.load("well", slow, ModelLimits::default()).unwrap();
+        let began = Instant::now();
+        let error = model.predict(x(1), &Terms::within(Duration::from_secs(1))).unwrap_err();
+        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert!(began.elapsed() < late, "{slow}: predicting ended after {:?}", began.elapsed());
+
+        let began = Instant::now();
+        let cancel = Cancel::new(move || began.elapsed() > Duration::from_millis(500));
+        let terms = Terms { cancel: Some(cancel), ..Terms::within(PATIENCE) };
+        let error = model.predict(x(1), &terms).unwrap_err();
+        // Between two dispatches the plugin is told, and gives up by itself.
+        assert!(matches!(error.reason(), "CANCELLED" | "PLUGIN_ERROR"), "{slow}: {error}");
+        assert!(began.elapsed() < late, "{slow}: a cancelled prediction ended after {:?}", began.elapsed());
+
+        let began = Instant::now();
+        let limits = TrainLimits { time: Some(Duration::from_secs(1)), ..TrainLimits::default() };
+        let error = bench.train(slow, limits, Recorder::default()).unwrap_err();
+        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert!(began.elapsed() < late, "{slow}: a training ended after {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_prompt_prediction_waits_for_no_instance() {
+    let Some(bench) = Bench::new() else { return };
+    let model = bench.load("well", "fragile", ModelLimits::default()).unwrap();
+    let prompt = Terms { is_prompt: true, ..Terms::within(PATIENCE) };
+    assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is there");
+    let mut broken = x(1);
+    broken[0].2 = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(model.predict(broken, &prompt).unwrap_err().reason(), "TRAP");
+    assert_eq!(model.predict(x(1), &prompt).unwrap_err().reason(), "DEADLINE", "another one would have to be loaded");
+    assert!(model.predict(x(1), &Terms::within(PATIENCE)).is_ok());
 }
 
 #[test]

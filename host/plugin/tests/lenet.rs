@@ -109,7 +109,7 @@ fn it_learns_digits_and_predicts_them() {
 
     let model = bench.load(&record, ModelLimits::default());
     assert_eq!(model.signature().outputs[0].classes.len(), 10);
-    model.warm().unwrap();
+    model.warm(PATIENCE).unwrap();
     // An odd number: the batch is split and padded.
     let count = 355;
     let (pixels, truth) = bench.test_images(count);

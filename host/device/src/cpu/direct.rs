@@ -9,6 +9,7 @@
 //! Every result is one chain of multiply-adds over the taps in the order of the filter, from zero on. So its bits do not
 //! depend on how places and channels are cut into tiles.
 
+use super::cancel;
 use super::ending::{End, Ends};
 use super::patch::{Windows, copy_row};
 use super::registers::buffer;
@@ -20,6 +21,8 @@ use super::words::Words;
 const HEIGHT_MAX: usize = 6;
 /// Places of one vector.
 const LANES: usize = 8;
+/// Taps of the tiles between two looks whether the work is given up.
+const TAPS_BETWEEN_CHECKS: usize = 1 << 14;
 /// Output channels for which a packed product is slow whatever the geometry.
 const FEW_OUTPUTS: usize = 8;
 /// Elements of a group's filter past which it is better packed.
@@ -173,8 +176,13 @@ impl Direct {
         lines: &mut [f32],
     ) {
         let (places, line) = (self.places(), self.line());
-        let mut at = 0;
+        let between = WIDTH * (TAPS_BETWEEN_CHECKS / self.offsets.len().max(1)).max(1);
+        let (mut at, mut check_at) = (0, between);
         while at + WIDTH <= places {
+            if at >= check_at {
+                cancel::check();
+                check_at = at + between;
+            }
             self.tile::<M, HEIGHT, WIDTH>(&laid_out[at..], filter, &mut lines[at..], line);
             at += WIDTH;
         }
@@ -284,6 +292,7 @@ impl FusedWork for Convolve<'_> {
         let bands = outputs.div_ceil(HEIGHT_MAX);
         let mut channel = 0;
         for band in 0..bands {
+            cancel::check();
             // Bands of nearly the same height: one of few channels would wait for each multiply-add.
             let height = (outputs - channel).div_ceil(bands - band);
             let filter = &filter[channel * direct.offsets.len()..];

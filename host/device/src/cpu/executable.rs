@@ -7,6 +7,7 @@ use saggar_compile::program::{Kernel, Program};
 use saggar_compile::target::Target;
 use saggar_tensor::Port;
 
+use super::cancel;
 use super::kept::{Formed, packed_bytes};
 use super::plan::Prepared;
 use super::region::Block;
@@ -16,6 +17,7 @@ use super::threads::Threads;
 use super::vector::under;
 use super::words::Words;
 use crate::backend::{Buffer, Executable, Profiled};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{Charge, Counts, Meter};
 use crate::room::{Needs, Room};
@@ -47,15 +49,16 @@ impl CpuExecutable {
     /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`; `Unsupported` where a kernel cannot be run.
+    /// `OutOfMemory`; `NoRoom`; `Unsupported` where a kernel cannot be run; `Cancelled`.
     pub(super) fn new(
         program: Arc<Program>,
         threads: Arc<Threads>,
         room: &Arc<Room>,
         meter: &Meter,
         scratch: Arc<Scratch>,
+        cancel: &CancelToken,
     ) -> Result<CpuExecutable, DeviceError> {
-        let kernels = under(threads.vectors(), || prepare(&program))?;
+        let kernels = under(threads.vectors(), || prepare(&program, cancel))?;
         let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
         let needs = Needs {
             scratch_bytes: scratch.growth_bytes(&program, workspace_bytes),
@@ -64,6 +67,7 @@ impl CpuExecutable {
         room.check_program(&program, &Target::cpu(), needs, meter)?;
         let mut constants = Vec::with_capacity(program.constants.len());
         for (_, bytes) in &program.constants {
+            cancel.check()?;
             let charge = room.charge(&"a constant", bytes.len() as u64, meter)?;
             constants.push(HostMemory::new(Words::of(bytes), bytes.len(), charge));
         }
@@ -108,9 +112,13 @@ impl CpuExecutable {
         workspace: &mut [u64],
         kept: &[Option<Arc<Formed>>],
         mut took: Option<&mut Vec<Duration>>,
+        cancel: &CancelToken,
     ) {
         let mut on = |threads: &Threads, blocks: &mut [Block<'_>]| {
             for (kernel, kept) in self.kernels.iter().zip(kept) {
+                if cancel.is_cancelled() {
+                    cancel::give_up();
+                }
                 let started = took.is_some().then(Instant::now);
                 let pieces = kernel.regions.cut(blocks);
                 kernel.run(threads, pieces, workspace, kept.as_deref().map(Formed::data));
@@ -122,10 +130,10 @@ impl CpuExecutable {
         let running = self.threads.running();
         let alone_max = if running.is_crowded() { BESIDE_OPERATIONS_MAX } else { ALONE_OPERATIONS_MAX };
         match self.operations.get() {
-            Some(&operations) if operations <= alone_max => on(&running.quick(operations), blocks),
-            Some(_) => on(&self.threads, blocks),
+            Some(&operations) if operations <= alone_max => on(&running.quick(operations).cancelled_by(cancel), blocks),
+            Some(_) => on(&self.threads.counting().cancelled_by(cancel), blocks),
             None => {
-                let counting = self.threads.counting();
+                let counting = self.threads.counting().cancelled_by(cancel);
                 on(&counting, blocks);
                 self.operations.get_or_init(|| counting.operations());
             }
@@ -138,13 +146,19 @@ impl Executable for CpuExecutable {
         &self.program
     }
 
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
-        under(self.threads.vectors(), || self.execute(inputs, variables, None))
+    fn dispatch_cancellable(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
+        under(self.threads.vectors(), || self.execute(inputs, variables, None, cancel))
     }
 
     fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
         let mut took = Vec::with_capacity(self.kernels.len());
-        let outputs = under(self.threads.vectors(), || self.execute(inputs, variables, Some(&mut took)))?;
+        let outputs =
+            under(self.threads.vectors(), || self.execute(inputs, variables, Some(&mut took), &CancelToken::never()))?;
         Ok((outputs, Some(took)))
     }
 }
@@ -156,7 +170,9 @@ impl CpuExecutable {
         inputs: &[Buffer],
         variables: &[Buffer],
         took: Option<&mut Vec<Duration>>,
+        cancel: &CancelToken,
     ) -> Result<Vec<Buffer>, DeviceError> {
+        cancel.check()?;
         let program = &*self.program;
         let mut given = check("inputs", &program.inputs, inputs)?;
         given.extend(check("variables", &program.variables, variables)?);
@@ -181,13 +197,14 @@ impl CpuExecutable {
         blocks.extend(outputs.iter_mut().map(|words| writable(words)));
         let (slabs, workspace) = arena.split(program);
         blocks.extend(slabs.map(writable));
-        self.run(&mut blocks, workspace, &kept, took);
+        let ran = cancel::catch(|| self.run(&mut blocks, workspace, &kept, took, cancel));
         drop(blocks);
         drop(guards);
 
         self.meter.add_busy(started.elapsed());
         self.meter.add_work(Counts { dispatches: self.kernels.len() as u64, submissions: 1, ..Counts::default() });
         self.scratch.put_back(arena);
+        ran?;
         let buffer = |((port, words), charge): ((&Port, Words), Charge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
             Buffer::new(port.descriptor.clone(), Arc::new(memory))
@@ -199,9 +216,10 @@ impl CpuExecutable {
 /// Every kernel, ready to run.
 ///
 /// # Errors
-/// `Unsupported` where one cannot be run.
-pub(super) fn prepare(program: &Program) -> Result<Vec<Prepared>, DeviceError> {
+/// `Unsupported` where one cannot be run; `Cancelled`.
+pub(super) fn prepare(program: &Program, cancel: &CancelToken) -> Result<Vec<Prepared>, DeviceError> {
     let prepared = |kernel: &Kernel| {
+        cancel.check()?;
         Prepared::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
             device: "cpu".to_owned(),
             kernel: kernel.label.clone(),

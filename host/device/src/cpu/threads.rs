@@ -3,14 +3,15 @@
 
 mod team;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use team::{Team, Wake};
 
-use super::registers;
 use super::vector::{VectorSet, choose};
+use super::{cancel, registers};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 
 /// Work below this many operations (an element's instruction, a multiply-add) is not worth a word to another thread.
@@ -27,6 +28,8 @@ pub(super) struct Threads {
     wake: Wake,
     count: usize,
     vectors: Option<VectorSet>,
+    /// Asked before tasks, and by those that take long.
+    cancel: CancelToken,
     /// Operations that were done with this value.
     operations: AtomicUsize,
     /// Programs that run now, on these threads or on their callers'.
@@ -99,6 +102,7 @@ impl Threads {
             wake: Wake::Sleepers,
             count: 1,
             vectors: None,
+            cancel: CancelToken::never(),
             operations: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             since: Instant::now(),
@@ -109,6 +113,11 @@ impl Threads {
     /// The same threads, to count the operations of one dispatch.
     pub(super) fn counting(&self) -> Threads {
         Threads { team: self.team.clone(), count: self.count, vectors: self.vectors, ..Threads::alone() }
+    }
+
+    /// The same threads, which give tasks up once `cancel` says so.
+    pub(super) fn cancelled_by(self, cancel: &CancelToken) -> Threads {
+        Threads { cancel: cancel.clone(), ..self }
     }
 
     /// The operations that were done so far.
@@ -138,9 +147,27 @@ impl Threads {
         self.vectors
     }
 
-    /// Runs `f` on every task: on all threads where `operations` (of all tasks together) are worth it, else in order.
+    /// Runs `f` on every task: on all threads where `operations` (of all tasks together) are worth it, else in order. Unwinds
+    /// where they are given up.
     pub(super) fn each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
         self.operations.fetch_add(operations, Ordering::Relaxed);
+        if self.cancel.is_never() || operations < PARALLEL_OPERATIONS_MIN {
+            return self.all(operations, tasks, f);
+        }
+        let is_given_up = AtomicBool::new(false);
+        self.all(operations, tasks, |task| {
+            if is_given_up.load(Ordering::Relaxed) || self.cancel.is_cancelled() {
+                is_given_up.store(true, Ordering::Relaxed);
+            } else {
+                cancel::within(&self.cancel, || f(task));
+            }
+        });
+        if is_given_up.into_inner() {
+            cancel::give_up();
+        }
+    }
+
+    fn all<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
         match &self.team {
             Some(team) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
                 let tasks: Vec<Mutex<Option<T>>> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();

@@ -20,6 +20,7 @@ use super::scratch::Scratch;
 use super::tender::Tender;
 use super::ways::Trials;
 use crate::backend::DeviceInfo;
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::owner::PerOwner;
 use crate::room::{Available, Room};
@@ -216,20 +217,22 @@ impl Context {
     }
 
     /// Replaces a tensor's words.
-    pub(super) fn write(&self, memory: &Memory, words: &[u8]) -> Result<(), DeviceError> {
+    pub(super) fn write(&self, memory: &Memory, words: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
         self.alive()?;
+        self.wait_for_room(cancel)?;
         let mut line = self.line();
-        self.upload(&mut line, memory, words)?;
+        self.upload(&mut line, memory, words, cancel)?;
         memory.written();
         self.written(&mut line, words.len())
     }
 
     /// The first `bytes` of a tensor, whole words, after waiting for the work that writes them.
-    pub(super) fn read(&self, memory: &Memory, bytes: u64) -> Result<Vec<u8>, DeviceError> {
+    pub(super) fn read(&self, memory: &Memory, bytes: u64, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
         self.alive()?;
         if bytes == 0 {
             return Ok(Vec::new());
         }
+        self.wait_for_room(cancel)?;
         let kept = lock(&self.pool).take_staging(bytes);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let make = || self.own_buffer(&"a tensor on its way to the host", bytes, usage, false);
@@ -241,7 +244,7 @@ impl Context {
         self.take_readings(&mut line);
         let number = self.flush(&mut line)?;
         drop(line);
-        self.wait_mapped(&staging, number)?;
+        self.wait_mapped(&staging, number, cancel)?;
         let range = staging.slice(..).get_mapped_range().map_err(|error| self.lost(error.to_string()))?;
         let words = range.to_vec();
         drop(range);

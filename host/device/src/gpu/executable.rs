@@ -15,6 +15,7 @@ use super::profile;
 use super::scratch::Scratch;
 use super::variant::Variants;
 use crate::backend::{Buffer, Executable, Profiled};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{Counts, Meter};
 use crate::room::Needs;
@@ -69,11 +70,15 @@ pub(super) fn load(
     context: &Arc<Context>,
     program: Arc<Program>,
     meter: &Meter,
+    cancel: &CancelToken,
 ) -> Result<impl Executable + use<>, DeviceError> {
     context.alive()?;
-    let way = |kernel| context.trials.way(context, &program, kernel, meter);
+    let way = |kernel| {
+        cancel.check()?;
+        context.trials.way(context, &program, kernel, meter)
+    };
     let ways = program.kernels.iter().map(way).collect::<Result<Vec<_>, _>>()?;
-    load_in(context, program, meter, &ways)
+    load_in(context, program, meter, &ways, cancel)
 }
 
 /// As [`load`], with each kernel computed in its way, where one is given.
@@ -82,6 +87,7 @@ pub(super) fn load_in(
     program: Arc<Program>,
     meter: &Meter,
     ways: &[Option<String>],
+    cancel: &CancelToken,
 ) -> Result<Loaded, DeviceError> {
     let unsupported =
         |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
@@ -93,7 +99,10 @@ pub(super) fn load_in(
         // A slab of empty values is bound all the same, and holds the largest element then.
         sizes.push(slab.bytes.max(8) as u64);
     }
-    let variant = |(number, way): (usize, &Option<String>)| Variants::new(context, &program, number, way.as_deref());
+    let variant = |(number, way): (usize, &Option<String>)| {
+        cancel.check()?;
+        Variants::new(context, &program, number, way.as_deref())
+    };
     let variants = ways.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
     // One slab more, for kernels of two passes.
     sizes.extend(variants.iter().map(Variants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64));
@@ -105,13 +114,14 @@ pub(super) fn load_in(
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
         let constant = memory::tensor(context, &format!("constant {number}"), descriptor, meter)?;
-        context.write(&constant, &memory::widen(&target, descriptor.dtype, bytes))?;
+        context.write(&constant, &memory::widen(&target, descriptor.dtype, bytes), cancel)?;
         constants.push(constant);
     }
     context.pipelines.prune();
     let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.descriptions(&program)).collect();
     // Held until the stages hold them.
-    let _made = context.pipelines.make_all(context, &descriptions);
+    let _made = context.pipelines.make_all(context, &descriptions, cancel);
+    cancel.check()?;
     let mut stages = Vec::with_capacity(program.kernels.len());
     for kernel in variants {
         stages.extend(kernel.stages(context, &program)?);
@@ -137,7 +147,13 @@ impl Executable for Loaded {
         &self.program
     }
 
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+    fn dispatch_cancellable(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
+        self.context.wait_for_room(cancel)?;
         self.with(inputs, variables, |tensors| self.run(tensors)).map(|(outputs, ())| outputs)
     }
 

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use wgpu::PollType;
+use wgpu::{PollError, PollType};
 
 use super::clock::{Clock, Readings};
 use super::context::{Context, lock};
 use super::uploads::Uploads;
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{Counts, Meter};
 
@@ -25,6 +26,10 @@ const IN_FLIGHT_BUSY: u64 = 2;
 const GATHERED_MAX: usize = 8;
 /// Steps that take longer gain nothing from sharing a submission.
 const LONG: Duration = Duration::from_millis(10);
+/// How long one asks the driver, and waits for its answer, before it looks whether its own work was given up.
+const POLL_TIME_MAX: Duration = Duration::from_millis(10);
+/// How long it then leaves the driver to others that want to ask.
+const POLL_PAUSE: Duration = Duration::from_micros(100);
 /// Bytes written to tensors that may wait for the next submission.
 const UNSUBMITTED_BYTES_MAX: usize = 32 << 20;
 
@@ -158,6 +163,15 @@ impl Context {
         }
     }
 
+    /// Waits while too much is in flight. Whoever is about to encode does this before it takes the line, which others want.
+    ///
+    /// # Errors
+    /// `Cancelled`; `Lost`.
+    pub(super) fn wait_for_room(&self, cancel: &CancelToken) -> Result<(), DeviceError> {
+        cancel.check()?;
+        self.poll_until(cancel, || self.flights.count() < IN_FLIGHT_MAX)
+    }
+
     /// Submits what is encoded, after waiting while too much is in flight; the number of the last submission.
     pub(super) fn flush(&self, line: &mut Line) -> Result<u64, DeviceError> {
         let Some(encoder) = line.encoder.take() else {
@@ -166,7 +180,7 @@ impl Context {
         };
         let owner = line.owner.take();
         (line.gathered, line.written_bytes) = (0, 0);
-        self.poll_until(|| self.flights.count() < IN_FLIGHT_MAX)?;
+        self.poll_until(&CancelToken::never(), || self.flights.count() < IN_FLIGHT_MAX)?;
         line.uploads.close();
         let number = self.flights.submitted.load(Ordering::Acquire) + 1;
         let index = self.queue.submit([encoder.finish()]);
@@ -199,37 +213,51 @@ impl Context {
     }
 
     /// Waits until `is_done`, which one of the unfinished submissions makes true.
-    pub(super) fn poll_until(&self, is_done: impl Fn() -> bool) -> Result<(), DeviceError> {
+    ///
+    /// # Errors
+    /// `Cancelled`; `Lost`.
+    pub(super) fn poll_until(&self, cancel: &CancelToken, is_done: impl Fn() -> bool) -> Result<(), DeviceError> {
         while !is_done() {
+            cancel.check()?;
             let poller = lock(&self.flights.poller);
             if is_done() {
                 break;
             }
             let poll = match self.flights.oldest() {
-                Some((index, _)) => PollType::Wait { submission_index: Some(index), timeout: None },
+                Some((index, _)) => PollType::Wait { submission_index: Some(index), timeout: Some(POLL_TIME_MAX) },
                 None => PollType::Poll,
             };
-            self.device.poll(poll).map_err(|error| self.lost(error.to_string()))?;
+            let polled = self.device.poll(poll);
             drop(poller);
+            match polled {
+                Ok(_) => {}
+                Err(PollError::Timeout) => std::thread::sleep(POLL_PAUSE),
+                Err(error) => return Err(self.lost(error.to_string())),
+            }
             self.alive()?;
         }
         Ok(())
     }
 
     /// Waits for a submission.
-    pub(super) fn wait(&self, number: u64) -> Result<(), DeviceError> {
-        self.poll_until(|| self.flights.done.load(Ordering::Acquire) >= number)?;
+    fn wait(&self, number: u64, cancel: &CancelToken) -> Result<(), DeviceError> {
+        self.poll_until(cancel, || self.flights.done.load(Ordering::Acquire) >= number)?;
         self.alive()
     }
 
     /// Waits until a buffer that submission `number` writes is mapped.
-    pub(super) fn wait_mapped(&self, staging: &wgpu::Buffer, number: u64) -> Result<(), DeviceError> {
+    pub(super) fn wait_mapped(
+        &self,
+        staging: &wgpu::Buffer,
+        number: u64,
+        cancel: &CancelToken,
+    ) -> Result<(), DeviceError> {
         let mapped = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&mapped);
         // Where mapping fails, so does taking the mapped range.
         staging.slice(..).map_async(wgpu::MapMode::Read, move |_| told.store(true, Ordering::Release));
-        self.wait(number)?;
-        self.poll_until(|| mapped.load(Ordering::Acquire))
+        self.wait(number, cancel)?;
+        self.poll_until(cancel, || mapped.load(Ordering::Acquire))
     }
 
     /// Waits for everything encoded.
@@ -240,6 +268,6 @@ impl Context {
         self.take_readings(&mut line);
         let number = self.flush(&mut line)?;
         drop(line);
-        self.wait(number)
+        self.wait(number, &CancelToken::never())
     }
 }

@@ -10,6 +10,7 @@ use saggar_compile::wgsl::{FIRST_GROUP, Shader};
 use super::context::{Context, lock};
 use super::kept::Kept;
 use super::shader;
+use crate::cancel::CancelToken;
 
 /// A pipeline and the layout of its one bind group.
 #[derive(Debug)]
@@ -92,8 +93,13 @@ impl Pipelines {
     }
 
     /// Makes pipelines on several threads, since a driver takes long for each. What it refuses is asked for again later, and
-    /// told then.
-    pub(super) fn make_all(&self, context: &Context, descriptions: &[Description<'_>]) -> Vec<Arc<Pipeline>> {
+    /// told then. Stops once `cancel` says so.
+    pub(super) fn make_all(
+        &self,
+        context: &Context,
+        descriptions: &[Description<'_>],
+        cancel: &CancelToken,
+    ) -> Vec<Arc<Pipeline>> {
         let mut seen = HashSet::new();
         let mut missing: Vec<Description<'_>> = descriptions.to_vec();
         missing.retain(|description| seen.insert(description.key()));
@@ -102,6 +108,9 @@ impl Pipelines {
         let work = || {
             let mut made = Vec::new();
             while let Some(description) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if cancel.is_cancelled() {
+                    break;
+                }
                 made.extend(self.find_or_make(context, *description));
             }
             made

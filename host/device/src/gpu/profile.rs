@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::clock::ticks;
 use super::context::{Context, lock};
 use super::executable::{Loaded, Tensors};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Counts;
 
@@ -99,7 +100,7 @@ impl Timestamps {
 
     /// Waits for the submission, and reads what each kernel took.
     fn read(&self, context: &Context, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
-        context.wait_mapped(&self.staging, number)?;
+        context.wait_mapped(&self.staging, number, &CancelToken::never())?;
         let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost(error.to_string()))?;
         Ok(range.chunks_exact(BYTES_EACH as usize).map(|pair| ticks(pair, period)).collect())
     }

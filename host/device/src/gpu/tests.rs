@@ -8,7 +8,7 @@ use super::context::{Context, block_on};
 use super::pipeline::Description;
 use crate::backend::{Backend, Buffer};
 use crate::room::{Memory, Room};
-use crate::{DeviceError, Meter};
+use crate::{CancelToken, DeviceError, Meter};
 
 fn device() -> Option<Gpu> {
     let found = super::found();
@@ -92,7 +92,7 @@ fn a_shader_that_is_refused_is_an_error_and_no_loss() {
         assert_eq!(refused.map(drop).map_err(|refused| refused.is_known), Err(known));
     };
     // Threads that make pipelines ahead tell nobody.
-    assert_eq!(gpu.context.pipelines.make_all(&gpu.context, &[description]).len(), 0);
+    assert_eq!(gpu.context.pipelines.make_all(&gpu.context, &[description], &CancelToken::never()).len(), 0);
     refused(false);
     refused(true);
     gpu.synchronize().unwrap();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::context::{Context, lock};
 use super::line::Line;
 use super::memory::Memory;
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 
 /// Bytes of a chunk.
@@ -60,11 +61,17 @@ impl Context {
     /// Encodes the replacement of a tensor's words, in the order of commands.
     ///
     /// # Errors
-    /// `NoRoom` where there is no memory for the way; `Lost`.
-    pub(super) fn upload(&self, line: &mut Line, memory: &Memory, words: &[u8]) -> Result<(), DeviceError> {
+    /// `NoRoom` where there is no memory for the way; `Cancelled`, with some of the words replaced; `Lost`.
+    pub(super) fn upload(
+        &self,
+        line: &mut Line,
+        memory: &Memory,
+        words: &[u8],
+        cancel: &CancelToken,
+    ) -> Result<(), DeviceError> {
         for (number, piece) in words.chunks(CHUNK_BYTES as usize).enumerate() {
             if line.uploads.left_bytes() < piece.len() as u64 {
-                self.next_chunk(line)?;
+                self.next_chunk(line, cancel)?;
             }
             let Some((buffer, used)) = &mut line.uploads.current else { continue };
             let (at, bytes) = (*used, piece.len() as u64);
@@ -79,7 +86,7 @@ impl Context {
     }
 
     /// An empty chunk becomes the one that is filled.
-    fn next_chunk(&self, line: &mut Line) -> Result<(), DeviceError> {
+    fn next_chunk(&self, line: &mut Line, cancel: &CancelToken) -> Result<(), DeviceError> {
         line.uploads.close();
         let chunk = loop {
             if let Some(chunk) = lock(&line.uploads.free).pop() {
@@ -93,7 +100,7 @@ impl Context {
             }
             self.flush(line)?;
             let free = Arc::clone(&line.uploads.free);
-            self.poll_until(|| !lock(&free).is_empty())?;
+            self.poll_until(cancel, || !lock(&free).is_empty())?;
         };
         line.uploads.current = Some((chunk, 0));
         Ok(())

@@ -17,6 +17,7 @@ use super::context::{Context, lock};
 use super::executable::load_in;
 use super::kept::replace;
 use crate::backend::{Buffer, Executable as _, Ways};
+use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::half;
 use crate::meter::Meter;
@@ -197,7 +198,7 @@ fn time(
     way: &str,
     owner: &Meter,
 ) -> Result<Option<Duration>, DeviceError> {
-    let executable = load_in(context, Arc::clone(program), owner, &[Some(way.to_owned())])?;
+    let executable = load_in(context, Arc::clone(program), owner, &[Some(way.to_owned())], &CancelToken::never())?;
     let inputs = program.inputs.iter().map(|port| input(context, port, owner)).collect::<Result<Vec<_>, _>>()?;
     executable.dispatch(&inputs, &[])?;
     let mut least = None;
@@ -222,7 +223,8 @@ fn input(context: &Arc<Context>, port: &Port, meter: &Meter) -> Result<Buffer, D
         // Flags and indices, which stay in their range.
         DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => vec![0; descriptor.bytes()],
     };
-    context.write(&memory, &super::memory::widen(&context.target(), descriptor.dtype, &bytes))?;
+    let words = super::memory::widen(&context.target(), descriptor.dtype, &bytes);
+    context.write(&memory, &words, &CancelToken::never())?;
     Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
 }
 

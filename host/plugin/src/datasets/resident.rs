@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
+use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Executable, Meter};
 use saggar_store::dataset::{Dataset, Field};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, Shape, verify};
 
@@ -38,6 +38,7 @@ impl Resident {
         dataset: &Dataset,
         (fields, range): (&[Field], Range<u64>),
         size: u32,
+        cancel: &CancelToken,
     ) -> Result<Resident, Fault> {
         let items = (range.end - range.start) as usize;
         let columns = fields.iter().map(|field| {
@@ -45,14 +46,14 @@ impl Resident {
             let column = backend.allocate(&whole, meter)?;
             let bytes = field.item.bytes();
             let rows = &dataset.column(&field.name)?[range.start as usize * bytes..][..items * bytes];
-            backend.write(&column, rows)?;
+            backend.write_cancellable(&column, rows, cancel)?;
             let mut g = GraphBuilder::new();
             let all = g.input("column", whole)?;
             let places = g.input("places", places(size)?)?;
             let batch = g.gather(all, places, 0)?;
             g.output("batch", batch)?;
-            let program = backend.compile(&verify(g.finish())?, &Interrupt::never())?;
-            Ok((column, backend.load(Arc::new(program), meter)?))
+            let program = backend.compile(&verify(g.finish())?, &Interrupt::when(&|| cancel.is_cancelled()))?;
+            Ok((column, backend.load_cancellable(Arc::new(program), meter, cancel)?))
         });
         let columns = columns.collect::<Result<_, Fault>>()?;
         Ok(Resident { first: range.start, columns, places: backend.allocate(&places(size)?, meter)? })
@@ -62,13 +63,18 @@ impl Resident {
     ///
     /// # Errors
     /// The device's.
-    pub(super) fn draw(&self, backend: &dyn Backend, items: &[u64]) -> Result<Vec<Buffer>, DeviceError> {
+    pub(super) fn draw(
+        &self,
+        backend: &dyn Backend,
+        items: &[u64],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
         let places: Vec<u8> = items.iter().flat_map(|item| ((item - self.first) as i32).to_le_bytes()).collect();
         // A write takes effect after the dispatches before it.
-        backend.write(&self.places, &places)?;
+        backend.write_cancellable(&self.places, &places, cancel)?;
         let mut batch = Vec::with_capacity(self.columns.len());
         for (column, draw) in &self.columns {
-            batch.extend(draw.dispatch(&[column.clone(), self.places.clone()], &[])?);
+            batch.extend(draw.dispatch_cancellable(&[column.clone(), self.places.clone()], &[], cancel)?);
         }
         Ok(batch)
     }
@@ -84,7 +90,7 @@ impl State {
     /// all runs over these batches.
     ///
     /// # Errors
-    /// `Lost`.
+    /// `Lost`; `Cancelled`.
     pub(super) fn resident(
         &self,
         batches: &mut Batches,
@@ -103,7 +109,9 @@ impl State {
         let made = if self.has_room(batches) { self.make_resident(batches, size) } else { Ok(None) };
         let resident = match made {
             Ok(resident) => resident,
-            Err(Fault::Device(lost @ DeviceError::Lost { .. })) => return Err(Fault::Device(lost)),
+            Err(Fault::Device(error @ (DeviceError::Lost { .. } | DeviceError::Cancelled))) => {
+                return Err(Fault::Device(error));
+            }
             Err(fault) => {
                 tracing::debug!(?fault, "the dataset's columns do not lie on the device; batches are copied");
                 None
@@ -128,6 +136,7 @@ impl State {
     fn make_resident(&self, batches: &Batches, size: u32) -> Result<Option<Arc<Resident>>, Fault> {
         let range = batches.first..batches.first + u64::from(batches.items);
         let what = (&*batches.fields, range);
-        Resident::new(&*self.backend, &self.meter, &batches.dataset, what, size).map(|made| Some(Arc::new(made)))
+        let made = Resident::new(&*self.backend, &self.meter, &batches.dataset, what, size, self.cancel_token());
+        made.map(|made| Some(Arc::new(made)))
     }
 }

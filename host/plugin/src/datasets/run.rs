@@ -73,15 +73,19 @@ impl State {
         for _ in 0..steps {
             let before = (batches.epoch, batches.item);
             let began = Instant::now();
+            self.check_deadline()?;
             let Some(items) = batches.take() else { break };
             let ready = match &resident {
-                Some(resident) => resident.draw(&*self.backend, &items).map(Cow::Owned).map_err(Fault::from),
+                Some(resident) => {
+                    let drawn = resident.draw(&*self.backend, &items, self.cancel_token());
+                    drawn.map(Cow::Owned).map_err(Fault::from)
+                }
                 None => self.fill(batches, &items, &mut inputs).map(Cow::Borrowed),
             };
             let drawn = began.elapsed();
             let step = ready.and_then(|inputs| {
                 let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
-                graph.dispatch(&ordered, self.weights.as_deref())
+                graph.dispatch(&ordered, self.weights.as_deref(), self.cancel_token())
             });
             match step {
                 Ok(outputs) => means.add(outputs),
@@ -108,7 +112,8 @@ impl State {
         match inputs {
             Some(inputs) => {
                 for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
-                    self.backend.write(buffer, &batches.dataset.view(&field.name, items)?)?;
+                    let elements = batches.dataset.view(&field.name, items)?;
+                    self.backend.write_cancellable(buffer, &elements, self.cancel_token())?;
                 }
                 Ok(inputs)
             }
@@ -178,7 +183,7 @@ impl Means {
     fn read(&mut self, state: &State) -> Result<(), Fault> {
         for outputs in self.waiting.drain(..) {
             for (buffer, sums) in outputs.iter().zip(&mut self.sums) {
-                let bytes = state.backend.read(buffer)?;
+                let bytes = state.backend.read_cancellable(buffer, state.cancel_token())?;
                 for (sum, value) in sums.iter_mut().zip(numbers(buffer.descriptor().dtype, &bytes)) {
                     *sum += value;
                 }

@@ -51,6 +51,7 @@ impl State {
             means: update.inputs().iter().map(allocate).collect::<Result<_, Fault>>()?,
         };
         for _ in 0..steps {
+            self.check_deadline()?;
             let before = (batches.epoch, batches.item);
             let Some(items) = batches.take() else { break };
             let mut drawn = Duration::ZERO;
@@ -81,7 +82,8 @@ impl State {
             let items = &items[shard as usize * size..][..size];
             let began = Instant::now();
             for (&place, buffer) in step.places.iter().zip(&step.inputs) {
-                self.backend.write(buffer, &batches.dataset.view(&batches.fields[place].name, items)?)?;
+                let elements = batches.dataset.view(&batches.fields[place].name, items)?;
+                self.backend.write_cancellable(buffer, &elements, self.cancel_token())?;
             }
             *drawn += began.elapsed();
             parts.push(self.shard(step, shard, &variables)?);
@@ -92,11 +94,14 @@ impl State {
         let mut rest = means.as_slice();
         for buffer in &step.means {
             let (bytes, after) = rest.split_at(buffer.descriptor().bytes());
-            self.backend.write(buffer, bytes)?;
+            self.backend.write_cancellable(buffer, bytes, self.cancel_token())?;
             rest = after;
         }
-        let outputs = step.update.dispatch(&step.means, &variables)?;
-        let read = |buffer: &Buffer| Ok(numbers(buffer.descriptor().dtype, &self.backend.read(buffer)?));
+        let outputs = step.update.dispatch(&step.means, &variables, self.cancel_token())?;
+        let read = |buffer: &Buffer| {
+            let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
+            Ok(numbers(buffer.descriptor().dtype, &elements))
+        };
         let update: Vec<Vec<f64>> = outputs.iter().map(read).collect::<Result<_, Fault>>()?;
         Ok(step.update.numbers(&own_means(step, rest), &update))
     }
@@ -104,12 +109,12 @@ impl State {
     /// What one shard computes of the items in its inputs: the bytes of its program's outputs.
     fn shard(&self, step: &Step<'_>, shard: u32, variables: &[Buffer]) -> Result<Vec<u8>, Fault> {
         if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.numbered) {
-            self.backend.write(number, &shards::number(shard))?;
+            self.backend.write_cancellable(number, &shards::number(shard), self.cancel_token())?;
         }
-        let outputs = step.graph.dispatch_with(&step.inputs, variables)?;
+        let outputs = step.graph.dispatch_with(&step.inputs, variables, self.cancel_token())?;
         let mut part = Vec::new();
         for output in &outputs {
-            part.extend(self.backend.read(output)?);
+            part.extend(self.backend.read_cancellable(output, self.cancel_token())?);
         }
         Ok(part)
     }

@@ -1,6 +1,6 @@
 use std::fs;
 
-use saggar_device::Meter;
+use saggar_device::{CancelToken, Meter};
 use saggar_store::Datasets;
 
 use super::*;
@@ -89,10 +89,10 @@ fn batches_drawn_on_a_device_are_those_that_are_copied() {
     }
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
     for backend in names.map(|name| saggar_device::choose::open(&name).unwrap().backend) {
-        let meter = Meter::unlimited();
-        let resident = Resident::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3).unwrap();
+        let (meter, never) = (Meter::unlimited(), CancelToken::never());
+        let resident = Resident::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {
-            let drawn = resident.draw(&*backend, &items).unwrap();
+            let drawn = resident.draw(&*backend, &items, &never).unwrap();
             for (field, batch) in dataset.fields().iter().zip(&drawn) {
                 assert_eq!(backend.read(batch).unwrap(), dataset.read(&field.name, &items).unwrap(), "{items:?}");
             }

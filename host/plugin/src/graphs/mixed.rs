@@ -19,14 +19,20 @@ pub(super) struct Scaled {
 
 impl Builder {
     /// The gradients of the loss, on whose way they were larger by the scale.
-    fn scaled_gradients(&mut self, by: &LossScale, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, Fault> {
+    fn scaled_gradients(
+        &mut self,
+        by: &LossScale,
+        loss: NodeId,
+        wrt: &[NodeId],
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Vec<NodeId>, Fault> {
         let scale = mixed::LossScale {
             scale: self.variable(&by.scale)?,
             sound_steps: self.variable(&by.sound_steps)?,
             left_out: self.variable(&by.left_out)?,
         };
         let scaled = self.scaled.get_or_insert_with(|| Scaled { taken: Taken::default(), scale });
-        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt, &Interrupt::never())?)
+        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt, interrupt)?)
     }
 }
 
@@ -39,9 +45,12 @@ impl State {
         wrt: &[NodeId],
     ) -> Result<Vec<NodeId>, Fault> {
         let scale = self.loss_scale()?;
+        let cancel = self.cancel_token().clone();
+        let is_cancelled = || cancel.is_cancelled();
+        let interrupt = Interrupt::when(&is_cancelled);
         let gradients = self.edit(graph, |builder| match &scale {
-            Some(scale) => builder.scaled_gradients(scale, loss, wrt),
-            None => Ok(grad::gradients(&mut builder.graph, loss, wrt)?),
+            Some(scale) => builder.scaled_gradients(scale, loss, wrt, &interrupt),
+            None => Ok(grad::gradients_times(&mut builder.graph, loss, None, wrt, &interrupt)?),
         })?;
         let gradients = self.averaged(graph, loss, wrt, gradients)?;
         self.edit(graph, |builder| {

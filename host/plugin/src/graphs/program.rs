@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_compile::Program;
 use saggar_device::meter::Charge;
-use saggar_device::{Buffer, DeviceError, Executable};
+use saggar_device::{Buffer, CancelToken, DeviceError, Executable};
 use saggar_store::checkpoint::VariableKind;
-use saggar_tensor::{Graph, Interrupt, NodeId, Port, verify};
+use saggar_tensor::{Graph, Interrupt, NodeId, Port, verify_interruptible};
 use wasmtime::component::Resource;
 
 use super::guarded::guarded;
@@ -39,8 +39,13 @@ impl Compiled {
         self.executable.program()
     }
 
-    pub(super) fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
-        self.executable.dispatch(inputs, variables)
+    pub(super) fn dispatch(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
+        self.executable.dispatch_cancellable(inputs, variables, cancel)
     }
 }
 
@@ -110,17 +115,27 @@ impl CompiledGraph {
     /// Runs it once, with those of its variables that are weights taken from `weights`.
     ///
     /// # Errors
-    /// Whatever the device says.
-    pub(crate) fn dispatch(&self, inputs: &[Buffer], weights: Option<&Weights>) -> Result<Vec<Buffer>, Fault> {
-        self.dispatch_with(inputs, &self.variables(weights)?)
+    /// Whatever the device says; `Cancelled`.
+    pub(crate) fn dispatch(
+        &self,
+        inputs: &[Buffer],
+        weights: Option<&Weights>,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, Fault> {
+        self.dispatch_with(inputs, &self.variables(weights)?, cancel)
     }
 
     /// Runs its program once; of a step in shards, for one of them.
     ///
     /// # Errors
-    /// Whatever the device says.
-    pub(crate) fn dispatch_with(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, Fault> {
-        Ok(self.compiled.dispatch(inputs, variables)?)
+    /// Whatever the device says; `Cancelled`.
+    pub(crate) fn dispatch_with(
+        &self,
+        inputs: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, Fault> {
+        Ok(self.compiled.dispatch(inputs, variables, cancel)?)
     }
 
     /// Where its variables are.
@@ -148,6 +163,7 @@ impl State {
         handle: Resource<BuilderHandle>,
         outputs: Vec<(String, NodeId)>,
     ) -> Result<Resource<CompiledGraph>, Fault> {
+        self.check_deadline()?;
         let BuilderHandle(number) = self.table.delete(handle)?;
         let Builder { mut graph, variables, charges, mut means, scaled, .. } =
             self.builders.remove(&number).ok_or_else(lost)?;
@@ -183,10 +199,14 @@ impl State {
     pub(super) fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
         let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
         let _entered = span.enter();
+        self.check_deadline()?;
         // Plugins are not trusted to have built it through the builder's checks alone.
-        let verified = verify(graph)?;
-        let program = guarded(&verified, || self.backend.compile(&verified, &Interrupt::never()))?;
-        let executable = self.backend.load(Arc::new(program), &self.meter)?;
+        let cancel = self.cancel_token();
+        let is_cancelled = || cancel.is_cancelled();
+        let interrupt = Interrupt::when(&is_cancelled);
+        let verified = verify_interruptible(graph, &interrupt)?;
+        let program = guarded(&verified, || self.backend.compile(&verified, &interrupt))?;
+        let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
         let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {
             known.keep(&compiled);
@@ -247,7 +267,7 @@ impl HostGraph for State {
         if !self.predicts() && graph.has_weights() {
             self.weights_seen = true;
         }
-        let outputs = graph.dispatch(&inputs, self.weights.as_deref())?;
+        let outputs = graph.dispatch(&inputs, self.weights.as_deref(), self.cancel_token())?;
         let names: Vec<String> = graph.outputs().iter().map(|port| port.name.clone()).collect();
         self.named(names.into_iter(), outputs)
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use saggar_device::meter::Charge;
-use saggar_device::{Buffer, DeviceError};
+use saggar_device::{Buffer, CancelToken, DeviceError};
 use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::shards::{self, Output};
 use saggar_tensor::{Descriptor, Graph, NodeId, Port, verify};
@@ -50,9 +50,14 @@ impl Update {
     /// Runs the update once.
     ///
     /// # Errors
-    /// Whatever the device says.
-    pub(crate) fn dispatch(&self, means: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
-        self.compiled.dispatch(means, variables)
+    /// Whatever the device says; `Cancelled`.
+    pub(crate) fn dispatch(
+        &self,
+        means: &[Buffer],
+        variables: &[Buffer],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Buffer>, DeviceError> {
+        self.compiled.dispatch(means, variables, cancel)
     }
 
     /// The step's outputs as numbers, of the means over the shards' own outputs and of the update's.

@@ -4,7 +4,7 @@ use super::*;
 
 fn floats(seed: u64, name: &str, elements: usize, initializer: Initializer) -> Vec<f32> {
     let descriptor = Descriptor::new(DType::F32, Shape::new(vec![elements]).unwrap());
-    let bytes = initial(seed, name, &descriptor, initializer).unwrap();
+    let bytes = initial(seed, name, &descriptor, initializer, &CancelToken::never()).unwrap();
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
@@ -46,7 +46,8 @@ fn normal_values_have_their_moments() {
 #[test]
 fn constants_fit_their_type() {
     let bytes = |dtype, value| {
-        initial(0, "c", &Descriptor::new(dtype, Shape::new(vec![2]).unwrap()), Initializer::Constant(value)).ok()
+        let descriptor = Descriptor::new(dtype, Shape::new(vec![2]).unwrap());
+        initial(0, "c", &descriptor, Initializer::Constant(value), &CancelToken::never()).ok()
     };
     assert_eq!(bytes(DType::F32, 1.5), Some([1.5f32.to_le_bytes(); 2].concat()));
     assert_eq!(bytes(DType::F16, 1.0), Some(vec![0, 0x3c, 0, 0x3c]));
@@ -60,11 +61,26 @@ fn constants_fit_their_type() {
 #[test]
 fn bad_initializers_are_refused() {
     let descriptor = Descriptor::new(DType::F32, Shape::new(vec![3]).unwrap());
-    let refused = |initializer| initial(0, "w", &descriptor, initializer).is_err();
+    let refused = |initializer| initial(0, "w", &descriptor, initializer, &CancelToken::never()).is_err();
     assert!(refused(Initializer::Bytes(vec![0; 11])));
     assert!(refused(Initializer::Uniform((1.0, 1.0))));
     assert!(refused(Initializer::Uniform((f32::NEG_INFINITY, 1.0))));
     assert!(refused(Initializer::Normal((0.0, -1.0))));
     let integers = Descriptor::new(DType::I32, Shape::new(vec![3]).unwrap());
-    assert!(initial(0, "w", &integers, Initializer::Normal((0.0, 1.0))).is_err());
+    assert!(initial(0, "w", &integers, Initializer::Normal((0.0, 1.0)), &CancelToken::never()).is_err());
+}
+
+#[test]
+fn values_are_not_made_to_their_end_for_nobody() {
+    let descriptor = Descriptor::new(DType::F32, Shape::new(vec![1 << 24]).unwrap());
+    let looks = std::sync::atomic::AtomicUsize::new(0);
+    let cancel = CancelToken::new(move || looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= 2);
+    for initializer in [Initializer::Uniform((0.0, 1.0)), Initializer::Normal((0.0, 1.0))] {
+        let made = make(0, "w", &descriptor, initializer.clone(), &cancel).unwrap();
+        assert!(made.len() < descriptor.bytes(), "{} bytes", made.len());
+        assert!(matches!(
+            initial(0, "w", &descriptor, initializer, &cancel),
+            Err(Fault::Device(DeviceError::Cancelled))
+        ));
+    }
 }

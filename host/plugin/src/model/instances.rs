@@ -40,6 +40,18 @@ pub(super) struct Recipe {
     pub(super) started: Option<Started>,
 }
 
+/// How long a call waits for an instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// As long as loading one takes, or this long for the next to be freed.
+    Within(Duration),
+    /// Not at all; `limit` is what its caller was told that it has.
+    Prompt {
+        /// The call's whole time.
+        limit: Duration,
+    },
+}
+
 /// A loaded plugin: serves one call at a time.
 pub(super) struct Instance {
     store: Store<State>,
@@ -57,8 +69,13 @@ pub(super) struct Terms {
 }
 
 impl Recipe {
-    /// A fresh instance, loaded. Its loading may compute with these weights.
-    fn instance(&self, weights: &Arc<Weights>) -> Result<Instance, PluginError> {
+    /// The clock of a load that begins now.
+    fn clock(&self) -> Clock {
+        Clock::new(Some(self.limits.load_time), None)
+    }
+
+    /// A fresh instance, loaded by this clock. Its loading may compute with these weights.
+    fn instance(&self, weights: &Arc<Weights>, clock: Clock) -> Result<Instance, PluginError> {
         let span = tracing::debug_span!("load", plugin = %self.name);
         let _entered = span.enter();
         let role = Role::Predict { plugin: Arc::clone(&self.name), reply: None };
@@ -68,7 +85,6 @@ impl Recipe {
         state.weights = Some(Arc::clone(weights));
         let began = Instant::now();
         let mut store = state.into_store(self.host.engine());
-        let clock = Clock::new(Some(self.limits.load_time), None);
         let instance = self.plugin.instantiate(&mut store, clock)?;
         if let Some(started) = &self.started {
             started.tell(began.elapsed());
@@ -94,8 +110,8 @@ fn fault_error(store: &mut Store<State>, fault: Fault) -> PluginError {
 
 impl Instance {
     /// What the plugin says of itself, checked.
-    pub(super) fn signature(&mut self, limit: Duration) -> Result<Signature, PluginError> {
-        self.store.data_mut().begin_call(Clock::new(Some(limit), None));
+    pub(super) fn signature(&mut self, clock: Clock) -> Result<Signature, PluginError> {
+        self.store.data_mut().begin_call(clock);
         let signature = self.guest.model().call_signature(&mut self.store, self.model);
         Signature::new(signature.map_err(|error| self.store.data_mut().trap("signature", &error))?)
     }
@@ -182,8 +198,9 @@ impl Instances {
     /// # Errors
     /// Whatever its loading does wrong; `BadSignature`.
     pub(super) fn new(recipe: Recipe, weights: &Arc<Weights>) -> Result<(Instances, Signature), PluginError> {
-        let mut first = recipe.instance(weights)?;
-        let signature = first.signature(recipe.limits.load_time)?;
+        let clock = recipe.clock();
+        let mut first = recipe.instance(weights, clock)?;
+        let signature = first.signature(clock)?;
         let fixed = AtomicBool::new(first.weights_seen());
         let pool = Mutex::new(Pool { idle: vec![first], count: 1 });
         let warm_bytes = AtomicU64::new(u64::MAX);
@@ -222,8 +239,8 @@ impl Instances {
     /// An instance for one call: an idle one, a new one, or the next to be freed.
     ///
     /// # Errors
-    /// `Busy` after `patience`; whatever making one does wrong.
-    pub(super) fn take(&self, weights: &Arc<Weights>, patience: Duration) -> Result<Lease<'_>, PluginError> {
+    /// `Busy` after `patience`; `Deadline` without any where none is idle; whatever making one does wrong.
+    pub(super) fn take(&self, weights: &Arc<Weights>, patience: Patience) -> Result<Lease<'_>, PluginError> {
         let began = Instant::now();
         let instances_max = self.recipe.limits.instances_max.max(1);
         let mut pool = self.pool();
@@ -231,12 +248,19 @@ impl Instances {
             if let Some(instance) = pool.idle.pop() {
                 return Ok(Lease { instances: self, instance: Some(instance), whole: true });
             }
+            let patience = match patience {
+                Patience::Within(patience) => patience,
+                Patience::Prompt { limit } => {
+                    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                    return Err(PluginError::Deadline { during: "load", limit_ms });
+                }
+            };
             if pool.count < instances_max {
                 pool.count += 1;
                 drop(pool);
                 // Where making it fails, the lease gives the place back.
                 let mut lease = Lease { instances: self, instance: None, whole: false };
-                lease.instance = Some(self.recipe.instance(weights)?);
+                lease.instance = Some(self.recipe.instance(weights, self.recipe.clock())?);
                 lease.whole = true;
                 return Ok(lease);
             }

@@ -49,7 +49,8 @@ fn run(serving: &Arc<Serving>, batch: Vec<Waiting>, limit: Option<Duration>) -> 
     let gone: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.gone)).collect();
     let all_gone = move || gone.iter().all(|gone| gone.load(Ordering::Acquire));
     let deadline = limit.map_or(company, |limit| limit.min(company));
-    let terms = Terms { deadline, sink: None, cancel: limit.is_none().then(|| Cancel::new(all_gone)) };
+    let cancel = limit.is_none().then(|| Cancel::new(all_gone));
+    let terms = Terms { deadline, sink: None, cancel, is_prompt: limit.is_some() };
     let merged = merge(serving, &batch);
     let outputs = timed(serving, items, batch.len(), || serving.predictor().predict(merged, &terms));
     match outputs.and_then(|(outputs, time)| Ok((split(outputs, &counts)?, time))) {
@@ -96,6 +97,7 @@ fn each(serving: &Arc<Serving>, batch: Vec<Waiting>) {
             deadline: waiting.request.limit.min(left),
             sink: waiting.request.sink.take(),
             cancel: Some(cancel),
+            is_prompt: false,
         };
         let inputs = std::mem::take(&mut waiting.request.inputs.tensors);
         let queue = now.saturating_duration_since(waiting.since);

@@ -143,7 +143,7 @@ impl EnsembleModel {
         until: Instant,
     ) -> Result<Vec<NamedBytes>, PluginError> {
         let Some(first) = models.first() else { return Ok(Vec::new()) };
-        let mut wires: BTreeMap<String, Buffer> = first.upload(part)?.into_iter().collect();
+        let mut wires: BTreeMap<String, Buffer> = first.upload(part, until, terms)?.into_iter().collect();
         for (step, model) in self.steps.iter().zip(models) {
             let ports = step.signature.inputs.iter().zip(&step.inputs);
             let inputs = ports.filter_map(|(port, wire)| Some((port.name.clone(), wires.get(wire)?.clone()))).collect();
@@ -153,7 +153,7 @@ impl EnsembleModel {
         }
         let taken = self.signature.outputs.iter();
         let outputs = taken.filter_map(|port| Some((port.name.clone(), wires.remove(&port.name)?))).collect();
-        first.download(outputs)
+        first.download(outputs, until, terms)
     }
 
     /// A whole batch through all steps, for steps that keep their tensors elsewhere.

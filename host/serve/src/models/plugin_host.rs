@@ -119,7 +119,8 @@ impl PluginHost {
 
 impl ModelHost for PluginHost {
     fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
-        let mut began = Instant::now();
+        let started = Instant::now();
+        let mut began = started;
         let mut lap = |part| {
             let now = Instant::now();
             phase(part, now.duration_since(began));
@@ -138,8 +139,8 @@ impl ModelHost for PluginHost {
         lap(Phase::Load);
         // The programs of a relative are warm; whether these weights can be computed with, one call tells.
         match kind {
-            Kind::Full => model.warm()?,
-            Kind::Weights => model.try_once()?,
+            Kind::Full => model.warm(self.load_time.saturating_sub(started.elapsed()))?,
+            Kind::Weights => model.try_once(self.load_time.saturating_sub(started.elapsed()))?,
         }
         lap(Phase::Warmup);
         let model = Arc::new(model);

@@ -5,8 +5,10 @@ use std::hint::black_box;
 use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, descriptor};
 
+use crate::slow;
+
 /// The ways.
-pub const DAMAGES: [&str; 15] = [
+pub const DAMAGES: [&str; 17] = [
     "loop",
     "trap",
     "panic",
@@ -22,6 +24,8 @@ pub const DAMAGES: [&str; 15] = [
     "log",
     "strings",
     "choice",
+    "slow-graphs",
+    "slow-dispatches",
 ];
 
 /// Misbehaves. Comes back only where the host refused something, with that refusal.
@@ -49,6 +53,8 @@ pub(crate) fn run(damage: &str) -> Result<()> {
         },
         "strings" => return strings(),
         "choice" => return choice(),
+        "slow-graphs" => return slow::graphs(),
+        "slow-dispatches" => return slow::dispatches(),
         other => {
             let known = DAMAGES.map(str::to_owned).to_vec();
             return Err(Error::NoSuch { what: "misbehaviour", name: other.to_owned(), known });

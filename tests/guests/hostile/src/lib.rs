@@ -7,6 +7,7 @@
 
 mod damage;
 mod predict;
+mod slow;
 mod train;
 
 pub use damage::DAMAGES;

@@ -9,12 +9,14 @@ use crate::damage;
 /// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
 /// signature that is none, or send a piece of an answer.
 pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave, trap where its input begins with a number below
-/// 0, answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output
+/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; where its input begins with a number below 0 trap,
+/// have graphs compiled or programs run without end, and else behave; answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output
 /// that there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
-pub const PREDICTIONS: [&str; 15] = [
+pub const PREDICTIONS: [&str; 17] = [
     "well",
     "fragile",
+    "late-slow-graphs",
+    "late-slow-dispatches",
     "error",
     "wrong-shape",
     "wrong-type",
@@ -75,9 +77,9 @@ impl Predictor for Hostile {
         let y = |tensor: Tensor| Ok(vec![NamedTensor { name: "y".to_owned(), tensor }]);
         let zeros = |shape: &[u32]| Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize]);
         match self.predict.as_str() {
-            behaviour @ ("well" | "fragile") => {
-                if behaviour == "fragile" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
-                    damage::run("trap")?;
+            behaviour @ ("well" | "fragile" | "late-slow-graphs" | "late-slow-dispatches") => {
+                if behaviour != "well" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
+                    damage::run(behaviour.strip_prefix("late-").unwrap_or("trap"))?;
                 }
                 for input in &mut inputs {
                     input.name = "y".to_owned();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use saggar_compile::Target;
 use saggar_device::recorder::{Recorded, RecordedGraph};
@@ -161,8 +162,10 @@ impl<'a> Session<'a> {
             limits: self.limits(),
             started: None,
         };
+        let until = Instant::now() + self.args.limit;
         let loaded = LoadedModel::load(&self.host, parts, Arc::new(self.device.clone()));
-        self.note(&format!("the {phase}"), loaded.and_then(|model| model.warm()));
+        let left = until.saturating_duration_since(Instant::now());
+        self.note(&format!("the {phase}"), loaded.and_then(|model| model.warm(left)));
     }
 
     fn limits(&self) -> ModelLimits {

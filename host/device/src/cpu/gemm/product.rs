@@ -3,6 +3,7 @@
 use super::pack::{Layout, Spread, fill};
 use super::tile::{HEIGHT_MAX, Left, Place, Sums, accumulate};
 use super::{Buffers, Matrix};
+use crate::cpu::cancel;
 use crate::cpu::ending::Ends;
 use crate::cpu::vector::{self, VectorWork, Vectors};
 use crate::cpu::words::Words;
@@ -98,6 +99,7 @@ impl VectorWork for Product<'_, '_> {
             let together = (CACHED_ELEMENTS / (depth * layout.panel_columns())).max(1);
             let mut panel = panels.first;
             while panel < panels.end {
+                cancel::check();
                 let vectors = layout.vectors(panel);
                 let mut end = (panel + together).min(panels.end);
                 if layout.vectors(end - 1) != vectors {

@@ -1,0 +1,45 @@
+//! Ways to keep the host busy inside of its own functions, where no instruction of the guest runs.
+
+use saggar_plugin::{DataType, Graph, Result, Tensor, descriptor};
+
+/// Nodes of a graph whose compilation takes seconds.
+const NODES: usize = 20_000;
+/// Rows and columns of the matrices that a long dispatch multiplies, and how often.
+const SIZE: u32 = 512;
+const PRODUCTS: usize = 2_000;
+
+/// Has one large graph after the other compiled, each of them another one.
+///
+/// # Errors
+/// The host's.
+pub(crate) fn graphs() -> Result<()> {
+    for number in 0_u32.. {
+        let graph = Graph::new();
+        let (mut a, mut b) = (graph.scalar(DataType::Float32, f64::from(number))?, graph.input("x", &descriptor(DataType::Float32, [4]))?);
+        for _ in 0..NODES {
+            let sum = a.add(&b)?;
+            (a, b) = (b, sum);
+        }
+        graph.build([("y", &b)])?;
+    }
+    Ok(())
+}
+
+/// Has one long program after the other run.
+///
+/// # Errors
+/// The host's.
+pub(crate) fn dispatches() -> Result<()> {
+    let shape = [SIZE, SIZE];
+    let graph = Graph::new();
+    let x = graph.input("x", &descriptor(DataType::Float32, shape))?;
+    let mut product = x.matmul(&x)?;
+    for _ in 1..PRODUCTS {
+        product = product.matmul(&x)?;
+    }
+    let program = graph.build([("y", &product)])?;
+    let zeros = Tensor::from_f32(&shape, &vec![0.0; (SIZE * SIZE) as usize])?;
+    loop {
+        program.dispatch([("x", &zeros)])?;
+    }
+}
