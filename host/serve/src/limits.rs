@@ -122,6 +122,14 @@ pub const INSTANCES_MIN: usize = 2;
 pub const INSTANCES_DEFAULT: usize = saggar_plugin::limits::MODEL_INSTANCES_DEFAULT;
 /// The most that settings can ask for.
 pub const INSTANCES_MAX: usize = 64;
+/// Threads of the runtime that may block: those that run the code of models, load versions, read and write files, and take
+/// over the connections of threads that compute in place.
+pub const BLOCKING_THREADS_MAX: usize = 512;
+/// Of those, how many run the code of models at a time; further batches wait for one.
+pub const GUEST_THREADS_MAX: usize = 256;
+/// Quick batches that are computed in place at a time, each of which may take one of those threads; further ones are computed
+/// as slow ones are.
+pub const IN_PLACE_BATCHES_MAX: usize = 64;
 /// A batch that is known to take no longer is computed on the thread that gathered it.
 pub const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
 /// A batch that takes as long is slow, whatever those before took.
@@ -134,6 +142,10 @@ pub const ALIASES_MAX: usize = 64;
 pub const DEFAULTS_REMEMBERED: usize = 16;
 /// Versions, of different models, that come up at the same time.
 pub const LOADS_MAX: usize = 2;
+/// How long one may take before another comes up beside it: a version that never comes up holds up no other model.
+pub const LOAD_TURN_TIME_MAX: Duration = Duration::from_secs(5);
+/// Versions that come up at the same time at most, however long they take.
+pub const SLOW_LOADS_MAX: usize = 16;
 /// Requests to wake a model that wait to be seen; further ones ask again.
 pub const WAKES_WAITING_MAX: usize = 64;
 /// How often idle models are looked for.
@@ -224,4 +236,7 @@ const _: () = assert!((CHUNK_BYTES_MAX as u64) < REQUEST_MEMORY_BYTES_MIN / 2);
 const _: () = assert!(BODY_GROWTH_BYTES as u64 <= REQUEST_MEMORY_BYTES_MIN);
 const _: () = assert!(HTTP2_STREAM_WINDOW <= HTTP2_CONNECTION_WINDOW);
 const _: () = assert!(CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
+// What else may block has threads left.
+const _: () = assert!(GUEST_THREADS_MAX + IN_PLACE_BATCHES_MAX + SLOW_LOADS_MAX <= BLOCKING_THREADS_MAX / 4 * 3);
+const _: () = assert!(LOADS_MAX <= SLOW_LOADS_MAX);
 const _: () = assert!(INSTANCES_DEFAULT <= INSTANCES_MAX && PREDICTIONS_DEFAULT <= PREDICTIONS_MAX);

@@ -6,8 +6,10 @@ pub(crate) mod cache;
 mod commands;
 mod ensemble;
 mod found;
+mod guest_threads;
 pub mod import;
 pub mod lifecycle;
+mod load_turns;
 pub mod loader;
 
 pub mod metered;

@@ -9,23 +9,27 @@ use std::time::{Duration, Instant};
 use saggar_plugin::{Cancel, PluginError, Terms};
 use saggar_tensor::{Descriptor, Shape};
 
+use super::guest_threads::InPlace;
 use super::queue::{Computed, Lane, Waiting};
 use super::version::Serving;
 use crate::limits::QUICK_LIMIT;
 use crate::predict::decode::Tensor;
 
-/// Runs a batch: on this thread where batches of its size are quick, else on one that may block.
+/// Runs a batch: on this thread where batches of its size are quick, while another thread serves its connections, else on
+/// one that may block.
 pub(super) fn start(lane: Lane, batch: Vec<Waiting>) {
     let items = batch.iter().map(|waiting| waiting.items).sum();
     let quick = lane.serving().queue().pace.is_quick(items) && batch.iter().all(|it| it.request.sink.is_none());
-    if !quick {
+    let Some(place) = quick.then(InPlace::acquire).flatten() else {
         return lane.block(move |lane| {
             let rest = run(lane.serving(), batch, None);
             each(lane.serving(), rest);
         });
-    }
+    };
     // A panic must not take along the request whose task gathered the batch: like the others, it is told.
-    let rest = catch_unwind(AssertUnwindSafe(|| run(lane.serving(), batch, Some(QUICK_LIMIT)))).unwrap_or_default();
+    let quickly =
+        || catch_unwind(AssertUnwindSafe(|| run(lane.serving(), batch, Some(QUICK_LIMIT)))).unwrap_or_default();
+    let rest = place.run(quickly);
     if !rest.is_empty() {
         lane.block(move |lane| each(lane.serving(), rest));
     }

@@ -15,18 +15,18 @@ use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
 use saggar_store::models::{FoundState, Models};
-use tokio::sync::Semaphore;
 
 use super::bring_up::{BringUp, load};
 use super::ensemble::EnsembleModel;
 use super::found::{Fingerprint, OnDisk, scan, without_dir};
+use super::load_turns::LoadTurns;
 use super::plan::{PLAN_FILE, Plan};
 use super::predictor::{Kind, LoadError, ModelHost, Predictor};
 use super::router::ModelRouter;
 use super::settings::{Ensemble, SETTINGS_FILE, Settings};
 use super::state::{Listed, Rest, Swap};
 use super::version::{Origin, Serving};
-use crate::limits::{LOAD_TRIES_MAX, LOADS_MAX};
+use crate::limits::LOAD_TRIES_MAX;
 
 /// An ensemble has one version, which stands for its steps as they are.
 const ENSEMBLE_VERSION: u64 = 1;
@@ -61,7 +61,7 @@ pub struct Lifecycle {
     settings: BTreeMap<String, Settings>,
     entries: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Memory>>>>,
     found: Mutex<BTreeMap<String, BTreeMap<u64, OnDisk>>>,
-    loads: Semaphore,
+    loads: LoadTurns,
     /// What was wrong with the last look, so that it is logged once.
     trouble: Mutex<Option<String>>,
 }
@@ -103,7 +103,7 @@ impl Lifecycle {
             settings: BTreeMap::new(),
             entries: Mutex::default(),
             found: Mutex::default(),
-            loads: Semaphore::new(LOADS_MAX),
+            loads: LoadTurns::new(),
             trouble: Mutex::default(),
         }
     }
@@ -381,10 +381,6 @@ impl Lifecycle {
         on_disk: &OnDisk,
         memory: &mut Memory,
     ) -> Option<Kind> {
-        let _turn = self.loads.acquire().await.ok()?;
-        let began = Instant::now();
-        self.router.loading(name, Some(version));
-        tracing::info!(model = name, version, "loading");
         let bring_up = BringUp {
             host: Arc::clone(&self.host),
             models: self.models.clone(),
@@ -393,11 +389,18 @@ impl Lifecycle {
             dir: on_disk.found.dir.clone(),
             settings: memory.settings.clone(),
         };
-        let mut result = load(bring_up.clone()).await;
-        while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY") && self.evict_one(name).await {
-            result = load(bring_up.clone()).await;
-        }
-        self.router.loading(name, None);
+        let load = async {
+            let began = Instant::now();
+            self.router.loading(name, Some(version));
+            tracing::info!(model = name, version, "loading");
+            let mut result = load(bring_up.clone()).await;
+            while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY") && self.evict_one(name).await {
+                result = load(bring_up.clone()).await;
+            }
+            self.router.loading(name, None);
+            (result, began)
+        };
+        let (result, began) = self.loads.run(load).await?;
         match result {
             Ok((origin, loaded)) => {
                 let (kind, device, weights) = (loaded.kind, loaded.device.clone(), origin.weights);

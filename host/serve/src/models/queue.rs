@@ -16,11 +16,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
-use super::batch;
 use super::pace::Pace;
 use super::turns::Turns;
 use super::version::{Lease, Serving};
 use super::version_series::Counted;
+use super::{batch, guest_threads};
 use crate::error::ApiError;
 use crate::memory::MemoryCharge;
 use crate::predict::decode::{Inputs, Tensor};
@@ -314,7 +314,7 @@ impl Gathering {
         Gathering { serving: Some(Arc::clone(serving)), handed_over: false }
     }
 
-    /// Gathers a batch and starts it. Runs it at once, on this thread, where that is known to be quick.
+    /// Gathers a batch and starts it. Runs it at once, in the place of this task, where that is known to be quick.
     async fn lead(mut self) {
         // Whoever is ready to ask joins first: the runtime polls them, and their connections, before this goes on.
         tokio::task::yield_now().await;
@@ -371,7 +371,7 @@ impl Lane {
     /// Runs `work` on a thread that may block.
     pub(super) fn block(self, work: impl FnOnce(Lane) + Send + 'static) {
         let runtime = self.serving.queue().runtime.clone();
-        runtime.spawn_blocking(move || work(self));
+        guest_threads::spawn(&runtime, move || work(self));
     }
 }
 

@@ -209,6 +209,19 @@ impl ModelRouter {
         self.read().iter().map(|(name, model)| model.status(name)).collect()
     }
 
+    /// The models whose code runs now, and what for, to be logged.
+    pub fn running(&self) -> Vec<String> {
+        let mut running = Vec::new();
+        for (name, model) in &*self.read() {
+            if let Some(version) = model.loading {
+                running.push(format!("version {version} of model {name} comes up"));
+            }
+            let busy = model.ready.iter().filter(|(_, serving)| serving.is_busy());
+            running.extend(busy.map(|(version, _)| format!("version {version} of model {name} predicts")));
+        }
+        running
+    }
+
     /// One model.
     ///
     /// # Errors

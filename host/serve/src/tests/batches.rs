@@ -40,6 +40,34 @@ async fn requests_that_come_together_are_one_batch() {
     assert_eq!(metric(&fixture, "saggar_predict_queue_length").await, 0.0);
 }
 
+/// On the one thread that serves connections: it must have handed them over before the model is called.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_quick_model_that_stalls_holds_up_no_connection() {
+    let fixture = Arc::new(Fixture::serving().await);
+    for _ in 0..50 {
+        let asking = Arc::clone(&fixture);
+        let answer = tokio::spawn(async move { asking.predict(1).await }).await.unwrap();
+        assert_eq!(answer.status, 200);
+    }
+    // Ends the test where nothing else does.
+    let gate = Arc::clone(&fixture.host.gate);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(30));
+        gate.open();
+    });
+    let asking = Arc::clone(&fixture);
+    let stalled = tokio::spawn(async move { asking.predict(BLOCK).await });
+    let began = Instant::now();
+    for _ in 0..20 {
+        let asking = Arc::clone(&fixture);
+        let health = tokio::spawn(async move { asking.get("/healthz").await }).await.unwrap();
+        assert_eq!(health.status, 200);
+    }
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    fixture.host.gate.open();
+    assert_eq!(stalled.await.unwrap().status, 200);
+}
+
 #[tokio::test]
 async fn a_batch_is_as_large_as_the_settings_say() {
     let fixture = Fixture::serving().await;

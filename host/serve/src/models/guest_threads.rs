@@ -1,0 +1,53 @@
+//! The threads that the code of models runs on: threads that may block, never one that serves connections meanwhile.
+//!
+//! A batch that is known to be quick stays on the thread that gathered it, once another thread has taken over that one's
+//! connections ([`tokio::task::block_in_place`]): its answer then needs no thread to be woken. Every other batch goes to a
+//! thread of the runtime's blocking pool. Both are bounded below the size of that pool, from which the threads that take
+//! connections over come too: models that answer late, however many, leave it threads.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::limits::{GUEST_THREADS_MAX, IN_PLACE_BATCHES_MAX};
+
+static IN_PLACE: Semaphore = Semaphore::const_new(IN_PLACE_BATCHES_MAX);
+static BLOCKING: Semaphore = Semaphore::const_new(GUEST_THREADS_MAX);
+
+/// The right to run a batch on the current thread.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    _permit: SemaphorePermit<'static>,
+}
+
+impl InPlace {
+    /// Returns `None` if `IN_PLACE_BATCHES_MAX` batches run in place already, or if the runtime has no other thread that
+    /// could serve this one's connections.
+    pub(super) fn acquire() -> Option<InPlace> {
+        let has_threads = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let permit = has_threads.then(|| IN_PLACE.try_acquire().ok()).flatten();
+        permit.map(|permit| InPlace { _permit: permit })
+    }
+
+    /// Hands this thread's connections to another thread, and runs `work`.
+    pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        tokio::task::block_in_place(work)
+    }
+}
+
+/// Runs `work` on a thread of the blocking pool, once fewer than `GUEST_THREADS_MAX` of them run the code of models.
+pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
+    if let Ok(permit) = BLOCKING.try_acquire() {
+        runtime.spawn_blocking(move || run(work, permit));
+        return;
+    }
+    runtime.spawn(async move {
+        // Nobody closes it.
+        let Ok(permit) = BLOCKING.acquire().await else { return };
+        tokio::task::spawn_blocking(move || run(work, permit));
+    });
+}
+
+fn run(work: impl FnOnce(), permit: SemaphorePermit<'static>) {
+    work();
+    drop(permit);
+}
