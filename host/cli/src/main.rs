@@ -12,6 +12,7 @@ mod progress;
 mod project;
 mod quiet;
 mod server;
+mod signals;
 mod units;
 
 use std::io::IsTerminal;

@@ -4,6 +4,7 @@ mod anew;
 mod configuration;
 mod memory;
 mod models;
+mod shutdown;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use saggar_device::{DeviceInfo, Renewable};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::{Host, HostConfig, ModelWatch};
+use saggar_serve::limits::BLOCKING_THREADS_MAX;
 use saggar_serve::models::{
     DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
 };
@@ -44,8 +46,12 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
     let floors =
         Floors::build(args, &home, &Arc::new(Renewable::new(Arc::clone(&choice.backend), Some(home.shaders()))))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(broken)?;
-    runtime.block_on(floors.run(args, certificates, output))
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(broken)?;
+    let ran = runtime.block_on(floors.run(args, certificates, output));
+    // Dropping it would wait for threads that nothing ends, such as one in a driver.
+    runtime.shutdown_timeout(shutdown::THREADS_TIME_MAX);
+    ran
 }
 
 /// A directory, made where it was not, by its whole path.
@@ -141,7 +147,7 @@ impl Floors {
     async fn run(self, args: &Serve, certificates: Option<Certificates>, output: Output) -> Result<(), Failure> {
         let listeners = listen::open(args, certificates).await?;
         let (shutdown, down) = watch::channel(false);
-        let jobs = self.parts.jobs.clone();
+        let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_device(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
@@ -166,21 +172,15 @@ impl Floors {
                 ended.send_replace(true);
             }
         });
-        let signalled = shutdown.clone();
-        let input_ends = args.end_with_input;
-        tokio::spawn(async move {
-            tokio::select! {
-                () = wait_for_signal() => {}
-                () = wait_for_input_to_end(), if input_ends => {}
-            }
-            tracing::info!("shutting down: requests finish, jobs save their state");
-            signalled.send_replace(true);
-        });
+        let waits = shutdown::Waits::new();
+        shutdown::watch(shutdown.clone(), args.end_with_input, waits.clone(), models);
         let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(broken)?;
+        waits.on("models");
         loader.await.map_err(broken)?;
         keeping.await.map_err(broken)?;
+        waits.on("jobs");
         running.await.map_err(broken)?.map_err(broken)
     }
 }
@@ -218,32 +218,6 @@ fn devices(args: &Serve, program: PathBuf, serving: &DeviceInfo, metrics: &Arc<M
     devices
 }
 
-/// Until standard input ends. A thread of its own reads it: one of the runtime's would keep that from ending.
-async fn wait_for_input_to_end() {
-    let (ended, end) = tokio::sync::oneshot::channel();
-    let read = move || {
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        let _ = ended.send(());
-    };
-    if let Err(error) = std::thread::Builder::new().name("input".to_owned()).spawn(read) {
-        tracing::warn!(%error, "standard input is not read; only a signal ends the server");
-        std::future::pending::<()>().await;
-    }
-    let _ = end.await;
-}
-
-async fn wait_for_signal() {
-    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        // Ctrl-C alone still ends the server.
-        Err(_) => return tokio::signal::ctrl_c().await.unwrap_or(()),
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
 fn broken(error: impl std::fmt::Display) -> Failure {
     Failure::new(exit::UNEXPECTED, "unexpected", error.to_string())
 }
@@ -251,5 +225,8 @@ fn broken(error: impl std::fmt::Display) -> Failure {
 /// Runs one attempt and returns the worker's exit code. The runtime drives the object store beside this thread.
 pub(crate) fn worker(args: &Worker) -> Result<i32, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(broken)?;
-    Ok(saggar_jobs::worker::run(&args.home, &args.models, args.storage_quota, runtime.handle()))
+    let code = saggar_jobs::worker::run(&args.home, &args.models, args.storage_quota, runtime.handle());
+    // What was to be kept is kept: nothing that still waits for the disk may hold up the end of the attempt.
+    runtime.shutdown_background();
+    Ok(code)
 }

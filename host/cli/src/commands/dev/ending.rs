@@ -1,11 +1,13 @@
 //! The end of `saggar dev`: Ctrl-C and SIGTERM end the build that runs and the server that was started, and wait for it, so
-//! that nothing is left behind. Should this process be killed, the server sees its standard input end.
+//! that nothing is left behind; a second one kills the server. Should this process be killed, the server sees its standard
+//! input end.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::exit;
+use crate::signals::Signals;
 
 /// How long the server may take to let its jobs save their state before it is killed.
 const GRACE: Duration = Duration::from_secs(40);
@@ -23,7 +25,11 @@ struct Started {
 
 /// Ends what was started.
 #[derive(Debug, Default)]
-pub(crate) struct Ending(Mutex<Started>);
+pub(crate) struct Ending {
+    started: Mutex<Started>,
+    /// Nobody is waited for any more.
+    by_force: AtomicBool,
+}
 
 impl Ending {
     /// One that a signal sets off.
@@ -33,9 +39,18 @@ impl Ending {
         let listen = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
-            let code = runtime.block_on(signalled());
-            own.end();
-            std::process::exit(code);
+            let Ok(mut signals) = runtime.block_on(async { Signals::listen() }) else { return };
+            let code = runtime.block_on(signals.next());
+            let ended = Arc::clone(&own);
+            let end = move || {
+                ended.end();
+                std::process::exit(code);
+            };
+            if std::thread::Builder::new().name("interrupted".to_owned()).spawn(end).is_err() {
+                std::process::exit(code);
+            }
+            let _ = runtime.block_on(signals.next());
+            own.by_force.store(true, Ordering::Release);
         };
         // Without the thread, signals end this process, and the server sees its standard input end.
         let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
@@ -43,7 +58,7 @@ impl Ending {
     }
 
     fn started(&self) -> MutexGuard<'_, Started> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the server ended with the rest.
@@ -72,7 +87,7 @@ impl Ending {
         drop(server.stdin.take());
         let began = Instant::now();
         while matches!(server.try_wait(), Ok(None)) {
-            if began.elapsed() > GRACE {
+            if began.elapsed() > GRACE || self.by_force.load(Ordering::Acquire) {
                 let _ = server.kill();
                 let _ = server.wait();
                 return;
@@ -89,18 +104,5 @@ fn kill_group(group: Option<u32>) {
         let kill = kill.args(["-TERM", "--", &format!("-{group}")]).stdout(Stdio::null()).stderr(Stdio::null());
         // It may be over already.
         let _ = kill.status();
-    }
-}
-
-/// The exit code of the signal that came.
-async fn signalled() -> i32 {
-    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    let Ok(mut terminate) = terminate else {
-        let _ = tokio::signal::ctrl_c().await;
-        return exit::INTERRUPTED;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => exit::INTERRUPTED,
-        _ = terminate.recv() => exit::TERMINATED,
     }
 }

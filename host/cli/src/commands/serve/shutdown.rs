@@ -1,0 +1,111 @@
+//! The end of `saggar serve`. The first Ctrl-C or SIGTERM lets requests finish and jobs save their state; the second one ends
+//! the process at once, and so does the end of the time that the first one gives. A thread of its own sees to that, whatever
+//! the server's threads do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use saggar_serve::limits::DRAIN_TIME_MAX;
+use saggar_serve::models::ModelRouter;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use crate::exit;
+use crate::signals::Signals;
+
+/// How long an orderly end may take: requests finish and jobs save their state at the same time, each within
+/// [`DRAIN_TIME_MAX`].
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(35);
+/// How long what blocks a thread may take once requests and jobs are done; then it is left behind.
+pub(super) const THREADS_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long the system's own end of a process may take, with threads of drivers in it.
+const EXIT_TIME_MAX: Duration = Duration::from_secs(2);
+
+const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > DRAIN_TIME_MAX.as_secs() + THREADS_TIME_MAX.as_secs());
+const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > saggar_jobs::limits::STOP_GRACE.as_secs());
+
+/// What an orderly end waits for, to be said where it does not come to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Waits(Arc<Mutex<&'static str>>);
+
+impl Waits {
+    pub(super) fn new() -> Waits {
+        Waits(Arc::new(Mutex::new("requests")))
+    }
+
+    pub(super) fn on(&self, what: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn what(&self) -> &'static str {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs after
+/// the next signal or [`SHUTDOWN_TIME_MAX`].
+pub(super) fn watch(shutdown: watch::Sender<bool>, input_ends: bool, waits: Waits, models: Arc<ModelRouter>) {
+    let watch = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(end(shutdown, input_ends, waits, models));
+    };
+    // Without the thread, signals end the process at once.
+    if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
+        tracing::warn!(%error, "no thread waits for signals: one ends the server without an order");
+    }
+}
+
+async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: Waits, models: Arc<ModelRouter>) {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "signals end the server without an order"),
+    };
+    let mut told = shutdown.subscribe();
+    tokio::select! {
+        _ = signals.next() => {}
+        () = input_end(), if input_ends => {}
+        // An error means that nobody can tell any more.
+        _ = told.wait_for(|&stop| stop) => {}
+    }
+    tracing::info!("shutting down: requests finish, jobs save their state; a second signal ends the server at once");
+    shutdown.send_replace(true);
+    let code = match timeout(SHUTDOWN_TIME_MAX, signals.next()).await {
+        Ok(code) => {
+            tracing::warn!(waits = waits.what(), "a second signal: the server ends at once");
+            code
+        }
+        Err(_) => {
+            let seconds = SHUTDOWN_TIME_MAX.as_secs();
+            tracing::error!(waits = waits.what(), "not shut down within {seconds} s: the server ends at once");
+            exit::UNEXPECTED
+        }
+    };
+    // On threads that may block: whatever holds up the server may hold these up too.
+    let look = std::thread::Builder::new().name("running".to_owned()).spawn(move || {
+        for running in models.running() {
+            tracing::warn!(running, "cut off");
+        }
+    });
+    let _ = std::thread::Builder::new().name("exit".to_owned()).spawn(|| {
+        std::thread::sleep(EXIT_TIME_MAX);
+        std::process::abort();
+    });
+    while look.as_ref().is_ok_and(|look| !look.is_finished()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::process::exit(code);
+}
+
+/// Waits until standard input ends. A thread of its own reads it: one of a runtime's would keep that from ending.
+async fn input_end() {
+    let (ended, end) = oneshot::channel();
+    let read = move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    };
+    if let Err(error) = std::thread::Builder::new().name("input".to_owned()).spawn(read) {
+        tracing::warn!(%error, "standard input is not read; only a signal ends the server");
+        std::future::pending::<()>().await;
+    }
+    let _ = end.await;
+}
