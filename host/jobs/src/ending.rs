@@ -96,10 +96,13 @@ pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
     }
 }
 
-/// Decides. A job asked to stop is over however its attempt ended; an interrupted one is tried again as long as it may.
+/// Decides. A job asked to stop is over however its attempt ended; an interrupted one is tried again as long as it may. One
+/// whose time is used up has timed out even where it came to its end before it was killed.
 pub fn next(ending: Ending, situation: &Situation<'_>) -> Next {
     match ending {
-        Ending::Finished { stopped: false } => Next::Over(JobState::Succeeded, Reason::default()),
+        Ending::Finished { stopped: false } if !situation.timed_out => {
+            Next::Over(JobState::Succeeded, Reason::default())
+        }
         Ending::Broken(reason) if situation.stop.is_none() => Next::Over(JobState::Failed, reason),
         Ending::Failed(reason) if situation.stop.is_none() => again(reason, situation),
         _ if situation.timed_out => {
@@ -239,6 +242,8 @@ mod tests {
         assert_eq!(followed(next(stopped(), &situation(99))), HOST_SHUTDOWN);
         let late = Situation { timed_out: true, ..situation(0) };
         assert!(matches!(next(stopped(), &late), Next::Over(JobState::TimedOut, _)));
+        let finished = ending(LastWord::Finished { stopped: false }, exit(0));
+        assert!(matches!(next(finished, &late), Next::Over(JobState::TimedOut, _)), "it was over before");
         let never = Situation { retry_on: &[], ..situation(0) };
         assert!(matches!(next(stopped(), &never), Next::Over(JobState::Failed, _)));
     }

@@ -22,6 +22,10 @@ pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// How long a worker may take to save its state after it was told to stop, before it is killed.
 pub const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long a worker may take to read a command.
+pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a worker that trains may say nothing, before it is killed: it reports its usage all the time.
+pub const WORKER_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long one of an attempt's worker processes may be silent while the others wait for it.
 pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
 /// Bytes of one message between them: a shard's gradients, or a checkpoint.
@@ -47,4 +51,5 @@ pub const SECRETS_MAX: usize = 32;
 /// The longest time that an attempt waits after one that failed.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
+const _: () = assert!(WORKER_SILENCE_MAX.as_millis() >= 20 * USAGE_INTERVAL.as_millis());
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::ending::{Exit, LastWord, Next, Situation, ending, next};
 use crate::error::JobError;
-use crate::limits::{EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL};
+use crate::limits::{COMMAND_TIME_MAX, EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL, WORKER_SILENCE_MAX};
 use crate::protocol::{Command, Event, Start};
 use crate::recorder::Recorder;
 use crate::scheduler;
@@ -115,7 +115,12 @@ struct Worker {
     busy: Option<Busy>,
     /// Why it was told to end, where it left its device idle.
     idle: Option<Reason>,
+    /// Looks at the clock since the worker's last event; `None` before it first reports its usage.
+    silent_ticks: Option<u32>,
 }
+
+/// Looks at the clock after which a worker has been silent for too long.
+const SILENT_TICKS_MAX: u32 = (WORKER_SILENCE_MAX.as_millis() / USAGE_INTERVAL.as_millis()) as u32;
 
 impl Worker {
     async fn start(
@@ -146,17 +151,23 @@ impl Worker {
             checkpoints_asked: 0,
             busy: start.spec.utilization.map(Busy::new),
             idle: None,
+            silent_ticks: None,
         };
         worker.tell(&Command::Start(Box::new(start))).await;
         Ok(worker)
     }
 
-    /// Sends a command. A worker that no longer listens is about to end, which its exit will tell.
+    /// Sends a command. A worker that no longer listens is about to end, which its exit will tell; one that does not read it
+    /// in time is told to end by the end of its commands.
     async fn tell(&mut self, command: &Command) {
         let Some(stdin) = &mut self.stdin else { return };
         let mut line = serde_json::to_vec(command).expect("commands are plain data");
         line.push(b'\n');
-        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+        let write = async {
+            stdin.write_all(&line).await?;
+            stdin.flush().await
+        };
+        if !matches!(tokio::time::timeout(COMMAND_TIME_MAX, write).await, Ok(Ok(()))) {
             self.stdin = None;
         }
     }
@@ -223,7 +234,13 @@ impl Worker {
                 recorder.log(&message);
                 *last = LastWord::Failed(Reason::new(reason, message));
             }
-            Ok(event) => recorder.event(event).await?,
+            Ok(event) => {
+                // Before the first one it opens the device and compiles the plugin, for as long as that takes.
+                if self.silent_ticks.is_some() || matches!(event, Event::Usage(_)) {
+                    self.silent_ticks = Some(0);
+                }
+                recorder.event(event).await?;
+            }
             Err(error) => return self.break_off(recorder, &error.to_string()),
         }
         Ok(true)
@@ -274,6 +291,13 @@ impl Worker {
                 self.child.start_kill()?;
             }
             return Ok(());
+        }
+        if let Some(ticks) = &mut self.silent_ticks {
+            *ticks += 1;
+            if *ticks == SILENT_TICKS_MAX {
+                recorder.log("the worker says nothing any more, as one does that was stopped: it is killed");
+                self.child.start_kill()?;
+            }
         }
         if let Some(share) = self.busy.as_mut().and_then(|busy| busy.idle(now, recorder.device_seconds())) {
             let sentence =
