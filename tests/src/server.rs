@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -235,6 +235,27 @@ impl Server {
             let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
             answer.json()["versions"][0]["weights"].as_str().map(str::to_owned)
         })
+    }
+
+    /// Sends it a signal: `-TERM`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.pid().to_string()]).status();
+        assert!(sent.expect("a system with kill").success(), "{signal}: it does not run");
+    }
+
+    /// Waits for its end, at most this long, and returns how it ended; its log where it did not.
+    ///
+    /// # Errors
+    /// The end of its log.
+    pub fn ended_within(mut self, time: Duration) -> Result<ExitStatus, String> {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(tail(&self.home))
     }
 
     /// Kills it as `kill -9` does and waits until it is gone.

@@ -1,0 +1,162 @@
+//! Attacks on the server's time: code of models that keeps the host busy inside of the host's own functions, and an end of the
+//! server that something holds up. Each is answered in its time, and everybody else is served meanwhile.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Payload, Server, guest};
+use serde_json::{Value, json};
+
+/// How long a deadline of a second may be overrun on a machine that has other things to do.
+const LATE_MAX: Duration = Duration::from_secs(15);
+/// How long anything that is quick may take there.
+const QUICK_MAX: Duration = Duration::from_secs(2);
+
+/// Publishes a version of `hostile` that loads and predicts in these ways, as the model `model`.
+fn publish(server: &Server, model: &str, load: &str, predict: &str) {
+    let plugin = guest("hostile");
+    let [named, load, predict] = [format!("model={model}"), format!("load={load}"), format!("predict={predict}")];
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", &named, &load, &predict]);
+}
+
+/// The longest that a client waits for `/healthz`, on connections of its own, while `attack` goes on.
+fn slowest_health<T>(server: &Server, attack: impl FnOnce() -> T) -> (Duration, T) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let health = scope.spawn(|| {
+            let mut slowest = Duration::ZERO;
+            while !over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+                slowest = slowest.max(began.elapsed());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            slowest
+        });
+        let done = attack();
+        over.store(true, Ordering::Relaxed);
+        (health.join().unwrap(), done)
+    })
+}
+
+fn predict(server: &Server, model: &str, first: f64, deadline_ms: u64) -> (u16, Value) {
+    ask(&format!("{}/models/{model}/predict", server.url()), first, deadline_ms).unwrap()
+}
+
+/// The status and the body of an answer.
+fn ask(url: &str, first: f64, deadline_ms: u64) -> Option<(u16, Value)> {
+    let input = json!({ "x": [first, 0.0, 0.0, 0.0] });
+    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
+    let post = agent.post(url).header("x-saggar-deadline-ms", deadline_ms.to_string());
+    let mut answer = post.send_json(&input).ok()?;
+    Some((answer.status().as_u16(), answer.body_mut().read_json().unwrap_or(Value::Null)))
+}
+
+#[test]
+fn a_model_that_keeps_the_host_busy_holds_up_nobody() {
+    let (_home, server) = Server::fresh();
+    for way in ["late-slow-graphs", "late-slow-dispatches"] {
+        publish(&server, way, "well", way);
+        server.wait_for_version(way, 1);
+        // Until batches of its size are known to be quick, and the next one is computed in place.
+        for _ in 0..50 {
+            assert_eq!(predict(&server, way, 1.0, 10_000).0, 200, "{way}");
+        }
+        let (slowest, attacks) = slowest_health(&server, || {
+            let attack = || {
+                let began = Instant::now();
+                (predict(&server, way, -1.0, 1_000), began.elapsed())
+            };
+            std::thread::scope(|scope| {
+                let attacks = [scope.spawn(attack), scope.spawn(attack), scope.spawn(attack)];
+                attacks.map(|attack| attack.join().unwrap())
+            })
+        });
+        for ((status, answer), took) in attacks {
+            assert_eq!((status, &answer["code"]), (504, &json!("deadline")), "{way}: {answer}");
+            assert!(took < LATE_MAX, "{way}: answered after {took:?}");
+        }
+        assert!(slowest < QUICK_MAX, "{way}: somebody else waited for {slowest:?}");
+        assert_eq!(predict(&server, way, 1.0, 60_000).0, 200, "{way}: the model goes on");
+    }
+}
+
+#[test]
+fn a_model_that_does_not_come_up_is_refused_in_its_time_and_holds_up_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--load-timeout", "3s"]);
+    let began = Instant::now();
+    publish(&server, "graphs", "slow-graphs", "well");
+    publish(&server, "dispatches", "slow-dispatches", "well");
+    publish(&server, "good", "well", "well");
+    server.wait_for_version("good", 1);
+    for model in ["graphs", "dispatches"] {
+        let reason = server.wait_for(model, |server| {
+            let model = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing).json();
+            let version = model["versions"].as_array()?.first()?.clone();
+            (version["state"] == "FAILED").then(|| version["reason"].as_str().unwrap_or_default().to_owned())
+        });
+        assert!(reason.contains("DEADLINE"), "{model}: {reason}");
+    }
+    let all = began.elapsed();
+    assert!(all < Duration::from_secs(90), "three short trainings and two loads took {all:?}");
+}
+
+/// Has a prediction of `late-slow-graphs` run that nothing ends for ten minutes, and waits until the server computes it.
+fn keep_busy(server: &Server) {
+    publish(server, "busy", "well", "late-slow-graphs");
+    server.wait_for_version("busy", 1);
+    let url = format!("{}/models/busy/predict", server.url());
+    std::thread::spawn(move || ask(&url, -1.0, 600_000));
+    server.wait_for("the prediction", |server| {
+        let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+        let mut running = metrics.lines().filter(|line| line.starts_with("saggar_predict_in_flight{model=\"busy\""));
+        running.any(|line| line.ends_with(" 1")).then_some(())
+    });
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let (_home, server) = Server::fresh();
+    keep_busy(&server);
+    server.signal("-TERM");
+    server.wait_for_log("shutting down");
+    server.signal("-TERM");
+    let status = server.ended_within(Duration::from_secs(20)).unwrap();
+    assert_eq!(status.code(), Some(143), "{status}");
+}
+
+#[test]
+fn a_signal_ends_the_server_within_its_time_whatever_runs() {
+    let (_home, server) = Server::fresh();
+    keep_busy(&server);
+    // Requests have 30 s to finish; then what they wait for is cut off.
+    server.signal("-TERM");
+    let status = server.ended_within(Duration::from_secs(60)).unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+}
+
+#[test]
+fn a_load_that_goes_on_does_not_hold_up_the_end_of_the_server() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--load-timeout", "10m"]);
+    publish(&server, "graphs", "slow-graphs", "well");
+    server.wait_for("the load", |server| {
+        let model = server.request("GET", "/api/v1/models/graphs", Payload::Nothing).json();
+        (model["versions"][0]["state"] == "LOADING").then_some(())
+    });
+    server.signal("-TERM");
+    let status = server.ended_within(Duration::from_secs(20)).unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+}
+
+#[test]
+fn a_job_past_its_longest_time_is_killed_and_has_timed_out() {
+    let (_home, server) = Server::fresh();
+    let plugin = guest("hostile");
+    let run = ["run", plugin.to_str().unwrap(), "--max-runtime", "1s", "--name", "late", "--", "train=slow-graphs"];
+    server.saggar_ok(&run);
+    let job = server.wait_for_job("late");
+    assert_eq!(job["state"], "TIMED_OUT", "{job}");
+}
