@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::OwnedMutexGuard;
 
 use super::bring_up::{predict_sample, sample};
+use super::guest_threads;
 use super::lifecycle::{Cause, Lifecycle, Memory};
 use super::plan::{Plan, STABLE, ShadowPlan};
 use super::settings::{SETTINGS_FILE, Settings};
@@ -261,7 +262,7 @@ impl Lifecycle {
                 predict_sample(serving.predictor(), &bytes, serving.terms().deadline)
             })
         };
-        let warmed = tokio::task::spawn_blocking(warm).await;
+        let warmed = guest_threads::blocking(warm).await;
         let warmed = warmed.map_err(|error| ApiError::Internal { cause: error.to_string() })?;
         warmed.map_err(|reason| ApiError::LoadFailed { model: name.to_owned(), version: None, reason })?;
         self.router.status(name)

@@ -7,6 +7,7 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinError;
 
 use crate::limits::{GUEST_THREADS_MAX, IN_PLACE_BATCHES_MAX};
 
@@ -37,17 +38,24 @@ impl InPlace {
 /// Runs `work` on a thread of the blocking pool, once fewer than `GUEST_THREADS_MAX` of them run the code of models.
 pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
     if let Ok(permit) = BLOCKING.try_acquire() {
-        runtime.spawn_blocking(move || run(work, permit));
+        runtime.spawn_blocking(move || with(permit, work));
         return;
     }
-    runtime.spawn(async move {
-        // Nobody closes it.
-        let Ok(permit) = BLOCKING.acquire().await else { return };
-        tokio::task::spawn_blocking(move || run(work, permit));
-    });
+    runtime.spawn(blocking(work));
 }
 
-fn run(work: impl FnOnce(), permit: SemaphorePermit<'static>) {
-    work();
+/// Runs `work` as [`spawn`] does, and waits for it.
+///
+/// # Errors
+/// It panicked, or the runtime ends.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    // Nobody closes the semaphore.
+    let permit = BLOCKING.acquire().await;
+    tokio::task::spawn_blocking(move || with(permit, work)).await
+}
+
+fn with<P, T>(permit: P, work: impl FnOnce() -> T) -> T {
+    let done = work();
     drop(permit);
+    done
 }
