@@ -15,7 +15,10 @@ const PRODUCTS: usize = 2_000;
 pub(crate) fn graphs() -> Result<()> {
     for number in 0_u32.. {
         let graph = Graph::new();
-        let (mut a, mut b) = (graph.scalar(DataType::Float32, f64::from(number))?, graph.input("x", &descriptor(DataType::Float32, [4]))?);
+        let (mut a, mut b) = (
+            graph.scalar(DataType::Float32, f64::from(number))?,
+            graph.input("x", &descriptor(DataType::Float32, [4]))?,
+        );
         for _ in 0..NODES {
             let sum = a.add(&b)?;
             (a, b) = (b, sum);
