@@ -2,15 +2,16 @@
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{Binary, Distribution, Scalar, Unary};
+use serde::{Deserialize, Serialize};
 
 use crate::program::ValueId;
 
 /// The result of an earlier instruction: its position in [`Expr::instructions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Register(pub u32);
 
 /// Straight-line code in single assignment; no two instructions are equal.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expr {
     /// Each with the data type of its result.
     pub instructions: Vec<(Instruction, DType)>,
@@ -27,7 +28,7 @@ impl Expr {
 }
 
 /// One scalar operation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Instruction {
     /// An element of a value; outside the view's bounds, `fill`.
     Load {
@@ -66,7 +67,7 @@ pub enum Instruction {
 }
 
 /// An affine map from iteration coordinates to an element index: `offset + sum(strides[d] * coordinate[d])`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
     /// Index at coordinate 0; may be negative where bounds exclude coordinate 0.
     pub offset: i64,
@@ -77,7 +78,7 @@ pub struct View {
 }
 
 /// `low <= coordinate[dim] < high`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bound {
     /// Which iteration dimension.
     pub dim: usize,

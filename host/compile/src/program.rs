@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use saggar_tensor::op::{Combine, Conv2d, Pool, Pool2d, ReduceKind};
 use saggar_tensor::{Descriptor, Port};
+use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
 
 /// A value's place in [`Program::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
 impl ValueId {
@@ -22,7 +23,7 @@ impl ValueId {
 }
 
 /// A dense tensor that some kernel reads or writes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Value {
     /// Data type and shape.
     pub descriptor: Descriptor,
@@ -31,7 +32,7 @@ pub struct Value {
 }
 
 /// Where a value's elements are while a program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// In the caller's tensor for input `.0`.
     Input(u32),
@@ -51,7 +52,7 @@ pub enum Place {
 }
 
 /// One allocation of scratch memory, shared over time by values whose lifetimes do not overlap.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slab {
     /// What its elements are on the device; values of different classes never share a slab.
     pub class: crate::target::Class,
@@ -60,7 +61,7 @@ pub struct Slab {
 }
 
 /// A compiled graph for one target.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// Every value that a kernel reads or writes.
     pub values: Vec<Value>,
@@ -74,14 +75,15 @@ pub struct Program {
     pub variables: Vec<Port>,
     /// Variables that some kernel writes: sorted, distinct.
     pub written_variables: Vec<u32>,
-    /// Dense little-endian bytes with their descriptors.
+    /// Dense little-endian bytes with their descriptors. They are not serialized with the program.
+    #[serde(skip)]
     pub constants: Vec<(Descriptor, Arc<[u8]>)>,
     /// What a dispatch returns, in the graph's order.
     pub outputs: Vec<Port>,
 }
 
 /// One unit of device work.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     /// For errors, traces and profiles: the family and the plugin's labels where there are any.
     pub label: String,
@@ -90,7 +92,7 @@ pub struct Kernel {
 }
 
 /// An element of an [`Expr`]'s result written to a value, in row-major order of the iteration dimensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Store {
     /// Which value; it has as many elements as the iteration space.
     pub value: ValueId,
@@ -100,7 +102,7 @@ pub struct Store {
 
 /// What happens to each element of a contraction or convolution before it is stored: an expression over the result's
 /// dimensions in which `Instruction::Accumulated` is the element. The plain case stores `Accumulated` itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
     /// Over the kernel's result dimensions.
     pub expr: Expr,
@@ -109,7 +111,7 @@ pub struct Epilogue {
 }
 
 /// The order of the axes of what a windowed kernel reads and writes; filters are `[o, c/groups, kh, kw]` in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Layout {
     /// `[n, c, h, w]`.
     ChannelsFirst,
@@ -118,7 +120,7 @@ pub enum Layout {
 }
 
 /// Matrices, one for each batch, as a factor of products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Factor {
     /// Where they are.
     pub value: ValueId,
@@ -129,7 +131,7 @@ pub struct Factor {
 }
 
 /// A product `[rows, depth]` by `[depth, columns]` for each batch of a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// Columns of the first factor.
     pub depth: usize,
@@ -140,7 +142,7 @@ pub struct Product {
 }
 
 /// Values that a softmax over rows leaves for others, `float32` and one element a row; none where nobody asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softmax {
     /// Of each row, the largest element.
     pub largest: Option<ValueId>,
@@ -149,7 +151,7 @@ pub struct Softmax {
 }
 
 /// What becomes of a chain's matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// Each row is folded.
     Fold(ReduceKind),
@@ -165,7 +167,7 @@ pub enum End {
 }
 
 /// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// Fused element-wise work. A stored value may be a variable that is also loaded, if every load of it has the
     /// identity view: each element is then read before it is written, by the same lane.

@@ -1,12 +1,13 @@
 //! What the compiler must know of a device: how elements lie in its memory, and how large an allocation may be.
 
 use saggar_tensor::{DType, Descriptor};
+use serde::{Deserialize, Serialize};
 
 use crate::limits::{CHAIN_ROWS, CHAIN_VALUES_MAX};
 use crate::program::Body;
 
 /// How a device stores elements; values of different classes never share a slab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Class {
     /// Raw bytes: a host device, any data type.
     Bytes,
@@ -50,7 +51,7 @@ impl Class {
 }
 
 /// A device's memory model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// WGSL storage (words, by class) instead of host bytes.
     pub words: bool,

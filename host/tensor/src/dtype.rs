@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The type of a tensor's elements. Little-endian in memory. Truth values are `U8`, 0 or 1 (WebNN's convention).
 ///
 /// Source: W3C WebNN, `MLOperandDataType`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {
     /// IEEE 754 binary32.
     F32,

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::op::Op;
 use crate::shape::Descriptor;
 
 /// A node's place in its graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
@@ -17,7 +19,7 @@ impl NodeId {
 }
 
 /// A primitive operator applied to earlier nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// What is computed.
     pub op: Op,
@@ -26,11 +28,27 @@ pub struct Node {
     /// Data type and shape of the result.
     pub descriptor: Descriptor,
     /// The plugin's name for it, for error messages.
+    #[serde(with = "label")]
     pub label: Option<Arc<str>>,
 }
 
+/// A label as text: serde's own way of shared text would need a feature that every user of serde would get.
+mod label {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(label: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+        label.as_deref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<str>>, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.map(Arc::from))
+    }
+}
+
 /// A named tensor that the caller gives or the graph keeps.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
     /// The name, unique among the graph's ports of its kind.
     pub name: String,
@@ -39,7 +57,7 @@ pub struct Port {
 }
 
 /// A computation for concrete shapes. Hostile until [`crate::verify()`] has returned it as a `VerifiedGraph`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// In topological order.
     pub nodes: Vec<Node>,
@@ -47,7 +65,9 @@ pub struct Graph {
     pub inputs: Vec<Port>,
     /// State that outlives a dispatch, addressed by `Source::Variable`.
     pub variables: Vec<Port>,
-    /// Dense little-endian bytes, addressed by `Source::Constant`.
+    /// Dense little-endian bytes, addressed by `Source::Constant`. They are not serialized with the graph: whoever sends one
+    /// sends them beside it.
+    #[serde(skip)]
     pub constants: Vec<Arc<[u8]>>,
     /// What a dispatch returns.
     pub outputs: Vec<(String, NodeId)>,

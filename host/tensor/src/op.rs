@@ -3,6 +3,8 @@
 //! Primitives never broadcast implicitly: the builder inserts `Movement::Broadcast`. Composites (softmax, losses,
 //! optimisers ...) are functions in [`crate::nn`] that build primitives; they are not listed here.
 
+use serde::{Deserialize, Serialize};
+
 mod binary;
 mod contract;
 mod convolution;
@@ -23,7 +25,7 @@ pub use source::{Distribution, Scalar, Source};
 pub use unary::Unary;
 
 /// A primitive operator with its attributes; operands stand in the graph's node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     /// Values that come from outside or from nothing.
     Source(Source),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use serde::{Deserialize, Serialize};
+
 use crate::DType;
 use crate::error::GraphError;
 use crate::limits::{ELEMENTS_MAX, RANK_MAX};
@@ -10,7 +12,8 @@ use crate::limits::{ELEMENTS_MAX, RANK_MAX};
 /// Dimensions of a tensor, outermost first. A scalar has none. A dimension may be 0.
 ///
 /// Holding a `Shape` proves that its rank and its number of elements are within limits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<usize>", into = "Vec<usize>")]
 pub struct Shape(Vec<usize>);
 
 impl Shape {
@@ -61,6 +64,19 @@ impl Shape {
     }
 }
 
+impl TryFrom<Vec<usize>> for Shape {
+    type Error = GraphError;
+    fn try_from(dims: Vec<usize>) -> Result<Shape, GraphError> {
+        Shape::new(dims)
+    }
+}
+
+impl From<Shape> for Vec<usize> {
+    fn from(shape: Shape) -> Vec<usize> {
+        shape.0
+    }
+}
+
 impl Deref for Shape {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
@@ -80,7 +96,7 @@ impl fmt::Display for Shape {
 }
 
 /// Data type and shape of a tensor (WebNN: `MLOperandDescriptor`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Descriptor {
     /// The type of each element.
     pub dtype: DType,

@@ -1,7 +1,9 @@
 //! Two operands of one shape and one data type, element by element.
 
+use serde::{Deserialize, Serialize};
+
 /// An element-wise operator of two operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Binary {
     /// Sum; integers wrap.
     Add,

@@ -1,7 +1,9 @@
 //! Sums of products: matrix multiplication.
 
+use serde::{Deserialize, Serialize};
+
 /// A contraction of two operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Contract {
     /// Batched matrix product. Float operands of one data type.
     ///

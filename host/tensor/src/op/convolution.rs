@@ -1,8 +1,10 @@
 //! Sliding windows in two dimensions, and their adjoints. Layout NCHW, filters OIHW; other layouts transpose first.
 //! Float data types. The family is closed under differentiation but for `MaxPool2dGrad`.
 
+use serde::{Deserialize, Serialize};
+
 /// Geometry of a two-dimensional convolution. Output size: `(in + low + high - dilation*(k-1) - 1) / stride + 1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conv2d {
     /// Padding: top, bottom, left, right (WebNN: beginning and ending height, beginning and ending width).
     pub padding: [usize; 4],
@@ -15,7 +17,7 @@ pub struct Conv2d {
 }
 
 /// Geometry of a two-dimensional pooling window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pool2d {
     /// Window: height, width; at least 1.
     pub window: [usize; 2],
@@ -41,7 +43,7 @@ impl Pool2d {
 }
 
 /// How a pooling window is combined. (An average is a sum over a count, both sums: a composite.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pool {
     /// Largest.
     Max,
@@ -50,7 +52,7 @@ pub enum Pool {
 }
 
 /// A windowed operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Convolution {
     /// `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Cross-correlation, as WebNN's `conv2d`.
     Conv2d(Conv2d),

@@ -1,7 +1,9 @@
 //! Elements chosen by other elements' values.
 
+use serde::{Deserialize, Serialize};
+
 /// What becomes of an element that an update is scattered to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Combine {
     /// The update takes its place; of several, the last.
     Replace,
@@ -17,7 +19,7 @@ pub enum Combine {
 
 /// A data-dependent selection. Indices are `int32`, `uint32`, `int64` or `uint8`; a negative one counts from the end,
 /// and one that is still outside is clamped to the nearest valid index (WebNN's rule), so no device reads out of bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Index {
     /// Operands `x [a.., d, b..]` (`d` at `axis`, not 0), `indices [i..]` -> `[a.., i.., b..]`.
     Gather {

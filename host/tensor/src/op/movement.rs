@@ -1,10 +1,12 @@
 //! Elements moved, repeated or left out; never changed. Any data type.
 
+use serde::{Deserialize, Serialize};
+
 use super::Scalar;
 use crate::Shape;
 
 /// A movement of elements. One operand, except `Concat`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Movement {
     /// The same elements in row-major order under another shape of the same size.
     Reshape(Shape),

@@ -1,7 +1,9 @@
 //! Fewer elements along some axes. Reduced axes stay with size 1; dropping them is a reshape.
 
+use serde::{Deserialize, Serialize};
+
 /// How elements are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReduceKind {
     /// Sum; of nothing: 0.
     Sum,
@@ -14,7 +16,7 @@ pub enum ReduceKind {
 }
 
 /// A reduction of one operand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reduce {
     /// Combines over `axes` (sorted, distinct). DType unchanged.
     Fold {

@@ -1,7 +1,9 @@
 //! Values that come from outside the graph, or from nothing.
 
+use serde::{Deserialize, Serialize};
+
 /// A number that fits every data type: floats as f64, integers as i128.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scalar {
     /// A value of a float type; rounded to the type where it is used.
     Float(f64),
@@ -20,7 +22,7 @@ impl Scalar {
 }
 
 /// What a random source draws.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Distribution {
     /// 32 random bits, `uint32`.
     Bits,
@@ -29,7 +31,7 @@ pub enum Distribution {
 }
 
 /// A node without tensor operands (random numbers have one: their key).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Source {
     /// The graph's input number `.0` (its name and descriptor stand in the graph).
     Input(u32),

@@ -1,9 +1,11 @@
 //! One operand, element by element. Operand and result have one shape, and one data type unless said otherwise.
 
+use serde::{Deserialize, Serialize};
+
 use crate::DType;
 
 /// An element-wise operator of one operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unary {
     /// `-x`; signed integers wrap. Float or signed integer.
     Neg,
