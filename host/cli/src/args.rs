@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod compile_child;
 mod data;
 mod inspect;
 mod job;
@@ -14,12 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use saggar_plugin::compiler;
 use saggar_project::units;
 
 use crate::commands::init::templates;
 use crate::commands::listen::Address;
 
 pub(crate) use bench::{Bench, BenchInfer, BenchTrain};
+pub(crate) use compile_child::CompileChild;
 pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
 pub(crate) use inspect::{Inspect, Stage, TargetName};
 pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
@@ -149,6 +152,9 @@ pub(crate) enum Command {
     /// Run one attempt of a job (the server starts this).
     #[command(hide = true)]
     Worker(Worker),
+    /// Compile what standard input holds, within limits (the server starts this).
+    #[command(hide = true, name = compiler::SUBCOMMAND)]
+    CompileChild(CompileChild),
 }
 
 #[derive(Debug, Args)]

@@ -58,6 +58,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         cli.command,
         Command::Serve(_)
             | Command::Worker(_)
+            | Command::CompileChild(_)
             | Command::Bench(_)
             | Command::Key(_)
             | Command::Doctor(_)
@@ -81,6 +82,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
     match cli.command {
         Command::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
         Command::Worker(args) => commands::serve::worker(&args),
+        Command::CompileChild(args) => Ok(commands::serve::compile_child(&args)),
         Command::Devices => commands::devices::devices(output).map(|()| 0),
         Command::Run(args) => commands::run::run(&args, &client, output),
         Command::Ps(args) => commands::jobs::ps(&args, &client, output).map(|()| 0),

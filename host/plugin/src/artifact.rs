@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use crate::compiler::Received;
 use crate::error::PluginError;
 use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_KEPT};
 
@@ -31,6 +32,25 @@ pub(crate) struct ArtifactCache {
     /// Digest of everything besides the component that the machine code depends on.
     engine: Digest,
     written: AtomicU64,
+}
+
+/// A component, freshly compiled.
+pub(crate) struct Compiled {
+    pub(crate) component: Component,
+    /// Its serialized form, where that is there already.
+    pub(crate) code: Option<Vec<u8>>,
+}
+
+impl Compiled {
+    /// What a compile child made.
+    ///
+    /// # Errors
+    /// `Engine` where this process's engine refuses it.
+    pub(crate) fn received(engine: &Engine, code: Received) -> Result<Compiled, PluginError> {
+        let component = deserialize(engine, Payload(code.bytes()));
+        let refused = |_| PluginError::engine("what a compile child made is not for this engine");
+        Ok(Compiled { component: component.map_err(refused)?, code: Some(code.into_bytes()) })
+    }
 }
 
 /// Why a file is not loaded.
@@ -63,7 +83,7 @@ impl ArtifactCache {
         &self,
         engine: &Engine,
         digest: &Digest,
-        compile: impl FnOnce() -> Result<Component, PluginError>,
+        compile: impl FnOnce() -> Result<Compiled, PluginError>,
     ) -> Result<Component, PluginError> {
         let key = self.key(digest);
         let path = self.path(&key);
@@ -75,9 +95,9 @@ impl ArtifactCache {
                 let _ = fs::remove_file(&path);
             }
         }
-        let component = compile()?;
-        let kept =
-            component.serialize().map_err(io::Error::other).and_then(|payload| self.write(&path, &key, &payload));
+        let Compiled { component, code } = compile()?;
+        let code = code.map_or_else(|| component.serialize().map_err(io::Error::other), Ok);
+        let kept = code.and_then(|code| self.write(&path, &key, &code));
         if let Err(error) = kept {
             tracing::warn!(file = %path.display(), %error, "a precompiled plugin is not kept");
         }
@@ -157,14 +177,16 @@ fn checked<'a>(bytes: &'a [u8], key: &Digest) -> Result<Payload<'a>, &'static st
     })
 }
 
-/// Bytes that [`checked`] has passed.
+/// Bytes that [`checked`] has passed, or that a compile child answered with.
 struct Payload<'a>(&'a [u8]);
 
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code, and this is our own")]
 fn deserialize(engine: &Engine, payload: Payload<'_>) -> Result<Component, Unusable> {
-    // SAFETY: the bytes are the output of `Component::serialize` of an engine of this version and settings. They come from
-    // a directory that only this process's user can write to (`private_dir`), and a `Payload` proves that their digest is
-    // the one written with them, under this engine's key. They are in memory and cannot change after that check.
+    // SAFETY: the bytes are the output of `Component::serialize`, or of `Engine::precompile_component`, of an engine of this
+    // version and settings. They come from a directory that only this process's user can write to (`private_dir`), and a
+    // `Payload` proves that their digest is the one written with them, under this engine's key; or they come through a pipe
+    // from a child that this process started of its own program (`Received`), which compiles and runs nothing of its input,
+    // with their digest. They are in memory and cannot change after that check.
     unsafe { Component::deserialize(engine, payload.0) }.map_err(|_| Unusable::Off("the engine refuses it"))
 }
 

@@ -94,8 +94,19 @@ pub(crate) fn level(level: logging::Level) -> LogLevel {
     }
 }
 
+/// Every name that [`code_name`] gives.
+pub(crate) const CODE_NAMES: [&str; 7] = [
+    code_name(ErrorCode::InvalidArgument),
+    code_name(ErrorCode::Unsupported),
+    code_name(ErrorCode::OutOfMemory),
+    code_name(ErrorCode::DeviceLost),
+    code_name(ErrorCode::Cancelled),
+    code_name(ErrorCode::NotFound),
+    code_name(ErrorCode::Internal),
+];
+
 /// The WIT name of an error's code.
-pub(crate) fn code_name(code: ErrorCode) -> &'static str {
+pub(crate) const fn code_name(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidArgument => "invalid-argument",
         ErrorCode::Unsupported => "unsupported",

@@ -1,19 +1,22 @@
 //! The engine that runs plugins, and plugins made ready to run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use saggar_store::Digest;
 use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
-use crate::artifact::ArtifactCache;
+use crate::artifact::{ArtifactCache, Compiled};
 use crate::bindings::{AnyPlugin, importer, predictor, trainer};
+use crate::compiler::{Compiler, Purpose};
+use crate::complexity;
 use crate::error::PluginError;
 use crate::inspect::{Face, inspect, preamble};
 use crate::limits::{
-    CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX, TABLE_BYTES_KEPT,
-    TABLE_ELEMENTS_MAX,
+    COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX,
+    TABLE_BYTES_KEPT, TABLE_ELEMENTS_MAX,
 };
 use crate::state::{Clock, State};
 
@@ -25,11 +28,13 @@ pub struct HostConfig {
     pub cache_dir: Option<PathBuf>,
     /// Instances of all plugins at a time.
     pub instances_max: u32,
+    /// Where plugins and large graphs are compiled.
+    pub compiler: Compiler,
 }
 
 impl Default for HostConfig {
     fn default() -> HostConfig {
-        HostConfig { cache_dir: None, instances_max: POOL_INSTANCES_MAX }
+        HostConfig { cache_dir: None, instances_max: POOL_INSTANCES_MAX, compiler: Compiler::default() }
     }
 }
 
@@ -41,6 +46,8 @@ struct Inner {
     engine: Engine,
     linker: Linker<State>,
     cache: Option<ArtifactCache>,
+    cache_dir: Option<PathBuf>,
+    compiler: Compiler,
 }
 
 impl std::fmt::Debug for Host {
@@ -56,40 +63,59 @@ impl Host {
     /// `Engine` where the system gives neither address space nor threads. A cache that cannot be used is no error: the
     /// log says why.
     pub fn new(config: HostConfig) -> Result<Host, PluginError> {
-        let engine = engine(config.instances_max)?;
+        let HostConfig { cache_dir, instances_max, compiler } = config;
+        let engine = engine(instances_max)?;
         start_clock(&engine)?;
         let mut linker = Linker::new(&engine);
         AnyPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(PluginError::engine)?;
-        let cache = config.cache_dir.and_then(|dir| match ArtifactCache::open(&dir, &engine) {
+        let cache = cache_dir.as_deref().and_then(|dir| match ArtifactCache::open(dir, &engine) {
             Ok(cache) => Some(cache),
             Err(error) => {
                 tracing::warn!(dir = %dir.display(), %error, "precompiled plugins are not kept");
                 None
             }
         });
-        Ok(Host(Arc::new(Inner { engine, linker, cache })))
+        Ok(Host(Arc::new(Inner { engine, linker, cache, cache_dir, compiler })))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// Makes a component ready to run: from the cache, or compiled, which may take seconds. Nothing of it runs yet.
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.0.compiler
+    }
+
+    pub(crate) fn cache_dir(&self) -> Option<&Path> {
+        self.0.cache_dir.as_deref()
+    }
+
+    /// As [`Host::compile_for`], for a process's own use and within [`COMPILE_TIME_MAX`].
     ///
     /// # Errors
-    /// `TooLarge`, `NotComponent`, `Malformed`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`, `Incompatible`.
+    /// As there.
     pub fn compile(&self, wasm: &[u8]) -> Result<Plugin, PluginError> {
+        self.compile_for(wasm, Purpose::Load, COMPILE_TIME_MAX)
+    }
+
+    /// Makes a component ready to run: from the cache, or compiled within `time`. Nothing of it runs yet. What is no plugin,
+    /// or too much work, is refused before it is compiled. Blocks.
+    ///
+    /// # Errors
+    /// `TooLarge`, `NotComponent`, `Malformed`, `TooComplex`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`,
+    /// `Incompatible`; where children compile, `CompileLimit`, `CompilerBusy`, `CompilerStopped` and `CompilerCrashed`.
+    pub fn compile_for(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Plugin, PluginError> {
         preamble(wasm)?;
         let digest = Digest::of(wasm);
         let span = tracing::debug_span!("plugin", %digest);
         let _entered = span.enter();
         let compile = || {
-            Component::from_binary(&self.0.engine, wasm)
-                .map_err(|error| PluginError::Malformed { reason: error.root_cause().to_string() })
+            inspect(&complexity::check(wasm)?)?;
+            self.compile_uncached(wasm, purpose, time)
         };
         let component = match &self.0.cache {
             Some(cache) => cache.component(&self.0.engine, &digest, compile)?,
-            None => compile()?,
+            None => compile()?.component,
         };
         let halves = inspect(&Face::of_component(&component, &self.0.engine))?;
         let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible)?;
@@ -98,6 +124,19 @@ impl Host {
             halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
         let importer = halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
         Ok(Plugin(Arc::new(Ready { digest, pre, trainer, predictor, importer })))
+    }
+
+    fn compile_uncached(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Compiled, PluginError> {
+        match &self.0.compiler {
+            Compiler::InProcess => {
+                let component = Component::from_binary(&self.0.engine, wasm)
+                    .map_err(|error| PluginError::Malformed { reason: error.root_cause().to_string() })?;
+                Ok(Compiled { component, code: None })
+            }
+            Compiler::Children(children) => {
+                Compiled::received(&self.0.engine, children.component(wasm, purpose, time)?)
+            }
+        }
     }
 }
 
@@ -179,7 +218,8 @@ impl Plugin {
     }
 }
 
-fn engine(instances_max: u32) -> Result<Engine, PluginError> {
+/// An engine for this many instances. Engines of one build compile alike, however many.
+pub(crate) fn engine(instances_max: u32) -> Result<Engine, PluginError> {
     let mut config = Config::new();
     config.wasm_component_model(true);
     config.epoch_interruption(true);

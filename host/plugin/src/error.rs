@@ -26,6 +26,46 @@ pub enum PluginError {
         /// The limit.
         limit_bytes: usize,
     },
+    /// The component would take too much work to compile.
+    #[error(
+        "the component has {count} {what}, and at most {limit} are accepted: build it with optimization, as \
+         `saggar build` does, or split it into several plugins"
+    )]
+    TooComplex {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        count: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Compiling or importing took more than it may.
+    #[error("{what} takes more than {limit} to {purpose}: make it smaller or simpler")]
+    CompileLimit {
+        /// `the component`, `the file`, `the graph`.
+        what: &'static str,
+        /// `compile`, `import`.
+        purpose: &'static str,
+        /// How much it may take.
+        limit: String,
+    },
+    /// Too many components and files wait for a compile child already.
+    #[error("{waiting} components and files wait to be compiled or imported, the most that may: try again later")]
+    CompilerBusy {
+        /// How many.
+        waiting: usize,
+    },
+    /// The server is stopping, and compiles nothing any more.
+    #[error("the server is stopping and compiles nothing any more")]
+    CompilerStopped,
+    /// A compile child ended without an answer.
+    #[error("the compiler crashed on {what}: {reason}")]
+    CompilerCrashed {
+        /// `the component`, `the file`, `the graph`.
+        what: &'static str,
+        /// How it ended.
+        reason: String,
+    },
     /// The component does not parse, or does not validate.
     #[error("the component is malformed: {reason}; it may have been cut off: build or copy it again")]
     Malformed {
@@ -247,6 +287,7 @@ impl PluginError {
         match self {
             PluginError::NotComponent { .. }
             | PluginError::TooLarge { .. }
+            | PluginError::TooComplex { .. }
             | PluginError::Malformed { .. }
             | PluginError::WitVersion { .. }
             | PluginError::UnknownImport { .. }
@@ -254,6 +295,8 @@ impl PluginError {
             | PluginError::NoExports { .. }
             | PluginError::MissingExport { .. }
             | PluginError::Incompatible { .. } => "BAD_PLUGIN",
+            PluginError::CompileLimit { .. } | PluginError::CompilerCrashed { .. } => "COMPILE_LIMIT",
+            PluginError::CompilerBusy { .. } | PluginError::CompilerStopped => "BUSY",
             PluginError::Trap { .. } => "TRAP",
             PluginError::StackOverflow { .. } => "STACK_OVERFLOW",
             PluginError::Deadline { .. } => "DEADLINE",

@@ -1,11 +1,13 @@
 //! An import: one call of a plugin's importer, which makes weights and a configuration of a file in a foreign format.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use saggar_device::{Backend, CancelToken, Meter};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use wasmtime::component::Resource;
 
+use crate::compiler::{Compiler, Purpose};
 use crate::engine::{Host, Plugin, incompatible};
 use crate::error::PluginError;
 use crate::limits::{CONFIG_BYTES_MAX, MEMORY_BYTES_MAX};
@@ -20,6 +22,43 @@ pub struct Imported {
     pub variables: Vec<SavedVariable>,
     /// For the plugin's `predictor.load`.
     pub config: String,
+}
+
+/// A file to import.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// The component that reads it.
+    pub component: &'a [u8],
+    /// The file.
+    pub file: &'a [u8],
+    /// A JSON object for the plugin.
+    pub options: &'a str,
+    /// How long it may take, compiling the component included.
+    pub time: Duration,
+}
+
+impl Import<'_> {
+    /// Imports the file where `host` compiles: in a child, or in this process on `device`. Blocks.
+    ///
+    /// # Errors
+    /// As [`Host::compile_for`] and [`import`].
+    pub fn run(&self, host: &Host, device: Arc<dyn Backend>) -> Result<Imported, PluginError> {
+        let Import { component, file, options, time } = *self;
+        let began = std::time::Instant::now();
+        // In the cache, the child finds it compiled.
+        let plugin = host.compile_for(component, Purpose::Upload, time)?;
+        plugin.importer()?;
+        let time = time.saturating_sub(began.elapsed());
+        match host.compiler() {
+            Compiler::InProcess => {
+                let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
+                import(host, &plugin, file, options, device, Meter::unlimited(), limits)
+            }
+            Compiler::Children(children) => {
+                children.import(host.cache_dir().map(ToOwned::to_owned), component, file, options, time)
+            }
+        }
+    }
 }
 
 /// Has the plugin read `file` in an instance of its own. Blocks.

@@ -117,7 +117,7 @@ pub(crate) fn inspect(face: &Face) -> Result<Halves, PluginError> {
         }
     }
     if !halves.trains && !halves.predicts {
-        let exports = if face.exports.is_empty() { "nothing".to_owned() } else { face.exports.join(", ") };
+        let exports = if face.exports.is_empty() { "nothing".to_owned() } else { listed(&face.exports) };
         return Err(PluginError::NoExports { exports });
     }
     for Import { name, is_interface } in &face.imports {
@@ -132,6 +132,16 @@ pub(crate) fn inspect(face: &Face) -> Result<Halves, PluginError> {
         }
     }
     Ok(halves)
+}
+
+/// Names for a message: the first few of them.
+fn listed(names: &[String]) -> String {
+    const NAMES: usize = 8;
+    let mut listed = names[..names.len().min(NAMES)].join(", ");
+    if names.len() > NAMES {
+        listed.push_str(&format!(" and {} more", names.len() - NAMES));
+    }
+    listed
 }
 
 /// The name of an interface of the plugin package, if it is one.

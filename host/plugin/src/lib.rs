@@ -9,6 +9,8 @@
 mod artifact;
 mod bindings;
 pub mod build;
+pub mod compiler;
+mod complexity;
 mod convert;
 mod datasets;
 mod engine;
@@ -34,9 +36,10 @@ mod variables;
 pub mod watch;
 mod worlds;
 
+pub use compiler::{CompileChildren, Compiler, Purpose};
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
-pub use import::{Imported, import};
+pub use import::{Import, Imported, import};
 pub use model::{
     LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Route, Segment, Signature, Started, Terms,
 };

@@ -7,6 +7,31 @@ use saggar_store::limits::SERIES_MAX;
 
 /// Bytes of a plugin's component file.
 pub const COMPONENT_BYTES_MAX: usize = 256 << 20;
+/// Functions of one component, in all its modules. The reference plugins have up to 4,000, Python guests 30,000.
+pub const FUNCTIONS_MAX: u64 = 100_000;
+/// Bytes of one function's body. The compiler takes more than linear time for a large function.
+pub const FUNCTION_BYTES_MAX: u64 = 2 << 20;
+/// Locals of one function, repetitions written out: three bytes of a component can declare them all.
+pub const FUNCTION_LOCALS_MAX: u64 = 20_000;
+/// Locals of all functions of one component.
+pub const LOCALS_MAX: u64 = 4_000_000;
+/// Bytes of all functions' bodies of one component.
+pub const CODE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of code of one component, each function's multiplied by one more than its locals divided by
+/// [`LOCALS_PER_COST`]: what follows a local through a function costs the compiler both.
+pub const COMPILE_COST_MAX: u64 = 512 << 20;
+/// Locals that double the cost of a function's bytes.
+pub const LOCALS_PER_COST: u64 = 64;
+/// Core modules in one component.
+pub const MODULES_MAX: u64 = 128;
+/// Components in one component.
+pub const COMPONENTS_MAX: u64 = 256;
+/// Levels of components and modules in each other, the outermost component counted.
+pub const COMPONENT_DEPTH_MAX: u64 = 16;
+/// Types, imports, exports, instances, aliases and other entries of one component's sections.
+pub const COMPONENT_ITEMS_MAX: u64 = 500_000;
+/// Data and element segments of one component.
+pub const SEGMENTS_MAX: u64 = 100_000;
 /// Linear memory of one instance, all its memories together, unless its job asks for more.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// The most linear memory that can be asked for: a 32-bit memory's whole range.
@@ -81,12 +106,35 @@ pub const LEFT_BYTES_DEFAULT: u64 = 1 << 30;
 /// Warm instances of one model version.
 pub const MODEL_INSTANCES_DEFAULT: usize = 4;
 
+/// How long a component may take to compile. The largest reference plugin takes a second.
+pub const COMPILE_TIME_MAX: Duration = Duration::from_secs(120);
+/// Memory that a compile child may allocate, besides [`COMPILE_MEMORY_PER_BYTE`] and [`IMPORT_MEMORY_PER_BYTE`].
+pub const COMPILE_MEMORY_MAX: u64 = 1 << 30;
+/// Further memory for each byte of a component, or of a graph with its constants.
+pub const COMPILE_MEMORY_PER_BYTE: u64 = 4;
+/// Further memory for each byte of a model file that is imported: the file, the plugin's copy of it, and weights made of it.
+pub const IMPORT_MEMORY_PER_BYTE: u64 = 6;
+/// Compile children that run at a time for uploads, as many for model versions that come up, and as many for graphs.
+pub const COMPILES_MAX: usize = 2;
+/// Uploads that wait for one. More are refused.
+pub const COMPILES_WAITING_MAX: usize = 8;
+/// Threads of a compile child.
+pub const COMPILE_THREADS_MAX: usize = 4;
+/// Nodes, operands and ports of a graph that is compiled in place: less work than starting a child.
+pub const GRAPH_WORK_IN_PLACE_MAX: usize = 4_000;
+/// How long a graph may take to compile in a child, where its call's deadline is later.
+pub const GRAPH_COMPILE_TIME_MAX: Duration = Duration::from_secs(120);
+
 /// Instances of all plugins in the pool, at most.
 pub const POOL_INSTANCES_MAX: u32 = 256;
 /// Precompiled artefacts kept in the cache; the oldest go first.
 pub const ARTIFACTS_KEPT: usize = 64;
 /// Bytes of a precompiled artefact.
 pub const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of what is compiled of an empty component, at most; images of its memories among them.
+pub const ARTIFACT_BYTES_BASE: u64 = 64 << 20;
+/// Further bytes for each byte of the component.
+pub const ARTIFACT_BYTES_PER_BYTE: u64 = 8;
 
 /// How long the models directory must be quiet before a change counts as complete.
 pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
@@ -94,6 +142,9 @@ pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
 pub const WATCH_RESCAN: Duration = Duration::from_secs(30);
 
 const _: () = assert!(MEMORY_BYTES_DEFAULT <= MEMORY_BYTES_MAX);
+const _: () = assert!(FUNCTION_LOCALS_MAX <= LOCALS_MAX && FUNCTION_BYTES_MAX <= CODE_BYTES_MAX);
+const _: () = assert!(CODE_BYTES_MAX <= COMPONENT_BYTES_MAX as u64 && CODE_BYTES_MAX <= COMPILE_COST_MAX);
+const _: () = assert!(ARTIFACT_BYTES_BASE <= ARTIFACT_BYTES_MAX);
 const _: () = assert!(LOG_LINE_BYTES_MAX as u64 <= LOG_BYTES_MAX);
 const _: () = assert!(saggar_tensor::limits::GRAPH_CONSTANT_BYTES_MAX as u64 <= HOST_BYTES_MAX);
 const _: () = assert!(saggar_tensor::limits::GRAPH_NODES_MAX as u64 * NODE_BYTES <= HOST_BYTES_MAX);

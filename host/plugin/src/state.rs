@@ -10,6 +10,7 @@ use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Engine, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline, WasmBacktrace};
 
 use crate::bindings::tensors::{Error as WitError, ErrorCode};
+use crate::compiler::Compiler;
 use crate::convert::code_name;
 use crate::error::PluginError;
 use crate::fault::{Fault, device_error};
@@ -48,6 +49,8 @@ pub(crate) struct State {
     pub(crate) builders_made: u64,
     /// Programs that instances of one model version share.
     pub(crate) executables: Option<Arc<Executables>>,
+    /// Where large graphs are compiled.
+    pub(crate) compiler: Compiler,
     /// The weights that the call computes with, where its variables are such.
     pub(crate) weights: Option<Arc<Weights>>,
     /// Whether anything outlives a call that depends on its weights: the plugin read some, or computed with them while it
@@ -192,6 +195,7 @@ impl State {
             builders: BTreeMap::new(),
             builders_made: 0,
             executables: None,
+            compiler: Compiler::InProcess,
             weights: None,
             weights_seen: false,
             logs: LogBudget::default(),
@@ -253,6 +257,14 @@ impl State {
     /// The same for the device's work, and the compiler's.
     pub(crate) fn cancel_token(&self) -> &CancelToken {
         &self.guard.token
+    }
+
+    /// To be asked by every host function that may take more than a millisecond, before its work and between the parts of it.
+    ///
+    /// # Errors
+    /// A trap, which no plugin can catch, if the call's time is over or nobody waits for it any more.
+    pub(crate) fn check_deadline(&self) -> Result<(), Fault> {
+        self.guard.check().map_err(|interrupted| Fault::Trap(interrupted.into()))
     }
 
     /// Whether a prediction is being computed, and nothing else.

@@ -391,7 +391,7 @@ impl ApiError {
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => floors::plugin(error),
             ApiError::Import(error) => floors::import(error),
-            ApiError::PluginRefused(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_plugin", ""),
+            ApiError::PluginRefused(error) => floors::refused_plugin(error),
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
             ApiError::Job(error) => floors::job(error),
             ApiError::Dataset(error) => floors::dataset(error),

@@ -13,7 +13,8 @@ use saggar_device::choose::{self, Usage};
 use saggar_device::{DeviceInfo, Renewable};
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
-use saggar_plugin::{Host, HostConfig, ModelWatch};
+use saggar_plugin::compiler::{self, ChildOptions};
+use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, ModelWatch};
 use saggar_serve::limits::BLOCKING_THREADS_MAX;
 use saggar_serve::models::{
     DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 use self::configuration::Configuration;
 use self::memory::MemoryLimits;
 use super::listen;
-use crate::args::{Serve, Worker};
+use crate::args::{CompileChild, Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
 use crate::output::Output;
@@ -66,6 +67,7 @@ struct Floors {
     loader: Loader,
     watch: ModelWatch,
     clock: Arc<dyn Clock>,
+    children: CompileChildren,
 }
 
 impl Floors {
@@ -87,7 +89,9 @@ impl Floors {
         });
         let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs(), layout)
             .with_keys(home.keys());
-        let config = HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() };
+        let children = CompileChildren::new(own_program(&program));
+        let compiler = Compiler::Children(children.clone());
+        let config = HostConfig { cache_dir: Some(home.cache()), compiler, ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
         let memory = MemoryLimits::of(args, device.current().info());
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
@@ -140,7 +144,7 @@ impl Floors {
             memory: MemoryBudget::new(memory.requests_bytes),
             metrics,
         };
-        Ok(Floors { parts, loader, watch, clock })
+        Ok(Floors { parts, loader, watch, clock, children })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
@@ -174,6 +178,12 @@ impl Floors {
         });
         let waits = shutdown::Waits::new();
         shutdown::watch(shutdown.clone(), args.end_with_input, waits.clone(), models);
+        let (children, mut stopping) = (self.children, shutdown.subscribe());
+        tokio::spawn(async move {
+            // An error means that the server is gone.
+            let _ = stopping.wait_for(|&stop| stop).await;
+            children.stop();
+        });
         let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(broken)?;
@@ -183,6 +193,12 @@ impl Floors {
         waits.on("jobs");
         running.await.map_err(broken)?.map_err(broken)
     }
+}
+
+/// This build of the program, although its file may have been replaced by another.
+fn own_program(program: &Path) -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { running.to_owned() } else { program.to_owned() }
 }
 
 /// Where the plugin that reads ONNX files may be: where the user says, beside the program, or where the project builds it.
@@ -220,6 +236,16 @@ fn devices(args: &Serve, program: PathBuf, serving: &DeviceInfo, metrics: &Arc<M
 
 fn broken(error: impl std::fmt::Display) -> Failure {
     Failure::new(exit::UNEXPECTED, "unexpected", error.to_string())
+}
+
+/// Compiles within limits and returns the exit code.
+pub(crate) fn compile_child(args: &CompileChild) -> i32 {
+    compiler::run_child(&ChildOptions {
+        kind: args.kind.clone(),
+        memory_bytes: args.memory_bytes,
+        cpu_seconds: args.cpu_seconds,
+        cache_dir: args.cache.clone(),
+    })
 }
 
 /// Runs one attempt and returns the worker's exit code. The runtime drives the object store beside this thread.

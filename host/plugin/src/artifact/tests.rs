@@ -33,7 +33,8 @@ impl Bench {
     fn component(&self, cache: &ArtifactCache) -> Component {
         let compile = || {
             self.compiled.set(self.compiled.get() + 1);
-            Ok(Component::from_binary(&self.engine, &self.wasm).unwrap())
+            let component = Component::from_binary(&self.engine, &self.wasm).unwrap();
+            Ok(Compiled { component, code: None })
         };
         cache.component(&self.engine, &Digest::of(&self.wasm), compile).unwrap()
     }

@@ -6,7 +6,7 @@ use saggar_compile::Program;
 use saggar_device::meter::Charge;
 use saggar_device::{Buffer, CancelToken, DeviceError, Executable};
 use saggar_store::checkpoint::VariableKind;
-use saggar_tensor::{Graph, Interrupt, NodeId, Port, verify_interruptible};
+use saggar_tensor::{Graph, Interrupt, NodeId, Port, VerifiedGraph, verify_interruptible};
 use wasmtime::component::Resource;
 
 use super::guarded::guarded;
@@ -14,6 +14,7 @@ use super::shards::Update;
 use super::{Builder, BuilderHandle, lost};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
+use crate::compiler::Compiler;
 use crate::fault::Fault;
 use crate::state::{Role, State};
 use crate::tensors::Tensor;
@@ -205,13 +206,26 @@ impl State {
         let is_cancelled = || cancel.is_cancelled();
         let interrupt = Interrupt::when(&is_cancelled);
         let verified = verify_interruptible(graph, &interrupt)?;
-        let program = guarded(&verified, || self.backend.compile(&verified, &interrupt))?;
+        let program = self.compile_program(&verified, &interrupt)?;
         let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
         let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {
             known.keep(&compiled);
         }
         Ok(compiled)
+    }
+
+    /// In this process, or by a child where the graph is large and children compile.
+    fn compile_program(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, Fault> {
+        let children = match &self.compiler {
+            Compiler::Children(children) if children.takes(graph) => children,
+            Compiler::Children(_) | Compiler::InProcess => {
+                return guarded(graph, || self.backend.compile(graph, interrupt));
+            }
+        };
+        let program = children.graph(graph, &self.backend.target(), &|| self.check_deadline().is_err());
+        // Where the call is over, that is what ended the child.
+        program.or_else(|fault| self.check_deadline().and(Err(fault)))
     }
 
     /// Tensors matched to a graph's inputs by name, each exactly once.

@@ -81,6 +81,7 @@ impl Recipe {
         let role = Role::Predict { plugin: Arc::clone(&self.name), reply: None };
         let memory_bytes_max = self.limits.memory_bytes.min(MEMORY_BYTES_MAX);
         let mut state = State::new(Arc::clone(&self.backend), self.meter.clone(), memory_bytes_max, role);
+        state.compiler = self.host.compiler().clone();
         state.executables = Some(Arc::clone(&self.executables));
         state.weights = Some(Arc::clone(weights));
         let began = Instant::now();

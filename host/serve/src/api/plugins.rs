@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
-use saggar_plugin::{Host, PluginError};
+use saggar_plugin::limits::COMPILE_TIME_MAX;
+use saggar_plugin::{Host, PluginError, Purpose};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::objects::Objects;
@@ -43,7 +44,7 @@ pub trait PluginInspector: Debug + Send + Sync {
 
 impl PluginInspector for Host {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
-        let plugin = self.compile(wasm)?;
+        let plugin = self.compile_for(wasm, Purpose::Upload, COMPILE_TIME_MAX)?;
         let (trains, predicts) = (plugin.trains(), plugin.predicts());
         Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64 })
     }

@@ -18,10 +18,27 @@ pub(super) fn import(error: &ImportError) -> Meaning {
             "no_importer",
             "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
         ),
+        ImportError::Plugin(PluginError::CompilerBusy { .. }) => compiler_busy(),
+        ImportError::Plugin(PluginError::CompilerStopped) => retry("stopping"),
         ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
         ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
         ImportError::Model(_) => internal(),
     }
+}
+
+/// A plugin that was uploaded and is refused.
+pub(super) fn refused_plugin(error: &PluginError) -> Meaning {
+    match error {
+        PluginError::CompilerBusy { .. } => compiler_busy(),
+        PluginError::CompilerStopped => retry("stopping"),
+        _ => Meaning { status: StatusCode::UNPROCESSABLE_ENTITY, code: "bad_plugin", hint: String::new() },
+    }
+}
+
+/// More is being compiled and imported than may be at a time.
+fn compiler_busy() -> Meaning {
+    let hint = "try again a little later".to_owned();
+    Meaning { status: StatusCode::SERVICE_UNAVAILABLE, code: "compiler_busy", hint }
 }
 
 /// A plugin's failure while it predicts.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use saggar_device::{Meter, Renewable};
-use saggar_plugin::{Host, ModelLimits, PluginError, import};
+use saggar_device::Renewable;
+use saggar_plugin::{Host, Import, PluginError};
 use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
@@ -48,9 +48,9 @@ pub enum ImportError {
 /// Imports with the plugin `onnx`.
 #[derive(Debug)]
 pub struct OnnxImporter {
-    /// Compiles and runs it.
+    /// Compiles and runs it, or has a child do so.
     pub host: Host,
-    /// Where graphs are tried out.
+    /// Where it runs, unless a child runs it.
     pub device: Arc<Renewable>,
     /// Where versions go.
     pub models: Models,
@@ -71,10 +71,8 @@ impl ModelImporter for OnnxImporter {
             tracing::warn!(looked, "the plugin that reads ONNX files is not here");
             return Err(ImportError::NoPlugin { looked });
         };
-        let plugin = self.host.compile(&component)?;
-        let limits = ModelLimits { load_time: self.time, ..ModelLimits::default() };
-        let device = self.device.current();
-        let made = import(&self.host, &plugin, file, options, device, Meter::unlimited(), limits)?;
+        let import = Import { component: &component, file, options, time: self.time };
+        let made = import.run(&self.host, self.device.current())?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
         let published = self.models.publish(&Publication {
             model,
@@ -121,11 +119,18 @@ impl DroppedFiles {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let options = fs::read_to_string(options_path(&path)).unwrap_or_else(|_| "{}".to_owned());
             let imported = match fs::read(&path) {
-                Ok(bytes) => self.importer.import(&model, &bytes, &options).map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
+                Ok(bytes) => self.importer.import(&model, &bytes, &options),
+                Err(error) => {
+                    tracing::warn!(model, file, %error, "file cannot be read; it is tried again when it changes");
+                    continue;
+                }
             };
             if let Err(reason) = imported {
-                tracing::warn!(model, file, reason, "file refused; it is tried again when it changes");
+                if matches!(reason, ImportError::Plugin(PluginError::CompilerBusy { .. })) {
+                    // Nothing is wrong with the file: the next look tries it again.
+                    self.tried.remove(&path);
+                }
+                tracing::warn!(model, file, %reason, "file refused; it is tried again when it changes");
             }
         }
     }

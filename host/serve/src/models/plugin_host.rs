@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use saggar_device::{Meter, Renewable};
 use saggar_metrics::Metrics;
 use saggar_plugin::{
-    Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Signature, Started, Terms,
+    Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Purpose, Signature, Started, Terms,
 };
 use saggar_store::models::VersionFiles;
 
@@ -66,7 +66,7 @@ impl PluginHost {
         if let Some(plugin) = compiled().iter().find(|plugin| *plugin.digest() == files.manifest.plugin) {
             return Ok(plugin.clone());
         }
-        let plugin = self.host.compile(&files.load_plugin()?)?;
+        let plugin = self.host.compile_for(&files.load_plugin()?, Purpose::Load, self.load_time)?;
         let mut compiled = compiled();
         compiled.push_back(plugin.clone());
         if compiled.len() > COMPILED_MAX {

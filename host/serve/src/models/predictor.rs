@@ -169,7 +169,7 @@ impl LoadError {
         match self {
             LoadError::Files(_) | LoadError::Warmup { .. } => true,
             LoadError::Plugin(error) => {
-                !matches!(error.reason(), "DEVICE_LOST" | "OUT_OF_MEMORY" | "DEVICE" | "ENGINE")
+                !matches!(error.reason(), "DEVICE_LOST" | "OUT_OF_MEMORY" | "DEVICE" | "ENGINE" | "BUSY")
             }
             LoadError::Panicked => false,
         }

@@ -1,0 +1,283 @@
+//! Where compilers run. A server compiles what strangers send in processes of its own kind, one for each component, model
+//! file and large graph: they have limits of memory, time and number at once, and are killed when they pass one. Other
+//! processes, which serve nobody else, compile in place.
+//!
+//! A child is the same program with a hidden subcommand ([`task::SUBCOMMAND`]). It gets its request on standard input and
+//! answers on standard output ([`frame`]); it has no environment, opens no files but the cache of compiled components, and
+//! ends when its standard input does.
+
+mod child;
+mod confine;
+mod frame;
+mod graph;
+mod refusal;
+mod slots;
+mod task;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_compile::{Program, Target};
+use saggar_store::checkpoint::SavedVariable;
+use saggar_tensor::VerifiedGraph;
+
+use crate::error::PluginError;
+use crate::fault::Fault;
+use crate::import::Imported;
+use crate::limits::{
+    ARTIFACT_BYTES_BASE, ARTIFACT_BYTES_MAX, ARTIFACT_BYTES_PER_BYTE, COMPILE_MEMORY_MAX, COMPILE_MEMORY_PER_BYTE,
+    COMPILES_MAX, COMPILES_WAITING_MAX, GRAPH_COMPILE_TIME_MAX, GRAPH_WORK_IN_PLACE_MAX, IMPORT_MEMORY_PER_BYTE,
+};
+pub(crate) use frame::Received;
+pub use task::{CACHE_FLAG, CPU_FLAG, ChildOptions, KINDS, MEMORY_FLAG, SUBCOMMAND, run_child};
+
+use child::{ChildError, Request};
+use refusal::Refusal;
+use slots::{NoSlot, Slots};
+use task::{ImportHeader, ImportedHeader, VariableHeader};
+
+/// Where a [`crate::Host`] compiles.
+#[derive(Clone, Debug, Default)]
+pub enum Compiler {
+    /// In the process itself, without limits: for processes that serve nobody else.
+    #[default]
+    InProcess,
+    /// In children.
+    Children(CompileChildren),
+}
+
+/// Who asks for a compilation: each has slots of its own, so that none can hold up the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client that uploads a plugin or a model file. Where too many wait, more are refused.
+    Upload,
+    /// A model version that comes up. It waits for its turn.
+    Load,
+}
+
+/// Compiles in child processes. Clones share the limit of how many run at once.
+#[derive(Clone, Debug)]
+pub struct CompileChildren(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    program: PathBuf,
+    is_stopped: AtomicBool,
+    uploads: Slots,
+    loads: Slots,
+    graphs: Slots,
+}
+
+/// What is compiled, for errors, and what was to be done with it.
+#[derive(Clone, Copy)]
+struct Subject {
+    what: &'static str,
+    purpose: &'static str,
+}
+
+const COMPONENT: Subject = Subject { what: "the component", purpose: "compile" };
+const FILE: Subject = Subject { what: "the file", purpose: "import" };
+const GRAPH: Subject = Subject { what: "the graph", purpose: "compile" };
+
+impl CompileChildren {
+    /// Children of this program, which must be this build of it.
+    pub fn new(program: impl Into<PathBuf>) -> CompileChildren {
+        CompileChildren(Arc::new(Inner {
+            program: program.into(),
+            is_stopped: AtomicBool::new(false),
+            uploads: Slots::new(COMPILES_MAX, COMPILES_WAITING_MAX),
+            loads: Slots::new(COMPILES_MAX, usize::MAX),
+            graphs: Slots::new(COMPILES_MAX, usize::MAX),
+        }))
+    }
+
+    /// Kills the children that run, and starts no more: the server is stopping.
+    pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn slots(&self, purpose: Purpose) -> &Slots {
+        match purpose {
+            Purpose::Upload => &self.0.uploads,
+            Purpose::Load => &self.0.loads,
+        }
+    }
+
+    /// Compiles a component, within `time` from now on.
+    ///
+    /// # Errors
+    /// `Malformed`; `CompileLimit`; `CompilerBusy`; `CompilerStopped`; `CompilerCrashed`; `Engine`.
+    pub(crate) fn component(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Received, PluginError> {
+        let bytes = wasm.len() as u64;
+        let request = Request {
+            kind: task::COMPONENT,
+            arguments: Vec::new(),
+            parts: &[wasm],
+            memory_bytes: COMPILE_MEMORY_MAX + bytes * COMPILE_MEMORY_PER_BYTE,
+            answer_bytes_max: ARTIFACT_BYTES_MAX.min(ARTIFACT_BYTES_BASE + bytes * ARTIFACT_BYTES_PER_BYTE),
+            deadline: Instant::now() + time,
+            is_cancelled: &|| self.is_stopped(),
+        };
+        self.run(self.slots(purpose), &request).map_err(|error| plugin_error(error, COMPONENT, time, &request))
+    }
+
+    /// Imports a file with the component's importer, within `time` from now on.
+    ///
+    /// # Errors
+    /// As [`crate::import()`]; those of [`CompileChildren::component`].
+    pub(crate) fn import(
+        &self,
+        cache_dir: Option<PathBuf>,
+        component: &[u8],
+        file: &[u8],
+        options: &str,
+        time: Duration,
+    ) -> Result<Imported, PluginError> {
+        let header = ImportHeader { options: options.to_owned(), time };
+        let header = serde_json::to_vec(&header).map_err(PluginError::engine)?;
+        let memory_bytes = COMPILE_MEMORY_MAX + file.len() as u64 * IMPORT_MEMORY_PER_BYTE;
+        let cache = cache_dir.into_iter().flat_map(|dir| [CACHE_FLAG.into(), dir.into_os_string()]);
+        let request = Request {
+            kind: task::IMPORT,
+            arguments: cache.collect(),
+            parts: &[&header, component, file],
+            memory_bytes,
+            answer_bytes_max: memory_bytes,
+            deadline: Instant::now() + time,
+            is_cancelled: &|| self.is_stopped(),
+        };
+        let received = self.run(self.slots(Purpose::Upload), &request);
+        let received = received.map_err(|error| plugin_error(error, FILE, time, &request))?;
+        imported(received).ok_or_else(|| PluginError::engine("a compile child's answer has another form than expected"))
+    }
+
+    /// Whether the graph is compiled by a child: others take less time than starting one.
+    pub(crate) fn takes(&self, graph: &VerifiedGraph) -> bool {
+        graph::work(graph) > GRAPH_WORK_IN_PLACE_MAX
+    }
+
+    /// Compiles a graph for `target`, until `is_cancelled`.
+    ///
+    /// # Errors
+    /// As [`saggar_compile::compile`]; that it takes too much, or was cancelled.
+    pub(crate) fn graph(
+        &self,
+        graph: &VerifiedGraph,
+        target: &Target,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Program, Fault> {
+        let header = graph::header(graph, target).map_err(broken)?;
+        let constants = graph.constants.iter().map(|constant| &**constant);
+        let parts: Vec<&[u8]> = std::iter::once(&*header).chain(constants).collect();
+        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let memory_bytes = COMPILE_MEMORY_MAX + bytes * COMPILE_MEMORY_PER_BYTE;
+        let time = GRAPH_COMPILE_TIME_MAX;
+        let request = Request {
+            kind: task::GRAPH,
+            arguments: Vec::new(),
+            parts: &parts,
+            memory_bytes,
+            answer_bytes_max: memory_bytes,
+            deadline: Instant::now() + time,
+            is_cancelled: &|| self.is_stopped() || is_cancelled(),
+        };
+        let error = match self.run(&self.0.graphs, &request) {
+            Ok(answer) => {
+                let program = graph::program(answer.bytes(), graph);
+                return program.ok_or_else(|| broken("a compile child's answer has another form than expected"));
+            }
+            Err(RunError::Child(ChildError::Refused(refusal))) => return Err(refused_graph(&refusal)),
+            Err(error) => plugin_error(error, GRAPH, time, &request),
+        };
+        if matches!(error, PluginError::CompilerStopped) {
+            return Err(Fault::cancelled());
+        }
+        tracing::warn!(nodes = graph.nodes.len(), %error, "a graph was not compiled");
+        Err(match error {
+            PluginError::CompileLimit { .. } => Fault::out_of_memory(error.to_string()),
+            error => broken(error),
+        })
+    }
+
+    fn run(&self, slots: &Slots, request: &Request<'_>) -> Result<Received, RunError> {
+        let _slot = slots.acquire(request.deadline, request.is_cancelled).map_err(RunError::Slot)?;
+        let began = Instant::now();
+        let answer = child::run(&self.0.program, request).map_err(RunError::Child);
+        tracing::debug!(kind = request.kind, took = ?began.elapsed(), done = answer.is_ok(), "compile child ended");
+        answer
+    }
+}
+
+/// Why a child did not answer.
+enum RunError {
+    Slot(NoSlot),
+    Child(ChildError),
+}
+
+/// What is said of a child that gave no result.
+fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &Request<'_>) -> PluginError {
+    let Subject { what, purpose } = subject;
+    let limit = |limit: String| PluginError::CompileLimit { what, purpose, limit };
+    match error {
+        RunError::Slot(NoSlot::Full { waiting } | NoSlot::Deadline { waiting }) => {
+            PluginError::CompilerBusy { waiting }
+        }
+        RunError::Slot(NoSlot::Cancelled) | RunError::Child(ChildError::Cancelled) => PluginError::CompilerStopped,
+        RunError::Child(ChildError::Refused(refusal)) => match serde_json::from_slice::<Refusal>(refusal.bytes()) {
+            Ok(refusal) => refusal.into(),
+            Err(error) => PluginError::engine(error),
+        },
+        RunError::Child(ChildError::Deadline) => limit(duration(time)),
+        RunError::Child(ChildError::OutOfMemory) => limit(format!("{} MiB of memory", request.memory_bytes >> 20)),
+        RunError::Child(ChildError::AnswerTooLarge { bytes }) => {
+            limit(format!("{} MiB for its result, which has {bytes} bytes,", request.answer_bytes_max >> 20))
+        }
+        RunError::Child(ChildError::Crashed { reason }) => PluginError::CompilerCrashed { what, reason },
+        RunError::Child(ChildError::Launch { reason }) => {
+            PluginError::engine(format!("no process to {purpose} {what} can be started: {reason}"))
+        }
+    }
+}
+
+fn broken(error: impl ToString) -> Fault {
+    Fault::new(crate::bindings::tensors::ErrorCode::Internal, error.to_string())
+}
+
+fn refused_graph(refusal: &Received) -> Fault {
+    use crate::bindings::tensors::{Error, ErrorCode};
+
+    match serde_json::from_slice(refusal.bytes()) {
+        Ok(Refusal::Graph { out_of_memory, message, place }) => {
+            let code = if out_of_memory { ErrorCode::OutOfMemory } else { ErrorCode::Unsupported };
+            Fault::Answer(Error { code, message, place })
+        }
+        Ok(refusal) => broken(PluginError::from(refusal)),
+        Err(error) => broken(error),
+    }
+}
+
+fn duration(time: Duration) -> String {
+    if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
+}
+
+/// Returns what an import made, or `None` if the answer has another form than expected.
+fn imported(received: Received) -> Option<Imported> {
+    let mut rest = bytes::Bytes::from(received.into_bytes());
+    let length = u64::from_le_bytes(rest.get(..8)?.try_into().ok()?);
+    let header_end = usize::try_from(length).ok()?.checked_add(8)?;
+    let ImportedHeader { config, variables } = serde_json::from_slice(rest.get(8..header_end)?).ok()?;
+    rest = rest.slice(header_end..);
+    let mut variable = |VariableHeader { name, kind, descriptor, bytes }: VariableHeader| {
+        let length = usize::try_from(bytes).ok()?;
+        let is_whole = length <= rest.len() && length == descriptor.bytes();
+        is_whole.then(|| SavedVariable { name, kind, descriptor, bytes: rest.split_to(length) })
+    };
+    let variables = variables.into_iter().map(&mut variable).collect::<Option<_>>()?;
+    rest.is_empty().then_some(Imported { variables, config })
+}

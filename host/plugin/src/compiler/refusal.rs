@@ -1,0 +1,152 @@
+//! Why a child refuses its request, as it goes through the pipe.
+
+use serde::{Deserialize, Serialize};
+
+use crate::convert::CODE_NAMES;
+use crate::error::PluginError;
+use crate::limits::{HANDLES_MAX, STACK_BYTES_MAX};
+
+/// A [`PluginError`] of a child, or what a graph's compiler says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Refusal {
+    Malformed {
+        reason: String,
+    },
+    Incompatible {
+        reason: String,
+    },
+    MissingImporter,
+    Trap {
+        during: String,
+        reason: String,
+    },
+    StackOverflow {
+        during: String,
+    },
+    Deadline {
+        during: String,
+        limit_ms: u64,
+    },
+    MemoryLimit {
+        during: String,
+        limit_bytes: u64,
+        reason: String,
+    },
+    HandleLimit {
+        during: String,
+        reason: String,
+    },
+    Guest {
+        during: String,
+        code: String,
+        message: String,
+        place: Option<String>,
+    },
+    BadOutput {
+        name: String,
+        expected: String,
+        given: String,
+    },
+    /// Of a graph: whether it needs too much memory, and which node is at fault.
+    Graph {
+        out_of_memory: bool,
+        message: String,
+        place: Option<String>,
+    },
+    Other {
+        reason: String,
+    },
+}
+
+/// The calls of a plugin that a child makes.
+const CALLS: [&str; 3] = ["import", "start", "host"];
+
+/// The one of `known` that `text` is.
+fn known(text: &str, known: &[&'static str]) -> &'static str {
+    known.iter().find(|known| **known == text).copied().unwrap_or("internal")
+}
+
+impl Refusal {
+    pub(super) fn other(reason: impl ToString) -> Refusal {
+        Refusal::Other { reason: reason.to_string() }
+    }
+}
+
+impl From<PluginError> for Refusal {
+    fn from(error: PluginError) -> Refusal {
+        let text = str::to_owned;
+        match error {
+            PluginError::Malformed { reason } => Refusal::Malformed { reason },
+            PluginError::Incompatible { reason } => Refusal::Incompatible { reason },
+            PluginError::MissingExport { .. } => Refusal::MissingImporter,
+            PluginError::Trap { during, reason } => Refusal::Trap { during: text(during), reason },
+            PluginError::StackOverflow { during, .. } => Refusal::StackOverflow { during: text(during) },
+            PluginError::Deadline { during, limit_ms } => Refusal::Deadline { during: text(during), limit_ms },
+            PluginError::MemoryLimit { during, limit_bytes, reason } => {
+                Refusal::MemoryLimit { during: text(during), limit_bytes, reason }
+            }
+            PluginError::HandleLimit { during, reason, .. } => Refusal::HandleLimit { during: text(during), reason },
+            PluginError::Guest { during, code, message, place } => {
+                Refusal::Guest { during: text(during), code: text(code), message, place }
+            }
+            PluginError::BadOutput { name, expected, given } => Refusal::BadOutput { name, expected, given },
+            other => Refusal::other(other),
+        }
+    }
+}
+
+impl From<Refusal> for PluginError {
+    fn from(refusal: Refusal) -> PluginError {
+        let call = |during: String| known(&during, &CALLS);
+        match refusal {
+            Refusal::Malformed { reason } => PluginError::Malformed { reason },
+            Refusal::Incompatible { reason } => PluginError::Incompatible { reason },
+            Refusal::MissingImporter => {
+                PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" }
+            }
+            Refusal::Trap { during, reason } => PluginError::Trap { during: call(during), reason },
+            Refusal::StackOverflow { during } => {
+                PluginError::StackOverflow { during: call(during), limit_bytes: STACK_BYTES_MAX }
+            }
+            Refusal::Deadline { during, limit_ms } => PluginError::Deadline { during: call(during), limit_ms },
+            Refusal::MemoryLimit { during, limit_bytes, reason } => {
+                PluginError::MemoryLimit { during: call(during), limit_bytes, reason }
+            }
+            Refusal::HandleLimit { during, reason } => {
+                PluginError::HandleLimit { during: call(during), limit: HANDLES_MAX, reason }
+            }
+            Refusal::Guest { during, code, message, place } => {
+                PluginError::Guest { during: call(during), code: known(&code, &CODE_NAMES), message, place }
+            }
+            Refusal::BadOutput { name, expected, given } => PluginError::BadOutput { name, expected, given },
+            Refusal::Graph { message: reason, .. } | Refusal::Other { reason } => PluginError::engine(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_plugins_come_through_as_they_are() {
+        let text = || "why".to_owned();
+        let errors = [
+            PluginError::Malformed { reason: text() },
+            PluginError::Incompatible { reason: text() },
+            PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" },
+            PluginError::Trap { during: "import", reason: text() },
+            PluginError::StackOverflow { during: "start", limit_bytes: STACK_BYTES_MAX },
+            PluginError::Deadline { during: "import", limit_ms: 7 },
+            PluginError::MemoryLimit { during: "import", limit_bytes: 8, reason: text() },
+            PluginError::HandleLimit { during: "import", limit: HANDLES_MAX, reason: text() },
+            PluginError::Guest { during: "import", code: "unsupported", message: text(), place: Some(text()) },
+            PluginError::BadOutput { name: text(), expected: text(), given: text() },
+        ];
+        for error in errors {
+            let sent = serde_json::to_string(&Refusal::from(error.clone())).unwrap();
+            let received = PluginError::from(serde_json::from_str::<Refusal>(&sent).unwrap());
+            assert_eq!(format!("{received:?}"), format!("{error:?}"));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! How much work a component is to compile, counted in one pass over its bytes before any of it is compiled.
+//!
+//! The counts are what the bytes claim: nothing is validated here. Bytes that claim less than they hold are refused by the
+//! compiler's own validation, which runs in a process with limits of its own.
+
+use wasmparser::{BinaryReaderError, ComponentTypeRef, FunctionBody, Parser, Payload};
+
+use crate::error::PluginError;
+use crate::inspect::{Face, Import};
+use crate::limits::{
+    CODE_BYTES_MAX, COMPILE_COST_MAX, COMPONENT_DEPTH_MAX, COMPONENT_ITEMS_MAX, COMPONENTS_MAX, FUNCTION_BYTES_MAX,
+    FUNCTION_LOCALS_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_PER_COST, MODULES_MAX, SEGMENTS_MAX,
+};
+
+/// What a component imports and exports, read without compiling it.
+///
+/// # Errors
+/// `Malformed`; `TooComplex` past any of the limits.
+pub(crate) fn check(wasm: &[u8]) -> Result<Face, PluginError> {
+    let mut face = Face { exports: Vec::new(), imports: Vec::new() };
+    let mut counts = Counts::default();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload.map_err(malformed)?;
+        // Only the outermost component's imports are the host's to give.
+        if counts.depth == 1 {
+            read_face(&mut face, &payload)?;
+        }
+        counts.add(&payload)?;
+    }
+    Ok(face)
+}
+
+fn malformed(error: BinaryReaderError) -> PluginError {
+    PluginError::Malformed { reason: error.to_string() }
+}
+
+fn read_face(face: &mut Face, payload: &Payload<'_>) -> Result<(), PluginError> {
+    match payload {
+        Payload::ComponentImportSection(section) => {
+            at_most("imports", section.count().into(), COMPONENT_ITEMS_MAX)?;
+            for import in section.clone() {
+                let import = import.map_err(malformed)?;
+                if !matches!(import.ty, ComponentTypeRef::Type(_)) {
+                    let is_interface = matches!(import.ty, ComponentTypeRef::Instance(_));
+                    face.imports.push(Import { name: import.name.name.to_owned(), is_interface });
+                }
+            }
+        }
+        Payload::ComponentExportSection(section) => {
+            at_most("exports", section.count().into(), COMPONENT_ITEMS_MAX)?;
+            for export in section.clone() {
+                face.exports.push(export.map_err(malformed)?.name.name.to_owned());
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Totals over all modules and components inside the component.
+#[derive(Debug, Default)]
+struct Counts {
+    depth: u64,
+    modules: u64,
+    components: u64,
+    /// Types, imports, exports, instances, aliases and other entries of sections.
+    items: u64,
+    /// Of data and of elements.
+    segments: u64,
+    functions: u64,
+    /// As many as there are after repetitions are written out.
+    locals: u64,
+    code_bytes: u64,
+    /// See [`COMPILE_COST_MAX`].
+    cost: u64,
+}
+
+impl Counts {
+    fn add(&mut self, payload: &Payload<'_>) -> Result<(), PluginError> {
+        match payload {
+            Payload::Version { .. } => {
+                self.depth += 1;
+                return at_most("levels of nested components", self.depth, COMPONENT_DEPTH_MAX);
+            }
+            Payload::End(_) => self.depth = self.depth.saturating_sub(1),
+            Payload::ModuleSection { .. } => {
+                self.modules += 1;
+                return at_most("core modules", self.modules, MODULES_MAX);
+            }
+            Payload::ComponentSection { .. } => {
+                self.components += 1;
+                return at_most("nested components", self.components, COMPONENTS_MAX);
+            }
+            Payload::ElementSection(section) => return self.add_segments(section.count()),
+            Payload::DataSection(section) => return self.add_segments(section.count()),
+            Payload::CodeSectionEntry(body) => return self.add_function(body),
+            Payload::TypeSection(section) => return self.add_items(section.count()),
+            Payload::ImportSection(section) => return self.add_items(section.count()),
+            Payload::FunctionSection(section) => return self.add_items(section.count()),
+            Payload::TableSection(section) => return self.add_items(section.count()),
+            Payload::MemorySection(section) => return self.add_items(section.count()),
+            Payload::TagSection(section) => return self.add_items(section.count()),
+            Payload::GlobalSection(section) => return self.add_items(section.count()),
+            Payload::ExportSection(section) => return self.add_items(section.count()),
+            Payload::InstanceSection(section) => return self.add_items(section.count()),
+            Payload::CoreTypeSection(section) => return self.add_items(section.count()),
+            Payload::ComponentInstanceSection(section) => return self.add_items(section.count()),
+            Payload::ComponentAliasSection(section) => return self.add_items(section.count()),
+            Payload::ComponentTypeSection(section) => return self.add_items(section.count()),
+            Payload::ComponentCanonicalSection(section) => return self.add_items(section.count()),
+            Payload::ComponentImportSection(section) => return self.add_items(section.count()),
+            Payload::ComponentExportSection(section) => return self.add_items(section.count()),
+            // The rest makes no work, or is refused by the validator.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_items(&mut self, count: u32) -> Result<(), PluginError> {
+        self.items += u64::from(count);
+        at_most("types, imports, exports and other entries", self.items, COMPONENT_ITEMS_MAX)
+    }
+
+    fn add_segments(&mut self, count: u32) -> Result<(), PluginError> {
+        self.segments += u64::from(count);
+        at_most("data and element segments", self.segments, SEGMENTS_MAX)
+    }
+
+    fn add_function(&mut self, body: &FunctionBody<'_>) -> Result<(), PluginError> {
+        let bytes = body.as_bytes().len() as u64;
+        self.functions += 1;
+        self.code_bytes += bytes;
+        at_most("functions", self.functions, FUNCTIONS_MAX)?;
+        at_most("bytes in one function", bytes, FUNCTION_BYTES_MAX)?;
+        at_most("bytes of code", self.code_bytes, CODE_BYTES_MAX)?;
+        let mut locals = 0;
+        for group in body.get_locals_reader().map_err(malformed)? {
+            locals += u64::from(group.map_err(malformed)?.0);
+        }
+        self.locals += locals;
+        at_most("locals in one function", locals, FUNCTION_LOCALS_MAX)?;
+        at_most("locals in all functions", self.locals, LOCALS_MAX)?;
+        self.cost += bytes * (1 + locals / LOCALS_PER_COST);
+        at_most("bytes of code, weighted by the locals of each function", self.cost, COMPILE_COST_MAX)
+    }
+}
+
+fn at_most(what: &'static str, count: u64, limit: u64) -> Result<(), PluginError> {
+    if count <= limit { Ok(()) } else { Err(PluginError::TooComplex { what, count, limit }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        check(&wat::parse_str(text).unwrap()).unwrap_err().to_string()
+    }
+
+    /// A component with `functions` functions that have `locals` locals each, written as three bytes.
+    fn with_locals(functions: usize, locals: usize) -> Vec<u8> {
+        let function = format!("(func (local {}))", "i32 ".repeat(locals));
+        wat::parse_str(format!("(component (core module {}))", function.repeat(functions))).unwrap()
+    }
+
+    #[test]
+    fn imports_and_exports_of_the_outermost_component_are_read() {
+        let text = r#"(component
+            (import "a:b/c@1.0.0" (instance))
+            (import "f" (func))
+            (import "t" (type (sub resource)))
+            (component (import "inner" (func $g)) (export "inner-too" (func $g)))
+            (instance $i)
+            (export "d:e/f" (instance $i)))"#;
+        let face = check(&wat::parse_str(text).unwrap()).unwrap();
+        assert_eq!(face.exports, ["d:e/f"]);
+        let imports: Vec<_> = face.imports.iter().map(|import| (import.name.as_str(), import.is_interface)).collect();
+        assert_eq!(imports, [("a:b/c@1.0.0", true), ("f", false)]);
+    }
+
+    #[test]
+    fn locals_count_as_often_as_they_are_repeated() {
+        let most = usize::try_from(FUNCTION_LOCALS_MAX).unwrap();
+        check(&with_locals(1, most)).unwrap();
+        let error = check(&with_locals(1, most + 1)).unwrap_err().to_string();
+        assert!(error.contains("20001 locals in one function"), "{error}");
+        let functions = usize::try_from(LOCALS_MAX / FUNCTION_LOCALS_MAX).unwrap();
+        let wasm = with_locals(functions + 1, most);
+        assert!(wasm.len() < 10_000, "it is small: {} bytes", wasm.len());
+        let error = check(&wasm).unwrap_err().to_string();
+        assert!(error.contains("4020000 locals in all functions"), "{error}");
+    }
+
+    #[test]
+    fn components_nested_too_deep_are_refused() {
+        let nested = |levels: usize| format!("{}{}", "(component ".repeat(levels), ")".repeat(levels));
+        let most = usize::try_from(COMPONENT_DEPTH_MAX).unwrap();
+        check(&wat::parse_str(nested(most)).unwrap()).unwrap();
+        assert!(refusal(&nested(most + 1)).contains("levels of nested components"));
+    }
+
+    #[test]
+    fn many_functions_and_modules_are_refused() {
+        let functions = format!("(component (core module {}))", "(func)".repeat(100_001));
+        assert!(refusal(&functions).contains("100001 functions"), "{}", refusal(&functions));
+        let modules = format!("(component {})", "(core module)".repeat(129));
+        assert!(refusal(&modules).contains("129 core modules"));
+    }
+}
