@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::import::DroppedFiles;
 use super::lifecycle::Lifecycle;
@@ -42,16 +43,24 @@ impl Loader {
     }
 
     /// Looks at once, and then at every tick, until `shutdown` is true or there are no more ticks. A version that takes
-    /// long to come up holds up its own model alone.
+    /// long to come up holds up its own model alone, and a file that takes long to import holds up other files alone.
     pub async fn run(self, mut ticks: impl Ticks, mut shutdown: watch::Receiver<bool>) {
+        let mut importing = Some(self.import_dropped());
+        let mut ticked_meanwhile = false;
         loop {
-            let look = self.look();
             tokio::select! {
-                () = look => {}
+                () = self.lifecycle.look() => {}
                 () = told(&mut shutdown) => return,
             }
             tokio::select! {
-                tick = ticks.next() => if tick.is_none() { return },
+                tick = ticks.next() => match tick {
+                    Some(()) if importing.is_none() => importing = Some(self.import_dropped()),
+                    Some(()) => ticked_meanwhile = true,
+                    None => return,
+                },
+                () = ended(&mut importing) => {
+                    importing = std::mem::take(&mut ticked_meanwhile).then(|| self.import_dropped());
+                }
                 () = told(&mut shutdown) => return,
             }
         }
@@ -59,6 +68,12 @@ impl Loader {
 
     /// Looks once.
     pub async fn look(&self) {
+        ended(&mut Some(self.import_dropped())).await;
+        self.lifecycle.look().await;
+    }
+
+    /// Imports dropped files on a thread that may block.
+    fn import_dropped(&self) -> JoinHandle<()> {
         let dropped = Arc::clone(&self.dropped);
         let take_in = move || {
             // Where taking in panics, the panic is logged and files are no longer looked for.
@@ -68,7 +83,17 @@ impl Loader {
                 *dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
             }
         };
-        let _ = tokio::task::spawn_blocking(take_in).await;
-        self.lifecycle.look().await;
+        tokio::task::spawn_blocking(take_in)
+    }
+}
+
+/// Waits until the task has ended, for ever where there is none.
+async fn ended(task: &mut Option<JoinHandle<()>>) {
+    match task {
+        Some(running) => {
+            let _ = running.await;
+            *task = None;
+        }
+        None => std::future::pending().await,
     }
 }
