@@ -112,6 +112,11 @@ impl Server {
             .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", tail(&self.home)))
     }
 
+    /// As [`Server::request`], of a server that may go before it answers.
+    pub fn try_request(&self, method: &str, path: &str, payload: Payload<'_>) -> Option<Answer> {
+        request_as(&self.agent, self.key.as_deref(), method, &format!("{}{path}", self.url), payload).ok()
+    }
+
     /// Gets JSON, and expects success.
     pub fn get(&self, path: &str) -> Value {
         let answer = self.request("GET", path, Payload::Nothing);

@@ -1,0 +1,238 @@
+//! Attacks on what compiles: components, model files and graphs that are small and take much. The server answers meanwhile,
+//! holds nothing of them, and refuses what passes a limit.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_plugin::limits::COMPILES_MAX;
+use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, PluginError, Purpose};
+use saggar_tests::{Answer, Payload, Server, binary, children, kill_9, lenet, memory_kib};
+
+/// How long anything may take before a test gives up: this machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A component that is a plugin by its exports, and traps when it is run.
+fn plugin() -> Vec<u8> {
+    let text = r#"(component
+        (core module $m
+          (memory (export "memory") 1)
+          (func (export "train") (result i32) unreachable))
+        (core instance $i (instantiate $m))
+        (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
+          "internal"))
+        (export $code "error-code" (type $code'))
+        (type $error' (record (field "code" $code) (field "message" string) (field "place" (option string))))
+        (export $error "error" (type $error'))
+        (func $train (result (result (error $error)))
+          (canon lift (core func $i "train") (memory (core memory $i "memory"))))
+        (instance $trainer (export "train" (func $train)))
+        (export "saggar:plugin/trainer@0.1.0" (instance $trainer)))"#;
+    wat::parse_str(text).unwrap()
+}
+
+fn leb(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id][..], &leb(content.len()), content].concat()
+}
+
+/// The plugin with a core module more, of functions that nothing calls: `code` is what each of them does, with `locals`
+/// locals of type `i32`.
+fn with_functions(functions: usize, locals: usize, code: &[u8]) -> Vec<u8> {
+    let body = [&[1][..], &leb(locals), &[0x7f], code, &[0x0b]].concat();
+    let body = [leb(body.len()), body].concat();
+    let types = section(1, &[1, 0x60, 0, 0]);
+    let declared = section(3, &[leb(functions), vec![0; functions]].concat());
+    let bodies = section(10, &[leb(functions), body.repeat(functions)].concat());
+    let module = [b"\0asm\x01\0\0\0".to_vec(), types, declared, bodies].concat();
+    [plugin(), section(1, &module)].concat()
+}
+
+/// A component within every limit that takes a compiler minutes: two functions whose locals all live through loops.
+fn slow(seed: u8) -> Vec<u8> {
+    const LOCALS: usize = 3_000;
+    const LOOPS: usize = 2_500;
+    let mut code = Vec::new();
+    for at in 0..LOOPS {
+        // loop; local.get a; local.set b; i32.const 0; br_if 0; end
+        code.extend([0x03, 0x40, 0x20]);
+        code.extend(leb((at * 7 + usize::from(seed)) % LOCALS));
+        code.push(0x21);
+        code.extend(leb(at % LOCALS));
+        code.extend([0x20]);
+        code.extend(leb((at * 3) % LOCALS));
+        code.extend([0x0d, 0x00, 0x0b]);
+    }
+    with_functions(2, LOCALS, &code)
+}
+
+fn compile_children(pid: u32) -> Vec<u32> {
+    let compiles = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"compile-child")
+    };
+    children(pid).into_iter().filter(compiles).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what} has not come about");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn upload(server: &Server, wasm: &[u8]) -> Answer {
+    server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm))
+}
+
+/// The same, where the server may go meanwhile.
+fn try_upload(server: &Server, wasm: &[u8]) -> Option<Answer> {
+    server.try_request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm))
+}
+
+/// Whether a process runs. One that has ended may be listed until its new parent looks at it.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn host(program: PathBuf) -> Host {
+    let compiler = Compiler::Children(CompileChildren::new(program));
+    Host::new(HostConfig { compiler, instances_max: 8, ..HostConfig::default() }).unwrap()
+}
+
+#[test]
+fn a_small_component_of_many_locals_is_refused_at_once() {
+    let (_home, server) = Server::fresh();
+    let wasm = with_functions(20_000, 49_999, &[]);
+    assert!(wasm.len() < 400_000, "{} bytes", wasm.len());
+    let began = Instant::now();
+    let answer = upload(&server, &wasm);
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains("locals in one function"), "{}", answer.text);
+    let answer = upload(&server, &with_functions(20_000, 19_999, &[]));
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert!(answer.text.contains("locals in all functions"), "{}", answer.text);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let peak = memory_kib(server.pid(), "VmHWM");
+    assert!(peak < 700 << 10, "the server took {peak} KiB");
+    server.upload(&lenet());
+}
+
+#[test]
+fn what_is_no_plugin_is_refused_before_it_is_compiled() {
+    // Were it compiled, this program would have to be there.
+    let host = host("/nonexistent/saggar".into());
+    let foreign =
+        wat::parse_str(r#"(component (instance $i) (export "acme:thing/main@1.0.0" (instance $i)))"#).unwrap();
+    let error = host.compile(&foreign).unwrap_err();
+    assert!(matches!(error, PluginError::NoExports { .. }), "{error}");
+    let error = host.compile(&plugin()).unwrap_err();
+    assert!(matches!(error, PluginError::Engine { .. }), "{error}");
+}
+
+#[test]
+fn a_child_is_killed_at_its_deadline() {
+    let host = host(binary());
+    let began = Instant::now();
+    let error = host.compile_for(&slow(0), Purpose::Upload, Duration::from_millis(700)).unwrap_err();
+    assert!(error.to_string().contains("takes more than 700 ms to compile"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(compile_children(std::process::id()).is_empty());
+    host.compile(&plugin()).unwrap();
+}
+
+#[test]
+fn what_a_child_compiled_is_loaded_without_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = |program: PathBuf| {
+        let compiler = Compiler::Children(CompileChildren::new(program));
+        let cache_dir = Some(dir.path().to_owned());
+        Host::new(HostConfig { compiler, cache_dir, instances_max: 8 }).unwrap()
+    };
+    let wasm = std::fs::read(lenet()).unwrap();
+    let compiled = host(binary()).compile(&wasm).unwrap();
+    assert!(compiled.trains() && compiled.predicts());
+    // This one could start no child.
+    let loaded = host("/nonexistent/saggar".into()).compile(&wasm).unwrap();
+    assert_eq!(loaded.digest(), compiled.digest());
+    // Nor could this one, and it finds what a process has compiled in place.
+    assert!(host("/nonexistent/saggar".into()).compile(&plugin()).is_err());
+    let in_place = HostConfig { cache_dir: Some(dir.path().to_owned()), ..HostConfig::default() };
+    Host::new(in_place).unwrap().compile(&plugin()).unwrap();
+    host("/nonexistent/saggar".into()).compile(&plugin()).unwrap();
+}
+
+#[test]
+fn uploads_that_take_long_wait_their_turn_and_leave_the_server_answering() {
+    const UPLOADS: u8 = 14;
+    let (_home, server) = Server::fresh();
+    let is_over = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        let uploads: Vec<_> = (0..UPLOADS)
+            .map(|seed| {
+                let server = &server;
+                scope.spawn(move || try_upload(server, &slow(seed)))
+            })
+            .collect();
+        let watch = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::Acquire) {
+                most = most.max(compile_children(server.pid()).len());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            most
+        });
+        wait_until("a child", || !compile_children(server.pid()).is_empty());
+        for _ in 0..20 {
+            let began = Instant::now();
+            server.get("/healthz");
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        }
+        // Those that are refused are refused while the others wait; then the server goes, and the others with it.
+        wait_until("a refusal", || uploads.iter().filter(|upload| upload.is_finished()).count() >= 4);
+        let pid = server.pid();
+        let running = compile_children(pid);
+        assert!(kill_9(pid));
+        wait_until("the end of every child", || running.iter().all(|pid| !runs(*pid)));
+        let answers: Vec<_> = uploads.into_iter().filter_map(|upload| upload.join().unwrap()).collect();
+        is_over.store(true, Ordering::Release);
+        let most = watch.join().unwrap();
+        assert!((1..=COMPILES_MAX).contains(&most), "{most} children at a time");
+        answers
+    });
+    let busy: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
+    assert!(!busy.is_empty(), "nothing was refused");
+    for answer in busy {
+        assert!(answer.text.contains("compiler_busy"), "{}", answer.text);
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_kills_what_compiles() {
+    let (_home, server) = Server::fresh();
+    std::thread::scope(|scope| {
+        let upload = scope.spawn(|| try_upload(&server, &slow(0)));
+        wait_until("a child", || !compile_children(server.pid()).is_empty());
+        let began = Instant::now();
+        let status = std::process::Command::new("kill").arg(server.pid().to_string()).status().unwrap();
+        assert!(status.success());
+        wait_until("the end of the children", || compile_children(server.pid()).is_empty());
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        if let Some(answer) = upload.join().unwrap() {
+            assert_eq!(answer.status, 503, "{}", answer.text);
+        }
+    });
+}
