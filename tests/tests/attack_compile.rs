@@ -2,7 +2,9 @@
 //! holds nothing of them, and refuses what passes a limit.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -153,6 +155,34 @@ fn a_child_is_killed_at_its_deadline() {
     host.compile(&plugin()).unwrap();
 }
 
+/// What a child of these limits says on standard error when it compiles `wasm`, and whether it succeeded.
+fn run_child(wasm: &[u8], memory_bytes: u64) -> (bool, String) {
+    let mut child = Command::new(binary())
+        .args(["compile-child", "component", "--cpu-seconds", "600", "--memory-bytes", &memory_bytes.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = [&1_u32.to_le_bytes()[..], &(wasm.len() as u64).to_le_bytes(), wasm].concat();
+    let mut stdin = child.stdin.take().unwrap();
+    // One that ends early does not read all of it.
+    let _ = stdin.write_all(&request);
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    // The ninth byte of an answer says that it is a result.
+    (output.stdout.get(8) == Some(&0), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_child_allocates_no_more_than_it_may() {
+    let wasm = std::fs::read(lenet()).unwrap();
+    let (compiled, said) = run_child(&wasm, 1 << 30);
+    assert!(compiled, "{said}");
+    let (compiled, said) = run_child(&wasm, 8 << 20);
+    assert!(!compiled && said.contains("memory allocation of"), "{said}");
+}
+
 #[test]
 fn what_a_child_compiled_is_loaded_without_another() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +257,7 @@ fn a_server_that_is_told_to_stop_kills_what_compiles() {
         let upload = scope.spawn(|| try_upload(&server, &slow(0)));
         wait_until("a child", || !compile_children(server.pid()).is_empty());
         let began = Instant::now();
-        let status = std::process::Command::new("kill").arg(server.pid().to_string()).status().unwrap();
+        let status = Command::new("kill").arg(server.pid().to_string()).status().unwrap();
         assert!(status.success());
         wait_until("the end of the children", || compile_children(server.pid()).is_empty());
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());

@@ -23,8 +23,9 @@ pub(super) fn limit_memory(bytes: u64) {
     limit(rustix::process::Resource::Data, bytes, bytes);
 }
 
+/// Less than a job's worker steps back: models that come up wait for a child.
 #[cfg(unix)]
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 #[cfg(unix)]
 const CPU_GRACE_SECONDS: u64 = 5;
 
