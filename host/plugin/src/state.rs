@@ -259,14 +259,6 @@ impl State {
         &self.guard.token
     }
 
-    /// To be asked by every host function that may take more than a millisecond, before its work and between the parts of it.
-    ///
-    /// # Errors
-    /// A trap, which no plugin can catch, if the call's time is over or nobody waits for it any more.
-    pub(crate) fn check_deadline(&self) -> Result<(), Fault> {
-        self.guard.check().map_err(|interrupted| Fault::Trap(interrupted.into()))
-    }
-
     /// Whether a prediction is being computed, and nothing else.
     pub(crate) fn predicts(&self) -> bool {
         matches!(self.role, Role::Predict { reply: Some(_), .. })
