@@ -20,6 +20,7 @@ pub mod models;
 pub mod objects;
 pub mod outputs;
 pub mod records;
+pub mod regular_file;
 pub mod secrets;
 pub mod usage;
 
