@@ -135,6 +135,14 @@ impl Jobs {
         self.shared.touch();
         Ok(job)
     }
+
+    /// Gives the disk space of what was removed from the records back.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn compact(&self) -> Result<(), JobError> {
+        self.shared.records(|records| records.compact()).await
+    }
 }
 
 /// The specification of a job that does again what another did.

@@ -20,6 +20,7 @@ pub mod phases;
 pub mod placement;
 pub mod protocol;
 mod recorder;
+mod room;
 mod scheduler;
 mod schedules;
 mod shared;
@@ -33,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use saggar_metrics::Metrics;
-use saggar_store::KeyFile;
+use saggar_store::{Home, KeyFile};
 use saggar_store::clock::{Clock, Millis};
 use saggar_store::records::{Attempt, Details, Event, Job, JobFilter, MetricPoint, Reason, Records, Running, Spent};
 use tokio::sync::watch;
@@ -47,6 +48,7 @@ pub use shared::Resolver;
 pub use spec::{Cause, CheckpointEvery, ESTIMATE, JobSpec, Mount, Origin, Prediction, Source, Which, keep_best};
 
 use placement::Verdict;
+use room::Room;
 use scheduler::Look;
 use shared::Shared;
 
@@ -123,6 +125,13 @@ impl Jobs {
     #[must_use]
     pub fn with_keys(self, keys: KeyFile) -> Jobs {
         self.shared.follow_keys(keys);
+        self
+    }
+
+    /// Holds what is recorded of running jobs, their series and logs, to the limit on all that is stored.
+    #[must_use]
+    pub fn with_storage_quota(self, limit_bytes: Option<u64>, home: Home, models_dir: PathBuf) -> Jobs {
+        self.shared.limit_storage(Room::new(limit_bytes, home, models_dir));
         self
     }
 

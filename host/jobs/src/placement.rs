@@ -148,8 +148,10 @@ impl<'a> Floor<'a> {
             let known = situation.layout.queues.keys().cloned().collect::<Vec<_>>().join(", ");
             return wait("NO_SUCH_QUEUE", format!("there is no queue {}; there are: {known}", demand.queue));
         };
-        if job.not_before_ms > situation.now_ms {
-            let seconds = (job.not_before_ms - situation.now_ms).div_ceil(1000);
+        // A clock that was set back shows a longer wait than was asked for: then it is over.
+        let wait_ms = job.not_before_ms.saturating_sub(situation.now_ms);
+        if wait_ms > 0 && wait_ms <= job.backoff_ms {
+            let seconds = wait_ms.div_ceil(1000);
             return wait("BACKOFF", format!("{} s until the next attempt: {}", seconds, job.reason.sentence));
         }
         if let Some(outcome) = self.quota(job, queue, situation) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use saggar_store::error::RecordError;
+use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::{Claim, JobState, Lease, MetricPoint, Reason, Records, Usage};
 
 use crate::ending::Next;
@@ -16,6 +16,9 @@ use crate::spec::{Cause, PREEMPTED};
 
 /// Points of series that are held back at most before they are recorded.
 const POINTS_HELD_MAX: usize = 512;
+
+/// Bytes of a point in the records, about.
+const POINT_BYTES: u64 = 100;
 
 /// The kind of the event that a job's running time was granted once more.
 const EXTENDED: &str = "EXTENDED";
@@ -61,6 +64,8 @@ pub(crate) struct Recorder {
     dirty: bool,
     /// Whether the log says that values of some series are not kept.
     told_of_series: bool,
+    /// Whether nothing more may be stored: then lines of the log are lost too.
+    is_storage_full: bool,
     device: String,
     checkpoint_ms: u64,
     /// Why the attempt before this one ended, for the metric of resumes.
@@ -94,6 +99,7 @@ impl Recorder {
             target: job.steps_target,
             dirty: false,
             told_of_series: false,
+            is_storage_full: false,
             device: String::new(),
             checkpoint_ms: now_ms,
             cause: String::new(),
@@ -114,6 +120,10 @@ impl Recorder {
     pub(crate) fn log(&mut self, line: &str) {
         let now_ms = self.shared.clock.now_ms();
         let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        if self.is_storage_full {
+            self.lines_lost += 1;
+            return self.shared.touch();
+        }
         let mut write = || {
             if self.lines_lost > 0 {
                 let note = format!("{} lines before this one could not be written", self.lines_lost);
@@ -260,13 +270,23 @@ impl Recorder {
         }
         self.dirty = false;
         let (step, target, usage) = (self.step, self.target, self.usage.clone());
-        let refused = self
+        let shared = Arc::clone(&self.shared);
+        let (refused, is_full) = self
             .write(move |records, lease| {
-                let refused = if points.is_empty() { None } else { record(records, lease, &points)? };
+                let room = shared.take_room(points.len() as u64 * POINT_BYTES);
+                let refused = match &room {
+                    Err(error) if !points.is_empty() => Some(error.to_string()),
+                    Ok(()) if !points.is_empty() => record(records, lease, &points)?,
+                    Ok(()) | Err(_) => None,
+                };
                 records.progress(lease, step, target, &usage)?;
-                Ok(refused)
+                Ok((refused, matches!(room, Err(StoreError::QuotaExceeded { .. }))))
             })
             .await?;
+        if is_full && !self.is_storage_full {
+            self.log("warn: nothing more is kept of this job: the server's storage quota is used up");
+        }
+        self.is_storage_full = is_full;
         if let Some(refused) = refused.filter(|_| !self.told_of_series) {
             self.told_of_series = true;
             self.log(&format!("warn: values are not kept: {refused}"));

@@ -105,6 +105,13 @@ fn due(schedule: &Schedule, now_ms: Millis) -> Option<Millis> {
 
 async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError> {
     let now_ms = shared.clock.now_ms();
+    if schedule.settled_ms > now_ms {
+        // The clock was set back. A time that comes again makes no second job: its idempotency key is the same.
+        tracing::warn!(schedule = schedule.name, "the clock was set back; its times count from now on");
+        let reset = Schedule { settled_ms: now_ms, ..schedule };
+        shared.records(move |records| records.put_schedule(&reset)).await?;
+        return Ok(());
+    }
     let Some(due_ms) = due(&schedule, now_ms) else { return Ok(()) };
     if let Some(last) = &schedule.last_job {
         let last = last.clone();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use saggar_metrics::{Families, JobSeries, Metrics};
 use saggar_store::KeyFile;
 use saggar_store::clock::{Clock, Millis};
-use saggar_store::error::RecordError;
+use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::Records;
 use tokio::sync::{Notify, watch};
 
@@ -18,6 +18,7 @@ use crate::launcher::Launcher;
 use crate::layout::Layout;
 use crate::limits::SERIES_LINGER;
 use crate::owners::Owners;
+use crate::room::Room;
 use crate::spec::JobSpec;
 use crate::supervisor::Orders;
 
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) jobs_dir: PathBuf,
     layout: Mutex<Arc<Layout>>,
     owners: Mutex<Option<Owners>>,
+    room: Mutex<Option<Room>>,
     series: Mutex<JobSeries>,
     running: Mutex<HashMap<String, watch::Sender<Orders>>>,
     /// When the attempts that run here did their last step, or began.
@@ -56,6 +58,7 @@ impl Shared {
         let changed = watch::Sender::new(0);
         let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
         let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
+        let room = Mutex::default();
         let (closing, resolver) = (AtomicBool::new(false), OnceLock::new());
         Shared {
             records,
@@ -65,6 +68,7 @@ impl Shared {
             jobs_dir,
             layout,
             owners,
+            room,
             series,
             running,
             advanced,
@@ -100,6 +104,17 @@ impl Shared {
     /// Has the jobs of each key held to what the file of keys says.
     pub(crate) fn follow_keys(&self, keys: KeyFile) {
         *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = Some(Owners::new(keys));
+    }
+
+    /// Has what is recorded of attempts count towards a limit on what is stored.
+    pub(crate) fn limit_storage(&self, room: Room) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    }
+
+    /// Takes room for so many bytes of records. May wait for the disk.
+    pub(crate) fn take_room(&self, bytes: u64) -> Result<(), StoreError> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.as_mut().map_or(Ok(()), |room| room.take(bytes))
     }
 
     /// Pools, queues and allowances as they were at the last look.

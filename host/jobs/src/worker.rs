@@ -8,7 +8,6 @@ mod finite;
 mod measuring;
 mod prediction;
 mod ranks;
-mod room;
 mod spending;
 mod words;
 
@@ -23,6 +22,7 @@ use saggar_device::{Backend, DeviceInfo, Meter, Ways};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
+use crate::room::Room;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
 use crate::spec::{Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
@@ -32,7 +32,6 @@ use measuring::Parts;
 use ranks::Group;
 use ranks::follower::Follower;
 use ranks::leader::Leader;
-use room::Room;
 use spending::Spending;
 
 /// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
 use saggar_store::SecretError;
-use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError};
+use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full};
 use saggar_store::keys::KeyError;
 use thiserror::Error;
 
@@ -331,6 +331,12 @@ impl ApiError {
     }
 
     fn meaning(&self) -> Meaning {
+        let meaning = self.meaning_of_kind();
+        // A full disk is nobody's fault on any route, and what helps is the same.
+        if meaning.code == "internal" && is_disk_full(self) { floors::disk_full() } else { meaning }
+    }
+
+    fn meaning_of_kind(&self) -> Meaning {
         let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
         let bad = |code, hint| of(StatusCode::BAD_REQUEST, code, hint);
         let missing = |hint| of(StatusCode::NOT_FOUND, "not_found", hint);
@@ -413,6 +419,8 @@ impl ApiError {
                 format!("the plugin failed: {}", error.reason())
             }
             error if error.code() == "internal" => "internal error".to_owned(),
+            ApiError::Dataset(error @ DatasetError::DiskFull { .. }) => error.to_string(),
+            error if error.code() == "disk_full" => "the server's disk is full".to_owned(),
             error => error.to_string(),
         }
     }
@@ -420,7 +428,7 @@ impl ApiError {
     /// Says the cause in the log where it is worth a line: the client did nothing wrong.
     fn log(&self) {
         let Meaning { status, code, .. } = self.meaning();
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
+        if status == StatusCode::INTERNAL_SERVER_ERROR || code == "disk_full" {
             let cause = match self {
                 ApiError::Internal { cause } => cause.clone(),
                 error => error.to_string(),

@@ -33,10 +33,16 @@ impl Parts {
     /// # Errors
     /// `QuotaExceeded`, with the limit, what is used and what to change; `Io` where nobody can tell.
     pub(crate) fn room(&self, bytes: u64) -> Result<(), StoreError> {
-        match self.storage_quota {
-            Some(quota) => quota.check(self.home.stored_bytes(&self.models_dir)?, bytes),
-            None => Ok(()),
-        }
+        self.room_after(0, bytes)
+    }
+
+    /// As [`room`](Self::room), where `going` bytes of what is stored are about to go.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn room_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
+        let Some(quota) = self.storage_quota else { return Ok(()) };
+        quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)
     }
 }
 

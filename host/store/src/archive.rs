@@ -11,11 +11,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
-use zip::ZipArchive;
 
 use crate::dataset::upload::is_path;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{TAR_HEADERS_BYTES_MAX, UPLOAD_FILES_MAX};
+use crate::{regular_file, zip_directory};
 
 #[cfg(test)]
 mod tests;
@@ -54,12 +54,12 @@ impl Archive {
     /// `BadPath` for a path that leaves the folder; `Malformed` naming the entry; `TooLarge` where it would be more than
     /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
     pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
-        let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
+        let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
         let mut folder = Folder::new(name, into, bytes_max);
         match self {
             Archive::Tar => folder.tar(file)?,
             Archive::TarGz => folder.tar(MultiGzDecoder::new(file))?,
-            Archive::Zip => folder.zip(file)?,
+            Archive::Zip => folder.zip(file.into_inner())?,
             Archive::Gz => {
                 let plain = name.get(..name.len() - ".gz".len()).unwrap_or_default();
                 folder.file(plain, &mut MultiGzDecoder::new(file))?;
@@ -121,8 +121,8 @@ impl<'a> Folder<'a> {
         }
     }
 
-    fn zip(&mut self, file: BufReader<File>) -> Result<(), DatasetError> {
-        let mut zip = ZipArchive::new(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
+    fn zip(&mut self, file: File) -> Result<(), DatasetError> {
+        let mut zip = zip_directory::open(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
         for at in 0..zip.len() {
             let mut entry = zip.by_index(at).map_err(|error| self.malformed("", error))?;
             let path = entry.name().map_err(|error| self.malformed("", error))?.into_owned();

@@ -15,13 +15,13 @@ use saggar_tensor::Descriptor;
 
 use crate::clock::Millis;
 use crate::digest::Digest;
-use crate::durable;
-use crate::error::{DatasetError, StoreError};
+use crate::error::DatasetError;
 use crate::versions::{self, Versions};
 
 mod arrays;
 mod cifar;
 mod csv;
+mod deal;
 mod describe;
 mod export;
 mod idx;
@@ -37,15 +37,16 @@ mod output;
 mod parquet;
 mod safetensors;
 mod source;
+mod staging;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod upload;
 
 pub use export::{Export, ExportedFile, ExportedTar};
-use ingest::Draft;
-use manifest::{MANIFEST_FILE, Manifest};
+use manifest::Manifest;
 use map::Bytes;
+use staging::{RoomCheck, Staging};
 
 /// A column: a tensor for every item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,31 +227,36 @@ impl Datasets {
     }
 
     /// Takes in a folder as the next version of `name`; the same content gives the version that it
-    /// has already. A failure leaves nothing behind. May take long.
+    /// has already. A failure leaves nothing behind. May take long; memory holds at most
+    /// [`INGEST_BYTES_MAX`](crate::limits::INGEST_BYTES_MAX) bytes.
     ///
     /// # Errors
-    /// `BadName`; `Store`; and every error that names a place in a file of the folder.
+    /// `BadName`; `DiskFull`; `Store`; and every error that names a place in a file of the folder.
     pub fn ingest(&self, name: &str, folder: &Path, now_ms: Millis) -> Result<DatasetInfo, DatasetError> {
-        self.ingest_from(name, folder, None, now_ms)
+        self.ingest_from(name, folder, None, now_ms, &|_| Ok(()))
     }
 
+    /// As [`ingest`](Self::ingest), from an upload if one is named. `room` is asked before columns are written.
     fn ingest_from(
         &self,
         name: &str,
         folder: &Path,
         source: Option<Digest>,
         now_ms: Millis,
+        room: &RoomCheck<'_>,
     ) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
-        let draft = ingest::read_folder(folder)?;
-        let manifest = draft.manifest(source, now_ms);
+        let staged = self.versions.stage(name)?;
+        let staging = Staging::new(staged.path(), folder, room)?;
+        let draft = ingest::read_folder(folder, &staging)?;
+        let manifest = draft.manifest(source, now_ms)?;
         let digest = manifest.digest();
         let same = |versions: &[u64]| {
             let find = |version: &&u64| self.is_whole(name, **version, &digest);
             Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
         };
-        let fill = |dir: &Path| Ok(write_version(dir, &manifest, &draft)?);
-        let placed = self.versions.publish(name, same, fill)?;
+        let complete = || Ok(staging.complete(&manifest, &draft)?);
+        let placed = self.versions.publish_staged(name, &staged, same, complete)?;
         self.info(name, placed.version)
     }
 
@@ -339,18 +345,6 @@ impl Datasets {
         }
         Ok(found)
     }
-}
-
-/// Writes the files of a version into an empty directory, each synced, the manifest last.
-fn write_version(dir: &Path, manifest: &Manifest, draft: &Draft) -> Result<(), StoreError> {
-    let columns = manifest.columns.iter().map(|column| column.file.as_str());
-    let columns = columns.zip(draft.columns.iter().map(|column| column.data.as_slice()));
-    let text = manifest.encode();
-    for (file, bytes) in columns.chain([(MANIFEST_FILE, text.as_slice())]) {
-        let path = dir.join(file);
-        durable::write_new(&path, bytes).map_err(StoreError::io(&path))?;
-    }
-    Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), DatasetError> {

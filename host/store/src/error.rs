@@ -11,6 +11,23 @@ use crate::digest::Digest;
 mod dataset;
 pub use dataset::DatasetError;
 
+/// Whether an error, or what caused it, is that the disk or the user's share of it is full.
+pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let is_full = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<rusqlite::Error>()) {
+            (Some(error), _) => matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded),
+            (_, Some(error)) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            (None, None) => false,
+        };
+        if is_full {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// Failures of files and objects.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -27,6 +27,7 @@ pub mod usage;
 mod durable;
 mod tensor_text;
 mod versions;
+mod zip_directory;
 
 pub use archive::Archive;
 pub use checkpoint::{

@@ -169,10 +169,10 @@ pub trait Records: Send + Sync {
     ) -> Result<Option<Reason>, RecordError>;
 
     /// Records points of series, all or none. The same series and step again, in one attempt,
-    /// replaces the value.
+    /// replaces the value. Past `limits::POINTS_MAX` points of a job its series are thinned, and an event says so.
     ///
     /// # Errors
-    /// As `set_state`; `Invalid` past `limits::SERIES_MAX` names.
+    /// As `set_state`; `Invalid` past `limits::SERIES_MAX` names, or for a long one.
     fn record_metrics(&self, lease: &Lease, points: &[MetricPoint]) -> Result<(), RecordError>;
 
     /// Records something that happened. Whoever knows the job may say so; no lease is needed.
@@ -225,6 +225,12 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// `NoSuchJob`; `Invalid` where it is not over; `Database`.
     fn remove(&self, id: &str) -> Result<Job, RecordError>;
+
+    /// Gives the disk space of what was removed back.
+    ///
+    /// # Errors
+    /// `Database`.
+    fn compact(&self) -> Result<(), RecordError>;
 
     /// What jobs took so far, by project and key.
     ///

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{self, disk};
 use crate::error::StoreError;
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, PUT_TRIES_MAX};
 
 /// What [`is_name`] asks for, in words.
 pub(crate) const NAME_RULE: &str = "must have 1 to 63 lower-case letters, digits, `.`, `_` or \
@@ -33,6 +33,36 @@ pub(crate) fn version_of(name: &str) -> Option<u64> {
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
     root: PathBuf,
+}
+
+/// What the names of directories begin with in which versions are prepared.
+const STAGED: &str = ".staged-";
+
+/// A directory in which a version is prepared.
+#[derive(Debug)]
+pub(crate) struct StagedVersion {
+    path: PathBuf,
+    /// The directory of the name.
+    directory: PathBuf,
+    /// Held locked, which says that the directory is in use.
+    lock: Option<File>,
+}
+
+impl StagedVersion {
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StagedVersion {
+    fn drop(&mut self) {
+        if self.path.is_dir() {
+            let _ = disk::remove_tree(&self.path);
+            // Removes the name too, where this would have been its first version.
+            let _ = disk::remove_directory(&self.directory);
+        }
+    }
 }
 
 /// A version that [`Versions::publish`] made or found.
@@ -107,13 +137,66 @@ impl Versions {
         }
         self.make(&directory)?;
         let staging = directory.join(format!(".tmp-{}", durable::unique()));
-        let placed = self.place(&mut lock, name, &versions, &staging, fill);
+        let filled = disk::make_directory(&staging).map_err(StoreError::io(&staging)).map_err(E::from);
+        let filled = filled.and_then(|()| fill(&staging));
+        let placed = filled.and_then(|()| self.place(&mut lock, name, &versions, &staging));
         if placed.is_err() {
             let _ = disk::remove_tree(&staging);
             // Removes the name too, where this would have been its first version.
             let _ = disk::remove_directory(&directory);
         }
         placed
+    }
+
+    /// Makes a directory in which the next version of `name` is prepared, however long that takes: no lock is held. It goes
+    /// with what is returned, unless [`publish_staged`](Self::publish_staged) made it a version.
+    pub(crate) fn stage(&self, name: &str) -> Result<StagedVersion, StoreError> {
+        let _lock = NameLock::take(&self.root, name)?;
+        let directory = self.root.join(name);
+        for entry in entries(&directory)?.iter().filter(|entry| entry.starts_with(STAGED)) {
+            // Whoever prepares one holds it locked.
+            let path = directory.join(entry);
+            if File::open(&path).is_ok_and(|dead| dead.try_lock().is_ok()) {
+                disk::remove_tree(&path).map_err(StoreError::io(&path))?;
+            }
+        }
+        let path = directory.join(format!("{STAGED}{}", durable::unique()));
+        for tries in 1.. {
+            self.make(&directory)?;
+            match disk::make_directory(&path) {
+                // Another failed meanwhile, and took its empty directory away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < PUT_TRIES_MAX => {}
+                made => {
+                    made.map_err(StoreError::io(&path))?;
+                    break;
+                }
+            }
+        }
+        let staged = StagedVersion { lock: File::open(&path).ok(), path, directory };
+        if let Some(lock) = &staged.lock {
+            // Where directories cannot be locked, none is taken for dead.
+            let _ = lock.try_lock();
+        }
+        Ok(staged)
+    }
+
+    /// Makes a staged directory the next version of `name`, unless `find` finds it among the versions there are. `complete`
+    /// writes and syncs what is missing in the directory.
+    pub(crate) fn publish_staged<E: From<StoreError>>(
+        &self,
+        name: &str,
+        staged: &StagedVersion,
+        find: impl FnOnce(&[u64]) -> Result<Option<u64>, E>,
+        complete: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Placed, E> {
+        let mut lock = NameLock::take(&self.root, name)?;
+        let versions = self.versions(name)?;
+        if let Some(version) = find(&versions)? {
+            self.settle(name)?;
+            return Ok(Placed { version, is_new: false });
+        }
+        complete()?;
+        self.place(&mut lock, name, &versions, &staged.path)
     }
 
     /// Takes a version away; false where there is none. Its number is not used again, and what has files of it open goes
@@ -148,10 +231,7 @@ impl Versions {
         name: &str,
         versions: &[u64],
         staging: &Path,
-        fill: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<Placed, E> {
-        disk::make_directory(staging).map_err(StoreError::io(staging))?;
-        fill(staging)?;
         disk::sync_directory(staging).map_err(StoreError::io(staging))?;
         let last = versions.last().copied().unwrap_or(0).max(lock.last);
         let version = last.saturating_add(1);

@@ -88,7 +88,8 @@ impl Floors {
             storage_quota,
         });
         let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs(), layout)
-            .with_keys(home.keys());
+            .with_keys(home.keys())
+            .with_storage_quota(storage_quota, home.clone(), models_dir.clone());
         let children = CompileChildren::new(own_program(&program));
         let compiler = Compiler::Children(children.clone());
         let config = HostConfig { cache_dir: Some(home.cache()), compiler, ..HostConfig::default() };

@@ -12,6 +12,7 @@ fn waiting(name: &str, demand: Demand) -> Waiting {
         owner: None,
         demand,
         not_before_ms: 0,
+        backoff_ms: 0,
         reason: Reason::default(),
     }
 }
@@ -171,12 +172,27 @@ fn limits_queue_instead_of_failing() {
 
 #[test]
 fn who_failed_waits_its_time() {
-    let late = Waiting { not_before_ms: 5_000, ..waiting("a", Demand::default()) };
+    let late = Waiting { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", Demand::default()) };
     let layout = Layout::simple(1);
     let jobs = [late, waiting("b", Demand::default())];
     let at = |now_ms| place(&Situation { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms });
     assert_eq!((waits(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start(ANY_POOL, "auto"));
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nobody_wait_longer() {
+    let hour_ms = 3_600_000;
+    let late = Waiting { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", Demand::default()) };
+    let layout = Layout::simple(1);
+    let at = |now_ms| {
+        let situation =
+            Situation { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms };
+        place(&situation).remove(0)
+    };
+    assert_eq!(waits(&at(hour_ms)).1, "BACKOFF");
+    assert_eq!(at(hour_ms - 1), start(ANY_POOL, "auto"), "it was not queued yet by this clock");
+    assert_eq!(at(0), start(ANY_POOL, "auto"));
 }
 
 fn any_demand() -> impl Strategy<Value = Demand> {

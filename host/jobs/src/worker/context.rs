@@ -17,9 +17,9 @@ use super::beginning;
 use super::channel::{Channel, Control};
 use super::finite::Finite;
 use super::ranks;
-use super::room::Room;
 use super::spending::Spending;
 use super::words::Words;
+use crate::room::Room;
 use crate::protocol::{Event, Start};
 use crate::spec::{CheckpointEvery, NonFinite, Precision};
 

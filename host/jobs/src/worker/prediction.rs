@@ -2,6 +2,7 @@
 //! job, one array for each of the model's outputs. An attempt that is cut off leaves what it has; the next one goes on
 //! after it, since the same version answers the same.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +18,8 @@ use saggar_tensor::Descriptor;
 
 use super::Failure;
 use super::channel::{Channel, Control};
-use super::room::Room;
 use super::spending::Spending;
+use crate::room::Room;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{Event, Start};
 use crate::spec::{CheckpointEvery, Prediction};
@@ -156,10 +157,12 @@ impl Parts<'_> {
     }
 
     /// Makes the answers a version of the dataset that was asked for. The same again makes no second one.
-    fn hand_over(&self) -> Result<(), Failure> {
+    fn hand_over(&mut self) -> Result<(), Failure> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
         let datasets = Datasets::new(self.home.datasets());
-        let made = datasets.ingest_output(name, &self.home, &self.start.job, Some(ANSWERS), SystemClock.now_ms());
+        let room = RefCell::new(&mut self.room);
+        let take = |bytes| room.borrow_mut().take(bytes);
+        let made = datasets.ingest_output(name, &self.home, &self.start.job, Some(ANSWERS), SystemClock.now_ms(), take);
         let made = made.map_err(|error| PluginError::job(format!("dataset `{name}`: {error}")))?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));
         Ok(())

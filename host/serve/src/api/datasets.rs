@@ -90,9 +90,9 @@ pub(crate) async fn of_job(
     let job = sight.job(app.jobs(), &job).await?;
     let now_ms = app.now_ms();
     let take = move |parts: &crate::Parts| {
-        let _turn = parts.uploads.turn();
-        parts.room(parts.home.job_bytes(&job.id)?)?;
-        let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms)?;
+        let _turn = parts.uploads.turn()?;
+        let room = |bytes| parts.room(bytes);
+        let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
         count_bytes(parts)?;
         Ok::<_, DatasetError>(info)
     };
@@ -185,7 +185,8 @@ pub(crate) async fn commit(
     let id = digest("id", &id)?;
     let now_ms = app.now_ms();
     let commit = move |parts: &crate::Parts| {
-        let info = parts.uploads.commit(&name, &id, now_ms)?;
+        let room = |going, bytes| parts.room_after(going, bytes);
+        let info = parts.uploads.commit(&name, &id, now_ms, room)?;
         count_bytes(parts)?;
         Ok::<_, DatasetError>(info)
     };

@@ -85,6 +85,12 @@ pub(super) fn quota_exceeded() -> Meaning {
     Meaning { status: StatusCode::INSUFFICIENT_STORAGE, code: "quota_exceeded", hint: String::new() }
 }
 
+/// No room on the server's disk.
+pub(super) fn disk_full() -> Meaning {
+    let hint = "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
+    Meaning { status: StatusCode::INSUFFICIENT_STORAGE, code: "disk_full", hint }
+}
+
 /// A secret that cannot be kept.
 pub(super) fn secret(error: &SecretError) -> Meaning {
     let of = |status, code| Meaning { status, code, hint: String::new() };
@@ -104,8 +110,9 @@ pub(super) fn dataset(error: &DatasetError) -> Meaning {
         DatasetError::Store(_) | DatasetError::Damaged { .. } => internal(),
         DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
         DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
-        DatasetError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-        DatasetError::DiskFull { .. } => of(StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
+        DatasetError::TooLarge { .. } | DatasetError::Expands { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        DatasetError::DiskFull { .. } => disk_full(),
+        DatasetError::Busy { .. } => retry("ingest_busy"),
         DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
         DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
             of(StatusCode::BAD_REQUEST, "wrong_content")

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::describe::check_field_names;
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
+use super::staging::{ColumnData, Staging};
 use crate::error::DatasetError;
+use crate::limits::DATASET_BYTES_MAX;
 
 /// The part that arrays are where no name says another.
 pub(super) const PART: &str = "train";
@@ -28,7 +30,7 @@ pub(super) struct Array {
     pub(super) items: u64,
     /// What is behind the first axis.
     pub(super) item: Descriptor,
-    pub(super) data: Vec<u8>,
+    pub(super) data: ColumnData,
 }
 
 /// For each part, its arrays.
@@ -44,7 +46,10 @@ pub(super) fn items(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Desc
         return Err(DatasetError::Empty { file: file.to_owned() });
     }
     let bytes = dims.iter().try_fold(dtype.bytes() as u64, |product, dim| product.checked_mul(*dim));
-    check_size(file, bytes)?;
+    if bytes.is_none_or(|bytes| bytes > DATASET_BYTES_MAX) {
+        let (what, max) = (file.to_owned(), DATASET_BYTES_MAX);
+        return Err(DatasetError::TooLarge { what, max, unit: "bytes" });
+    }
     let item = item.iter().map(|dim| usize::try_from(*dim).unwrap_or(usize::MAX)).collect::<Vec<_>>();
     let shape = Shape::new(item).map_err(|error| malformed(error.to_string()))?;
     Ok((*items, Descriptor::new(dtype, shape)))
@@ -79,7 +84,7 @@ pub(super) fn of_names(arrays: Vec<Array>) -> Parts {
 }
 
 /// The dataset of these parts, in their order. Each has the same fields, and a field the same items everywhere.
-pub(super) fn draft(parts: Parts, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn draft(staging: &Staging<'_>, parts: Parts, description: String) -> Result<Draft, DatasetError> {
     let mut columns: Vec<(DraftColumn, String)> = Vec::new();
     let (mut splits, mut count) = (Vec::new(), 0u64);
     for (at, (part, mut arrays)) in parts.into_iter().enumerate() {
@@ -91,10 +96,10 @@ pub(super) fn draft(parts: Parts, description: String) -> Result<Draft, DatasetE
         } else {
             same_fields(&columns, &arrays, &part)?;
             for ((column, first), array) in columns.iter_mut().zip(arrays) {
-                append(column, first, array)?;
+                append(staging, column, first, array)?;
             }
         }
-        check_size(&part, Some(columns.iter().map(|(column, _)| column.data.len() as u64).sum()))?;
+        staging.check_size(&part, Some(columns.iter().map(|(column, _)| column.data.bytes()).sum()))?;
         splits.push((part, count, count + items));
         count += items;
     }
@@ -108,7 +113,12 @@ fn first(array: Array) -> (DraftColumn, String) {
     (column, array.file)
 }
 
-fn append(column: &mut DraftColumn, first: &str, array: Array) -> Result<(), DatasetError> {
+fn append(
+    staging: &Staging<'_>,
+    column: &mut DraftColumn,
+    first: &str,
+    array: Array,
+) -> Result<(), DatasetError> {
     if array.item != column.item {
         return Err(DatasetError::ItemMismatch {
             file: array.file,
@@ -117,8 +127,7 @@ fn append(column: &mut DraftColumn, first: &str, array: Array) -> Result<(), Dat
             expected: Box::new(column.item.clone()),
         });
     }
-    column.data.extend_from_slice(&array.data);
-    Ok(())
+    staging.append(&mut column.data, array.data)
 }
 
 /// The number of items, which all arrays of a part have.

@@ -4,16 +4,17 @@
 //! 32 x 32 bytes of red, as many of green and as many of blue, each plane row by row. The folder may have any of the
 //! five training batches, and `batches.meta.txt` names the classes, one a line.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
 use super::source::{Source, find};
+use super::staging::{ColumnWriter, Staging};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::CLASS_NAMES_BYTES_MAX;
+use crate::regular_file;
 
 const SIDE: usize = 32;
 const COLORS: usize = 3;
@@ -35,7 +36,7 @@ pub(super) fn is_there(folder: &Path) -> bool {
 }
 
 /// Reads the batches: fields `image` (`uint8[32, 32, 3]`) and `label`, parts `train` and `test`.
-pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let training: Vec<PathBuf> = TRAINING.iter().filter_map(|name| find(folder, name)).collect();
     let missing =
         |name: &str| DatasetError::MissingFile { file: format!("{name}[.gz]"), needed_by: NEEDED_BY.to_owned() };
@@ -45,19 +46,19 @@ pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetE
     let testing = find(folder, TESTING).ok_or_else(|| missing(TESTING))?;
     let names = class_names(folder)?;
 
-    let mut records = Records::default();
+    let mut records = Records { labels: staging.writer(2)?, pixels: staging.writer(2)? };
     for path in &training {
-        records.read(path)?;
+        records.read(staging, path)?;
     }
     let trained = records.count();
-    records.read(&testing)?;
+    records.read(staging, &testing)?;
     let items = records.count();
 
     let shape = Shape::new([SIDE, SIDE, COLORS]).expect("a small shape");
     let (image, label) = (Descriptor::new(DType::U8, shape), Descriptor::new(DType::U8, Shape::scalar()));
     let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
-    let columns =
-        vec![column("image", image, Vec::new(), records.pixels), column("label", label, names, records.labels)];
+    let (pixels, labels) = (records.pixels.finish()?, records.labels.finish()?);
+    let columns = vec![column("image", image, Vec::new(), pixels), column("label", label, names, labels)];
     let splits = vec![("train".to_owned(), 0, trained), ("test".to_owned(), trained, items)];
     Ok(Draft { columns, splits, items, description })
 }
@@ -69,7 +70,7 @@ fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
         return Ok((0..CLASSES).map(|class| class.to_string()).collect());
     }
     let mut text = Vec::new();
-    let file = File::open(&path).map_err(StoreError::io(&path))?;
+    let file = regular_file::open(&path).map_err(StoreError::io(&path))?;
     file.take(CLASS_NAMES_BYTES_MAX + 1).read_to_end(&mut text).map_err(StoreError::io(&path))?;
     if text.len() as u64 > CLASS_NAMES_BYTES_MAX {
         return Err(DatasetError::TooLarge { what: NAMES.to_owned(), max: CLASS_NAMES_BYTES_MAX, unit: "bytes" });
@@ -87,22 +88,21 @@ fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
     Err(DatasetError::ClassNames { file: NAMES.to_owned(), found: names.len(), expected: CLASSES })
 }
 
-#[derive(Default)]
-struct Records {
-    labels: Vec<u8>,
+struct Records<'s> {
+    labels: ColumnWriter<'s>,
     /// Images in the order row, column, colour.
-    pixels: Vec<u8>,
+    pixels: ColumnWriter<'s>,
 }
 
-impl Records {
+impl Records<'_> {
     fn count(&self) -> u64 {
-        self.labels.len() as u64
+        self.labels.bytes()
     }
 
     /// Adds the records of one file.
-    fn read(&mut self, path: &Path) -> Result<(), DatasetError> {
+    fn read(&mut self, staging: &Staging<'_>, path: &Path) -> Result<(), DatasetError> {
         let mut source = Source::open(path)?;
-        let mut record = Vec::with_capacity(RECORD);
+        let (mut record, mut pixels) = (Vec::with_capacity(RECORD), Vec::with_capacity(RECORD));
         let mut bytes = 0u64;
         loop {
             record.clear();
@@ -112,7 +112,7 @@ impl Records {
                 [] if bytes == 0 => return Err(DatasetError::Empty { file: source.name }),
                 [] => return Ok(()),
                 [label, planes @ ..] if planes.len() == COLORS * PLANE => {
-                    check_size("the images", Some((self.pixels.len() + planes.len()) as u64))?;
+                    staging.check_size("the images", Some(self.pixels.bytes() + planes.len() as u64))?;
                     if usize::from(*label) >= CLASSES {
                         return Err(DatasetError::RecordLabel {
                             file: source.name,
@@ -121,8 +121,10 @@ impl Records {
                             classes: CLASSES,
                         });
                     }
-                    self.labels.push(*label);
-                    self.pixels.extend((0..PLANE).flat_map(|at| [0, 1, 2].map(|color| planes[color * PLANE + at])));
+                    pixels.clear();
+                    pixels.extend((0..PLANE).flat_map(|at| [0, 1, 2].map(|color| planes[color * PLANE + at])));
+                    self.labels.push(&[*label])?;
+                    self.pixels.push(&pixels)?;
                 }
                 _ => return Err(DatasetError::BadRecords { file: source.name, found: bytes, record: RECORD }),
             }

@@ -5,15 +5,17 @@ use std::path::Path;
 
 use saggar_tensor::DType;
 
-use super::describe::{CsvText, Dealer, FieldText, check_field_names};
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::deal::deal;
+use super::describe::{CsvText, FieldText, check_field_names};
+use super::ingest::{Draft, DraftColumn};
 use super::source::Source;
+use super::staging::Staging;
 use super::upload::is_path;
 use crate::error::DatasetError;
 use crate::limits::CSV_LINE_BYTES_MAX;
 
 /// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
-pub(super) fn read(folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
     check_field_names(text.fields.iter().map(|field| field.name.as_str()))?;
     let shares = text.shares()?;
     let items = text.fields.iter().map(FieldText::item).collect::<Result<Vec<_>, _>>()?;
@@ -26,52 +28,34 @@ pub(super) fn read(folder: &Path, text: &CsvText) -> Result<Draft, DatasetError>
         return Err(DatasetError::MissingFile { file, needed_by });
     }
     let mut lines = Lines::open(&path, text)?;
-    let mut dealer = Dealer::new(shares.iter().map(|(_, share)| *share));
-    let mut parts = vec![Part::new(items.len()); shares.len()];
-    let mut bytes = 0;
+    let mut columns = items.iter().map(|_| staging.writer(items.len())).collect::<Result<Vec<_>, _>>()?;
+    let (mut count, mut bytes) = (0, 0);
+    let mut value = Vec::new();
     while lines.next()? {
-        let part = &mut parts[dealer.deal()];
-        part.items += 1;
-        for ((field, item), data) in text.fields.iter().zip(&items).zip(&mut part.columns) {
-            lines.append(field, item.dtype, data)?;
-            bytes = check_size(&text.file, Some(bytes + item.bytes() as u64))?;
+        count += 1;
+        for ((field, item), column) in text.fields.iter().zip(&items).zip(&mut columns) {
+            bytes = staging.check_size(&text.file, Some(bytes + item.bytes() as u64))?;
+            value.clear();
+            lines.append(field, item.dtype, &mut value)?;
+            column.push(&value)?;
         }
     }
-    if parts.iter().all(|part| part.items == 0) {
+    if count == 0 {
         return Err(DatasetError::Empty { file: text.file.clone() });
     }
-    let (mut splits, mut count) = (Vec::new(), 0);
-    for ((name, _), part) in shares.into_iter().zip(&parts) {
-        splits.push((name, count, count + part.items));
-        count += part.items;
+    let mut drafts = Vec::with_capacity(columns.len());
+    for ((field, item), column) in text.fields.iter().zip(items).zip(columns) {
+        let (name, classes, data) = (field.name.clone(), field.classes.clone(), column.finish()?);
+        drafts.push(DraftColumn { name, item, classes, data });
     }
-    let column = |(at, (field, item)): (usize, (&FieldText, _))| DraftColumn {
-        name: field.name.clone(),
-        item,
-        classes: field.classes.clone(),
-        data: parts.iter().map(|part| part.columns[at].as_slice()).collect::<Vec<_>>().concat(),
-    };
-    let columns = text.fields.iter().zip(items).enumerate().map(column).collect();
-    Ok(Draft { columns, splits, items: count, description: text.description.clone() })
-}
-
-/// The items of one part so far: a column for each field.
-#[derive(Clone)]
-struct Part {
-    items: u64,
-    columns: Vec<Vec<u8>>,
-}
-
-impl Part {
-    fn new(fields: usize) -> Part {
-        Part { items: 0, columns: vec![Vec::new(); fields] }
-    }
+    let splits = deal(staging, &mut drafts, &shares, count)?;
+    Ok(Draft { columns: drafts, splits, items: count, description: text.description.clone() })
 }
 
 /// The lines of a file, one at a time.
 struct Lines {
     file: String,
-    reader: csv::Reader<LimitedLines>,
+    reader: csv::Reader<LimitedRecords>,
     record: csv::ByteRecord,
     line: u64,
     /// Columns of the first line; every line must have as many.
@@ -82,7 +66,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path, text: &CsvText) -> Result<Lines, DatasetError> {
-        let source = LimitedLines { source: Source::open(path)?, line_bytes: 0 };
+        let source = LimitedRecords { source: Source::open(path)?, record_bytes: 0 };
         let reader =
             csv::ReaderBuilder::new().has_headers(text.header).flexible(true).trim(csv::Trim::All).from_reader(source);
         Ok(Lines {
@@ -97,6 +81,7 @@ impl Lines {
 
     /// Goes to the next line; false at the end.
     fn next(&mut self) -> Result<bool, DatasetError> {
+        self.reader.get_mut().record_bytes = 0;
         let more = self.reader.read_byte_record(&mut self.record);
         let more = more.map_err(|error| self.unreadable(&error))?;
         if !more {
@@ -116,7 +101,7 @@ impl Lines {
         let source = &self.reader.get_ref().source;
         match error.kind() {
             csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => DatasetError::TooLarge {
-                what: format!("{}: a line after line {}", self.file, self.line),
+                what: format!("{}: the record after line {}", self.file, self.line),
                 max: CSV_LINE_BYTES_MAX as u64,
                 unit: "bytes",
             },
@@ -192,22 +177,21 @@ fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Fails before a line grows without bound, as in a small file that decompresses to gigabytes.
-struct LimitedLines {
+/// Fails before a record grows without bound, as in a small file that decompresses to gigabytes. What is read for a record is
+/// the record, the empty lines before it and what the reader reads ahead. In quotation marks it may have any number of lines.
+struct LimitedRecords {
     source: Source<'static>,
-    line_bytes: usize,
+    /// Bytes read since the record before was complete.
+    record_bytes: usize,
 }
 
-impl Read for LimitedLines {
+impl Read for LimitedRecords {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.source.read(buffer)?;
-        match buffer[..n].iter().rposition(|byte| *byte == b'\n') {
-            Some(at) => self.line_bytes = n - at - 1,
-            None => self.line_bytes += n,
-        }
-        if self.line_bytes > CSV_LINE_BYTES_MAX {
+        if self.record_bytes > CSV_LINE_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+        let n = self.source.read(buffer)?;
+        self.record_bytes += n;
         Ok(n)
     }
 }

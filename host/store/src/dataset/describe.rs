@@ -1,7 +1,6 @@
 //! `dataset.json`: what a folder's files mean, in the user's words.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -11,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::arrays::PART;
 use super::manifest::{Range, file_name};
 use crate::error::{DatasetError, StoreError};
-use crate::limits::DATASET_NAMES_MAX;
+use crate::limits::{DATASET_NAMES_MAX, DESCRIPTION_BYTES_MAX, SHARES_MAX};
+use crate::regular_file;
 
 /// `dataset.json`, by its `format`.
 #[derive(Debug, Deserialize)]
@@ -148,9 +148,13 @@ fn wrong(reason: impl Into<String>) -> DatasetError {
 /// The folder's description, if it has one.
 pub(super) fn read(folder: &Path) -> Result<Option<Description>, DatasetError> {
     let path = folder.join("dataset.json");
-    let text = match fs::read(&path) {
+    let text = match regular_file::read(&path, DESCRIPTION_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let what = "dataset.json".to_owned();
+            return Err(DatasetError::TooLarge { what, max: DESCRIPTION_BYTES_MAX, unit: "bytes" });
+        }
         Err(error) => return Err(StoreError::io(&path)(error).into()),
     };
     let parsed = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()));
@@ -250,6 +254,9 @@ impl CsvText {
 
 /// Parts and their shares, which add up to [`SHARES`].
 pub(super) fn shares(splits: &serde_json::Map<String, serde_json::Value>) -> Result<Vec<(String, u64)>, DatasetError> {
+    if splits.len() > SHARES_MAX {
+        return Err(wrong(format!("{} splits; at most {SHARES_MAX} are dealt to", splits.len())));
+    }
     let mut shares = Vec::new();
     for (name, value) in splits {
         let share = value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0);

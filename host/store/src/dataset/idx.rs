@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
 use super::source::{Source, find};
+use super::staging::{ColumnData, Staging};
 use crate::error::DatasetError;
 
 /// Unsigned bytes in three dimensions.
@@ -29,11 +30,11 @@ pub(super) fn is_there(folder: &Path) -> bool {
 }
 
 /// Reads the four files: fields `image` and `label`, parts `train` and `test`.
-pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut parts = Vec::new();
     for (part, images, labels) in PARTS {
-        let images = Images::read(&needed(folder, images)?)?;
-        let labels = read_labels(&needed(folder, labels)?, &images)?;
+        let images = Images::read(staging, &needed(folder, images)?)?;
+        let labels = read_labels(staging, &needed(folder, labels)?, &images)?;
         parts.push((part, images, labels));
     }
     let (_, first, _) = &parts[0];
@@ -47,12 +48,12 @@ pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetE
     }
     let item = first.item.clone();
     let (mut splits, mut items) = (Vec::new(), 0);
-    let (mut pixels, mut classes) = (Vec::new(), Vec::new());
+    let (mut pixels, mut classes) = (staging.writer(2)?.finish()?, staging.writer(2)?.finish()?);
     for (part, images, labels) in parts {
         splits.push((part.to_owned(), items, items + images.count));
         items += images.count;
-        pixels.extend_from_slice(&images.pixels);
-        classes.extend_from_slice(&labels);
+        staging.append(&mut pixels, images.pixels)?;
+        staging.append(&mut classes, labels)?;
     }
     let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
     let names = (0..CLASSES).map(|class| class.to_string()).collect();
@@ -72,11 +73,11 @@ struct Images {
     file: String,
     item: Descriptor,
     count: u64,
-    pixels: Vec<u8>,
+    pixels: ColumnData,
 }
 
 impl Images {
-    fn read(path: &Path) -> Result<Images, DatasetError> {
+    fn read(staging: &Staging<'_>, path: &Path) -> Result<Images, DatasetError> {
         let mut source = Source::open(path)?;
         let [count, height, width] = header(&mut source, IMAGES, "unsigned bytes, 3 dimensions")?;
         let file = source.name.clone();
@@ -84,16 +85,18 @@ impl Images {
             return Err(DatasetError::Empty { file });
         }
         let size = height.checked_mul(width).and_then(|n| n.checked_mul(count));
-        let size = check_size(&file, size)?;
-        let pixels = source.take(size, size + 16)?;
+        let size = staging.check_size(&file, size)?;
+        let mut pixels = staging.writer(1)?;
+        source.copy(size, size + 16, &mut pixels, |_, _| Ok(()))?;
         source.end()?;
+        let pixels = pixels.finish()?;
         let too_large = |_| DatasetError::TooLarge { what: file.clone(), max: 1 << 31, unit: "pixels an image" };
         let shape = Shape::new([height as usize, width as usize]).map_err(too_large)?;
         Ok(Images { item: Descriptor::new(DType::U8, shape), file, count, pixels })
     }
 }
 
-fn read_labels(path: &Path, images: &Images) -> Result<Vec<u8>, DatasetError> {
+fn read_labels(staging: &Staging<'_>, path: &Path, images: &Images) -> Result<ColumnData, DatasetError> {
     let mut source = Source::open(path)?;
     let [count] = header(&mut source, LABELS, "unsigned bytes, 1 dimension")?;
     let file = source.name.clone();
@@ -101,17 +104,14 @@ fn read_labels(path: &Path, images: &Images) -> Result<Vec<u8>, DatasetError> {
         let (other, expected) = (images.file.clone(), images.count);
         return Err(DatasetError::CountMismatch { file, found: count, other, expected });
     }
-    let labels = source.take(count, count + 8)?;
+    let mut labels = staging.writer(1)?;
+    source.copy(count, count + 8, &mut labels, |piece, before| {
+        let Some(at) = piece.iter().position(|label| usize::from(*label) >= CLASSES) else { return Ok(()) };
+        let (file, label) = (file.clone(), piece[at].into());
+        Err(DatasetError::LabelOutOfRange { file, offset: 8 + before + at as u64, label, classes: CLASSES })
+    })?;
     source.end()?;
-    match labels.iter().position(|label| usize::from(*label) >= CLASSES) {
-        None => Ok(labels),
-        Some(at) => Err(DatasetError::LabelOutOfRange {
-            file,
-            offset: 8 + at as u64,
-            label: labels[at].into(),
-            classes: CLASSES,
-        }),
-    }
+    labels.finish()
 }
 
 /// The dimensions, after a magic number that must be `expected`.

@@ -8,15 +8,16 @@
 //! 8 bits and palettes looked up. Classes are numbered in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
+use super::staging::{ColumnWriter, Staging};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
+use crate::regular_file;
 
 mod decode;
 
@@ -35,7 +36,7 @@ pub(super) fn is_there(folder: &Path) -> bool {
 }
 
 /// Reads the images: fields `image` (`uint8[height, width, channels]`) and `label`.
-pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let parts = parts(folder)?;
     let classes: BTreeSet<&String> = parts.values().flat_map(BTreeMap::keys).collect();
     let numbers: BTreeMap<&String, u64> = classes.iter().copied().zip(0..).collect();
@@ -46,19 +47,19 @@ pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetE
     // One byte a label as elsewhere, while they fit.
     let dtype = if classes.len() <= 256 { DType::U8 } else { DType::U32 };
     let (mut splits, mut items) = (Vec::new(), 0u64);
-    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    let (mut pixels, mut labels) = (staging.writer(2)?, staging.writer(2)?);
     let mut first: Option<(String, Descriptor)> = None;
     for (part, folders) in &parts {
         let begin = items;
         for (class, files) in folders {
             for path in files {
-                let (file, item) = image(folder, path, &mut pixels)?;
+                let (file, item) = image(staging, folder, path, &mut pixels)?;
                 let (other, expected) = first.get_or_insert_with(|| (file.clone(), item.clone()));
                 if item != *expected {
                     let (found, expected) = (Box::new(item), Box::new(expected.clone()));
                     return Err(DatasetError::ItemMismatch { file, found, other: other.clone(), expected });
                 }
-                labels.extend_from_slice(&numbers[class].to_le_bytes()[..dtype.bytes()]);
+                labels.push(&numbers[class].to_le_bytes()[..dtype.bytes()])?;
                 items += 1;
             }
         }
@@ -69,24 +70,30 @@ pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetE
     };
     let classes = classes.into_iter().cloned().collect();
     let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
+    let (pixels, labels) = (pixels.finish()?, labels.finish()?);
     let label = Descriptor::new(dtype, Shape::scalar());
     let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, classes, labels)];
     Ok(Draft { columns, splits, items, description })
 }
 
 /// Appends an image's pixels; its name in the folder, and what it is.
-fn image(folder: &Path, path: &Path, pixels: &mut Vec<u8>) -> Result<(String, Descriptor), DatasetError> {
+fn image(
+    staging: &Staging<'_>,
+    folder: &Path,
+    path: &Path,
+    pixels: &mut ColumnWriter<'_>,
+) -> Result<(String, Descriptor), DatasetError> {
     let file = shown(folder, path);
-    let mut bytes = Vec::new();
-    let opened = File::open(path).map_err(StoreError::io(path))?;
-    opened.take(IMAGE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(StoreError::io(path))?;
-    if bytes.len() > IMAGE_BYTES_MAX {
-        return Err(DatasetError::TooLarge { what: file, max: IMAGE_BYTES_MAX as u64, unit: "bytes" });
-    }
+    let bytes = match regular_file::read(path, IMAGE_BYTES_MAX as u64) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            return Err(DatasetError::TooLarge { what: file, max: IMAGE_BYTES_MAX as u64, unit: "bytes" });
+        }
+        read => read.map_err(StoreError::io(path))?,
+    };
     let image = decode::decode(&bytes);
     let image = image.map_err(|reason| DatasetError::Malformed { file: file.clone(), reason })?;
-    check_size("the images", Some((pixels.len() + image.pixels.len()) as u64))?;
-    pixels.extend_from_slice(&image.pixels);
+    staging.check_size("the images", Some(pixels.bytes() + image.pixels.len() as u64))?;
+    pixels.push(&image.pixels)?;
     let shape = Shape::new(image.dims).expect("as many elements as bytes that are there");
     Ok((file, Descriptor::new(DType::U8, shape)))
 }

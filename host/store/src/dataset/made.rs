@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::describe::check_field_names;
-use super::ingest::{Draft, DraftColumn};
-use super::manifest::{Manifest, Range};
+use super::manifest::{Column, FORMAT, Manifest, Range, file_name};
 use super::map::Bytes;
 use super::{Dataset, Field, Loaded};
+use crate::digest::Digest;
 use crate::error::DatasetError;
 use crate::limits::{DATASET_ITEMS_MAX, DATASET_NAMES_MAX};
 
@@ -46,25 +46,29 @@ impl Dataset {
                 return Err(DatasetError::ColumnSize { field, found, expected, items });
             }
         }
-        let columns = columns.into_iter().map(|(field, data)| DraftColumn {
-            name: field.name,
-            item: field.item,
-            classes: field.classes,
-            data,
-        });
-        let draft = Draft { columns: columns.collect(), splits, items, description: String::new() };
-        Ok(Dataset(Arc::new(Loaded::new(&draft.manifest(None, 0), draft.columns))))
-    }
-}
-
-impl Loaded {
-    fn new(manifest: &Manifest, columns: Vec<DraftColumn>) -> Loaded {
-        Loaded {
+        let column = |(field, data): &(Field, Vec<u8>)| Column {
+            name: field.name.clone(),
+            item: field.item.clone(),
+            classes: field.classes.clone(),
+            file: file_name(&field.name),
+            bytes: data.len() as u64,
+            sha256: Digest::of(data),
+        };
+        let manifest = Manifest {
+            format: FORMAT,
+            items,
+            columns: columns.iter().map(column).collect(),
+            splits,
+            description: String::new(),
+            created_ms: 0,
+            source: None,
+        };
+        Ok(Dataset(Arc::new(Loaded {
             fields: manifest.fields(),
-            columns: columns.into_iter().map(|column| Bytes::Owned(column.data)).collect(),
+            columns: columns.into_iter().map(|(_, data)| Bytes::Owned(data)).collect(),
             splits: manifest.splits(),
-            items: manifest.items,
+            items,
             digest: manifest.digest(),
-        }
+        })))
     }
 }

@@ -11,8 +11,9 @@ use saggar_tensor::{DType, Descriptor};
 
 use super::arrays::{self, Array, Parts};
 use super::describe::{ArrayFiles, check_field_names};
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
 use super::source::{Source, named};
+use super::staging::{ColumnData, Staging};
 use super::upload::is_path;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::NPY_HEADER_BYTES_MAX;
@@ -32,21 +33,25 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
-pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
     let files = named(folder, "npy")?;
     if !files.is_empty() {
-        return arrays::draft(arrays::of_names(fields("", files, &mut 0)?), String::new());
+        return arrays::draft(staging, arrays::of_names(fields(staging, "", files, &mut 0)?), String::new());
     }
     let mut held = 0;
     let parts = parts(folder)?.into_iter().map(|(part, files)| {
-        let arrays = fields(&format!("{part}/"), files, &mut held)?;
+        let arrays = fields(staging, &format!("{part}/"), files, &mut held)?;
         Ok((part, arrays))
     });
-    arrays::draft(parts.collect::<Result<Parts, DatasetError>>()?, String::new())
+    arrays::draft(staging, parts.collect::<Result<Parts, DatasetError>>()?, String::new())
 }
 
 /// Reads the files that a description names.
-pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<Draft, DatasetError> {
+pub(super) fn read_described(
+    staging: &Staging<'_>,
+    folder: &Path,
+    description: &ArrayFiles,
+) -> Result<Draft, DatasetError> {
     check_field_names(description.fields.iter().map(|field| field.name.as_str()))?;
     let (mut columns, mut held) = (Vec::new(), 0);
     let mut first: Option<(String, u64)> = None;
@@ -61,7 +66,7 @@ pub(super) fn read_described(folder: &Path, description: &ArrayFiles) -> Result<
         }
         let mut source = Source::open(&path)?;
         source.name.clone_from(&field.file);
-        let array = read_array(&mut source, field.name.clone(), &mut held)?;
+        let array = read_array(staging, &mut source, field.name.clone(), &mut held)?;
         let (other, expected) = first.get_or_insert_with(|| (array.file.clone(), array.items)).clone();
         if array.items != expected {
             return Err(DatasetError::CountMismatch { file: array.file, found: array.items, other, expected });
@@ -94,18 +99,28 @@ fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, D
     Ok(parts)
 }
 
-fn fields(prefix: &str, files: BTreeMap<String, PathBuf>, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
+fn fields(
+    staging: &Staging<'_>,
+    prefix: &str,
+    files: BTreeMap<String, PathBuf>,
+    held: &mut u64,
+) -> Result<Vec<Array>, DatasetError> {
     let field = |(name, path): (String, PathBuf)| {
         let mut source = Source::open(&path)?;
         source.name = format!("{prefix}{}", source.name);
-        read_array(&mut source, name, held)
+        read_array(staging, &mut source, name, held)
     };
     files.into_iter().map(field).collect()
 }
 
 /// Reads the array that a file is, to its end. All arrays of the dataset so far take `held` bytes, to which its own are
 /// added: what does not fit beside the others is refused before it is read.
-pub(super) fn read_array(source: &mut Source<'_>, name: String, held: &mut u64) -> Result<Array, DatasetError> {
+pub(super) fn read_array(
+    staging: &Staging<'_>,
+    source: &mut Source<'_>,
+    name: String,
+    held: &mut u64,
+) -> Result<Array, DatasetError> {
     let begin = source.take(BEGIN, BEGIN)?;
     let file = source.name.clone();
     let refuse = |offset, reason| DatasetError::Unreadable { file: file.clone(), offset, reason };
@@ -129,21 +144,32 @@ pub(super) fn read_array(source: &mut Source<'_>, name: String, held: &mut u64) 
     let (items, item) = arrays::items(&file, header.dtype, &header.dims)?;
     // Both fit: `items` has checked the product.
     let bytes = items * item.bytes() as u64;
-    *held = check_size(&file, held.checked_add(bytes))?;
-    let mut data = source.take(bytes, first + length + bytes)?;
+    *held = staging.check_size(&file, held.checked_add(bytes))?;
+    let size = header.dtype.bytes();
+    let mut data = staging.writer(1)?;
+    source.copy(bytes, first + length + bytes, &mut data, |piece, _| {
+        if header.big_endian {
+            piece.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    })?;
     source.end()?;
-    if header.big_endian {
-        data.chunks_exact_mut(header.dtype.bytes()).for_each(<[u8]>::reverse);
-    }
+    let mut data = data.finish()?;
     if header.fortran {
-        data = row_major(&data, header.dtype.bytes(), &header.dims);
+        data = row_major(staging, data, size, &header.dims)?;
     }
     Ok(Array { file, name, items, item, data })
 }
 
 /// Elements of `size` bytes that lie first axis first, with the last axis first.
-fn row_major(data: &[u8], size: usize, dims: &[u64]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(data.len());
+fn row_major(
+    staging: &Staging<'_>,
+    data: ColumnData,
+    size: usize,
+    dims: &[u64],
+) -> Result<ColumnData, DatasetError> {
+    let mapped = data.map()?;
+    let mut out = staging.writer(1)?;
     let mut strides = Vec::with_capacity(dims.len());
     let mut stride = size;
     for dim in dims {
@@ -152,8 +178,8 @@ fn row_major(data: &[u8], size: usize, dims: &[u64]) -> Vec<u8> {
     }
     let mut index = vec![0u64; dims.len()];
     let mut at = 0usize;
-    while out.len() < data.len() {
-        out.extend_from_slice(&data[at..at + size]);
+    while out.bytes() < data.bytes() {
+        out.push(&mapped[at..at + size])?;
         for axis in (0..dims.len()).rev() {
             index[axis] += 1;
             at += strides[axis];
@@ -164,7 +190,9 @@ fn row_major(data: &[u8], size: usize, dims: &[u64]) -> Vec<u8> {
             index[axis] = 0;
         }
     }
-    out
+    drop(mapped);
+    staging.remove(data)?;
+    out.finish()
 }
 
 /// The bytes before the elements of an array of `items` such items, little-endian and row-major.

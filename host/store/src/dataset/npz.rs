@@ -4,18 +4,16 @@
 //! that these say. What an archive claims about sizes is not believed: no more is expanded than arrays say of
 //! themselves, and that is bounded before.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
-
-use zip::ZipArchive;
 
 use super::arrays::{self, Array, Parts};
 use super::ingest::Draft;
 use super::npy::read_array;
 use super::source::{Source, named};
+use super::staging::Staging;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
+use crate::{regular_file, zip_directory};
 
 /// Whether the folder has such files.
 pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
@@ -23,18 +21,18 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads the folder's archives.
-pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut held = 0;
-    let parts = named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(&path, &mut held)?)));
-    arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
+    let parts = named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(staging, &path, &mut held)?)));
+    arrays::draft(staging, arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 
 /// Reads an archive's arrays. All of the dataset so far take `held` bytes.
-fn read_archive(path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
+fn read_archive(staging: &Staging<'_>, path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
     let archive = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let malformed = |reason: String| DatasetError::Malformed { file: archive.clone(), reason };
-    let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
-    let mut zip = ZipArchive::new(file).map_err(|error| malformed(format!("no ZIP archive: {error}")))?;
+    let file = regular_file::open(path).map_err(StoreError::io(path))?;
+    let mut zip = zip_directory::open(file).map_err(|error| malformed(format!("no ZIP archive: {error}")))?;
     if zip.is_empty() {
         return Err(DatasetError::Empty { file: archive });
     }
@@ -50,7 +48,7 @@ fn read_archive(path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError>
             return Err(malformed(format!("entry {name} is no array: its name does not end in .npy")));
         };
         let mut source = Source::new(format!("{archive}/{name}"), entry);
-        arrays.push(read_array(&mut source, field.to_owned(), held)?);
+        arrays.push(read_array(staging, &mut source, field.to_owned(), held)?);
     }
     Ok(arrays)
 }

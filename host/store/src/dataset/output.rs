@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::manifest::Manifest;
-use super::{Dataset, DatasetInfo, Datasets, ingest, write_version};
+use super::staging::Staging;
+use super::{Dataset, DatasetInfo, Datasets, ingest};
 use crate::clock::Millis;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
@@ -22,7 +23,7 @@ const STAGING: &str = ".tmp-";
 
 impl Datasets {
     /// Takes in a folder or a file that a job wrote, or all that it wrote, as the next version of `name`. `job` is the
-    /// job's identifier.
+    /// job's identifier; `room` says whether so many bytes more may be stored, before they are written.
     ///
     /// # Errors
     /// `NotFound` where the job wrote no such thing; `BadPath`; everything that [`Datasets::ingest`] finds.
@@ -33,10 +34,11 @@ impl Datasets {
         job: &str,
         path: Option<&str>,
         now_ms: Millis,
+        room: impl Fn(u64) -> Result<(), StoreError>,
     ) -> Result<DatasetInfo, DatasetError> {
         super::check_name(name)?;
         let folder = Folder::find(home, job, path)?;
-        self.ingest(name, &folder.path, now_ms)
+        self.ingest_from(name, &folder.path, None, now_ms, &room)
     }
 }
 
@@ -48,21 +50,22 @@ impl Dataset {
     /// As [`Datasets::ingest_output`].
     pub fn from_output(home: &Home, job: &str, path: Option<&str>) -> Result<Dataset, DatasetError> {
         let folder = Folder::find(home, job, path)?;
-        let draft = ingest::read_folder(&folder.path)?;
-        let manifest = draft.manifest(None, 0);
         let kept = kept(home);
+        durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
+        let directory = TemporaryDirectory::in_directory(&kept);
+        disk::make_directory(&directory.0).map_err(StoreError::io(&directory.0))?;
+        // What can be made again at any time counts towards no limit.
+        let staging = Staging::new(&directory.0, &folder.path, &|_| Ok(()))?;
+        let draft = ingest::read_folder(&folder.path, &staging)?;
+        let manifest = draft.manifest(None, 0)?;
         let dir = kept.join(manifest.digest().hex());
         if let Ok(dataset) = Dataset::open(&dir) {
             // It was used just now; where this cannot be noted, it goes from the cache early.
             let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
             return Ok(dataset);
         }
-        durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-        let staging = Staging::in_directory(&kept);
-        disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
-        write_version(&staging.0, &manifest, &draft)?;
-        drop(draft);
-        place(&staging.0, &dir, &manifest)?;
+        staging.complete(&manifest, &draft)?;
+        place(&directory.0, &dir, &manifest)?;
         Dataset::open(&dir)
     }
 }
@@ -78,7 +81,7 @@ fn place(staging: &Path, dir: &Path, manifest: &Manifest) -> Result<(), DatasetE
     if disk::rename(staging, dir).is_ok() || is_whole() {
         return Ok(());
     }
-    let damaged = Staging::in_directory(dir.parent().unwrap_or(dir));
+    let damaged = TemporaryDirectory::in_directory(dir.parent().unwrap_or(dir));
     disk::rename(dir, &damaged.0).map_err(StoreError::io(dir))?;
     match disk::rename(staging, dir) {
         // Another job was quicker.
@@ -96,14 +99,14 @@ pub(super) fn sweep(kept: &Path, now: SystemTime, max: usize) {
         if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGING)) {
             datasets.push((modified(&path), path));
         } else if is_abandoned(&path, now) {
-            drop(Staging(path));
+            drop(TemporaryDirectory(path));
         }
     }
     datasets.sort();
     let leaving = datasets.len().saturating_sub(max);
     for (_, path) in &datasets[..leaving] {
         // It loses its name first: nobody opens half of one.
-        let removed = Staging::in_directory(kept);
+        let removed = TemporaryDirectory::in_directory(kept);
         let _ = disk::rename(path, &removed.0);
     }
 }
@@ -124,7 +127,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 struct Folder {
     path: PathBuf,
     /// Where it stands for a file: a folder that holds it alone.
-    _alone: Option<Staging>,
+    _alone: Option<TemporaryDirectory>,
 }
 
 impl Folder {
@@ -153,7 +156,7 @@ impl Folder {
 fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
     let kept = kept(home);
     durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-    let staging = Staging::in_directory(&kept);
+    let staging = TemporaryDirectory::in_directory(&kept);
     disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
     let target = staging.0.join(file.file_name().unwrap_or_default());
     let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
@@ -162,15 +165,15 @@ fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
 }
 
 /// A directory that goes when this does.
-struct Staging(PathBuf);
+struct TemporaryDirectory(PathBuf);
 
-impl Staging {
-    fn in_directory(kept: &Path) -> Staging {
-        Staging(kept.join(format!("{STAGING}{}", durable::unique())))
+impl TemporaryDirectory {
+    fn in_directory(kept: &Path) -> TemporaryDirectory {
+        TemporaryDirectory(kept.join(format!("{STAGING}{}", durable::unique())))
     }
 }
 
-impl Drop for Staging {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         let _ = disk::remove_tree(&self.0);
     }

@@ -6,20 +6,23 @@
 //! is read column by column, a page at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::arrays::{Array, PART};
-use super::describe::{ColumnField, Dealer, ParquetFiles, check_field_names, shares};
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::deal::deal;
+use super::describe::{ColumnField, ParquetFiles, check_field_names, shares};
+use super::ingest::{Draft, DraftColumn};
 use super::manifest::Range;
 use super::npy::labels;
 use super::source::named;
+use super::staging::{ColumnData, Staging};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_BYTES_MAX, DATASET_ITEMS_MAX, PARQUET_EXPANSION_MAX};
+use crate::regular_file;
 
 mod column;
 mod footer;
@@ -28,7 +31,7 @@ mod pages;
 mod schema;
 mod thrift;
 
-use column::{Column, Source};
+use column::{Column, LENGTH_BYTES, Source};
 use footer::Footer;
 use schema::{Kind, Leaf};
 
@@ -41,11 +44,15 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads the folder's files: the fields that a description says, or all.
-pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
+pub(super) fn read(
+    staging: &Staging<'_>,
+    folder: &Path,
+    description: &ParquetFiles,
+) -> Result<Draft, DatasetError> {
     let paths = named(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
-    let mut table = Table { first: String::new(), fields, is_whole, columns: Vec::new() };
+    let mut table = Table { staging, first: String::new(), fields, is_whole, columns: Vec::new() };
     let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for (stem, path) in paths {
         parts.entry(part(&stem).to_owned()).or_default().push(path);
@@ -68,7 +75,7 @@ pub(super) fn read(folder: &Path, description: &ParquetFiles) -> Result<Draft, D
     }
     let mut columns = table.finish(items)?;
     if !description.splits.is_empty() {
-        splits = deal(&mut columns, &shares(&description.splits)?, items);
+        splits = deal(staging, &mut columns, &shares(&description.splits)?, items)?;
     }
     Ok(Draft { columns, splits, items, description: description.description.clone() })
 }
@@ -83,17 +90,18 @@ fn part(stem: &str) -> &str {
 }
 
 /// The columns that are read, over all files.
-struct Table {
+struct Table<'s> {
+    staging: &'s Staging<'s>,
     /// The first file, which says what the columns are.
     first: String,
     /// What becomes a field; where a description does not say it, all columns by their names.
     fields: Vec<ColumnField>,
     /// Whether all columns are read.
     is_whole: bool,
-    columns: Vec<(Column, Leaf)>,
+    columns: Vec<(Column<'s>, Leaf)>,
 }
 
-impl Table {
+impl Table<'_> {
     /// Appends a file's rows to those of the files before it, which are so many items, and says how many they are.
     fn append(&mut self, path: &Path, items: u64) -> Result<u64, DatasetError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -101,13 +109,13 @@ impl Table {
         if name.ends_with(".gz") {
             return Err(malformed("Parquet files are compressed inside; unpack it".to_owned()));
         }
-        let file = File::open(path).map_err(StoreError::io(path))?;
+        let file = regular_file::open(path).map_err(StoreError::io(path))?;
         let length = file.metadata().map_err(StoreError::io(path))?.len();
         let footer = footer::read(&file).map_err(malformed)?;
         check_items(&name, items, &footer)?;
         let places = self.places(&name, &footer)?;
-        let text_bytes = length.saturating_mul(PARQUET_EXPANSION_MAX).min(DATASET_BYTES_MAX) as usize;
-        let maxima: Vec<_> = self.columns.iter().map(|(column, _)| column.held().saturating_add(text_bytes)).collect();
+        let text_bytes = length.saturating_mul(PARQUET_EXPANSION_MAX).min(DATASET_BYTES_MAX);
+        let maxima: Vec<_> = self.columns.iter().map(|(column, _)| column.bytes().saturating_add(text_bytes)).collect();
         let mut held = self.held();
         let mut rows = 0;
         for group in &footer.groups {
@@ -115,7 +123,7 @@ impl Table {
                 let (chunk, leaf) = (&group.chunks[*place], &footer.leaves[*place]);
                 let column = &mut self.columns[at].0;
                 let more = chunk.values.checked_mul(size(column.kind) as u64);
-                check_size(&name, more.and_then(|more| more.checked_add(held)))?;
+                self.staging.check_size(&name, more.and_then(|more| more.checked_add(held)))?;
                 let gathered = Arc::default();
                 let source = Source {
                     file: &file,
@@ -126,9 +134,9 @@ impl Table {
                     bytes_max: maxima[at],
                     gathered,
                 };
-                let begin = column.held();
-                column::append(&source, column).map_err(|reason| refused(&name, leaf, reason))?;
-                held = check_size(&name, Some(held + (column.held() - begin) as u64))?;
+                let begin = column.bytes();
+                column::append(&source, column, |reason| refused(&name, leaf, reason))?;
+                held = self.staging.check_size(&name, Some(held + (column.bytes() - begin)))?;
             }
             rows += group.rows;
         }
@@ -182,7 +190,10 @@ impl Table {
                     return Err(refused(file, leaf, reason));
                 }
                 Some(_) => {}
-                None => self.columns.push((Column::new(kind), leaf.clone())),
+                None => {
+                    let data = self.staging.writer(self.fields.len())?;
+                    self.columns.push((Column::new(kind, data), leaf.clone()));
+                }
             }
             places.push(place);
         }
@@ -197,20 +208,26 @@ impl Table {
 
     /// Bytes of all columns so far.
     fn held(&self) -> u64 {
-        self.columns.iter().map(|(column, _)| column.held() as u64).sum()
+        self.columns.iter().map(|(column, _)| column.bytes()).sum()
     }
 
     fn finish(self, items: u64) -> Result<Vec<DraftColumn>, DatasetError> {
         let mut held = self.held();
         let mut columns = Vec::with_capacity(self.columns.len());
         for (field, (column, leaf)) in self.fields.into_iter().zip(self.columns) {
-            let before = column.held() as u64;
-            let column = finish(&self.first, &field, column, &leaf, items, held)?;
-            held = held - before + column.data.len() as u64;
+            let before = column.bytes();
+            let column = finish(self.staging, &self.first, &field, column, &leaf, Others { items, held: held - before })?;
+            held = held - before + column.data.bytes();
             columns.push(column);
         }
         Ok(columns)
     }
+}
+
+/// What a column has beside it: the number of items, and the bytes of the other columns.
+struct Others {
+    items: u64,
+    held: u64,
 }
 
 /// Refuses a file with which the dataset would have more items than any has.
@@ -227,33 +244,34 @@ fn refused(file: &str, leaf: &Leaf, reason: String) -> DatasetError {
     DatasetError::Column { file: file.to_owned(), column: leaf.name.clone(), reason }
 }
 
-/// Bytes of a value in a column; of a text those of where it ends, for its own are counted as they are read.
+/// Bytes of a value in a column; of a text those of its length, for its own are counted as they are read.
 fn size(kind: Kind) -> usize {
     match kind {
         Kind::Number(dtype) => dtype.bytes(),
         Kind::Bytes(length) => length,
-        Kind::Text => size_of::<usize>(),
+        Kind::Text => LENGTH_BYTES,
     }
 }
 
-/// The column as it is stored. All columns together have `held` bytes before it is.
+/// The column as it is stored.
 fn finish(
+    staging: &Staging<'_>,
     file: &str,
     field: &ColumnField,
-    column: Column,
+    column: Column<'_>,
     leaf: &Leaf,
-    items: u64,
-    held: u64,
+    others: Others,
 ) -> Result<DraftColumn, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason: format!("field {}: {reason}", field.name) };
+    let items = others.items;
     let (dtype, width, data) = match column.kind {
-        Kind::Number(dtype) => (dtype, column.length, column.data),
-        Kind::Bytes(length) => (DType::U8, Some(length), column.data),
+        Kind::Number(dtype) => (dtype, column.length, column.data.finish()?),
+        Kind::Bytes(length) => (DType::U8, Some(length), column.data.finish()?),
         Kind::Text => {
             if field.shape.is_some() || !field.classes.is_empty() {
                 return Err(wrong("a text has no `shape` and no `classes`".to_owned()));
             }
-            let (width, data) = stretch(file, &column, leaf, items, held)?;
+            let (width, data) = stretch(staging, file, column, leaf, &others)?;
             (DType::U8, Some(width), data)
         }
     };
@@ -272,50 +290,29 @@ fn finish(
 }
 
 /// Every text stretched to the longest, with zeros after it.
-fn stretch(file: &str, column: &Column, leaf: &Leaf, items: u64, held: u64) -> Result<(usize, Vec<u8>), DatasetError> {
-    let width = column.texts().map(<[u8]>::len).max().unwrap_or(0).max(1);
+fn stretch(
+    staging: &Staging<'_>,
+    file: &str,
+    column: Column<'_>,
+    leaf: &Leaf,
+    others: &Others,
+) -> Result<(usize, ColumnData), DatasetError> {
+    let width = column.longest.max(1);
     let what = format!("{file}: column {}, its texts stretched to the longest of {width} bytes,", leaf.name);
-    let bytes = items.checked_mul(width as u64);
-    check_size(&what, bytes.and_then(|bytes| bytes.checked_add(held - column.held() as u64)))?;
-    let mut data = Vec::with_capacity(items as usize * width);
-    for text in column.texts() {
-        data.extend_from_slice(text);
-        data.resize(data.len() + width - text.len(), 0);
+    let bytes = others.items.checked_mul(width as u64);
+    staging.check_size(&what, bytes.and_then(|bytes| bytes.checked_add(others.held)))?;
+    let texts = column.data.finish()?;
+    let mut reader = texts.reader()?;
+    let mut data = staging.writer(1)?;
+    for _ in 0..others.items {
+        let mut length = [0; LENGTH_BYTES];
+        reader.read_exact(&mut length).map_err(texts.unreadable())?;
+        let length = u64::from(u32::from_le_bytes(length));
+        data.copy(&mut reader, length, &texts)?;
+        data.push_zeros(width as u64 - length)?;
     }
-    Ok((width, data))
-}
-
-/// Deals items to parts by their shares, as the lines of CSV files are dealt.
-fn deal(columns: &mut [DraftColumn], shares: &[(String, u64)], items: u64) -> Vec<Range> {
-    let dealer = || Dealer::new(shares.iter().map(|(_, share)| *share));
-    let mut counts = vec![0u64; shares.len()];
-    let mut dealt = dealer();
-    (0..items).for_each(|_| counts[dealt.deal()] += 1);
-    let mut end = 0;
-    let range = |((name, _), count): (&(String, u64), &u64)| {
-        let begin = end;
-        end += count;
-        (name.clone(), begin, end)
-    };
-    let splits: Vec<Range> = shares.iter().zip(&counts).map(range).collect();
-    // Four bytes an item: a table may have as many items as bytes.
-    let mut order = vec![0u32; items as usize];
-    let mut next: Vec<_> = splits.iter().map(|(_, begin, _)| *begin as usize).collect();
-    let mut dealt = dealer();
-    for item in 0..items {
-        let part = dealt.deal();
-        order[next[part]] = u32::try_from(item).expect("the footers' rows are at most DATASET_ITEMS_MAX");
-        next[part] += 1;
-    }
-    for column in columns {
-        let size = column.item.bytes();
-        let mut data = Vec::with_capacity(column.data.len());
-        for item in &order {
-            data.extend_from_slice(&column.data[*item as usize * size..][..size]);
-        }
-        column.data = data;
-    }
-    splits
+    staging.remove(texts)?;
+    Ok((width, data.finish()?))
 }
 
 #[cfg(test)]
@@ -326,17 +323,24 @@ mod tests {
 
     #[test]
     fn stretched_texts_count_with_the_other_columns() {
+        let directory = tempfile::tempdir().unwrap();
+        let staging = Staging::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
         let kind = Ok(Kind::Text);
         let leaf =
             Leaf { name: "x".to_owned(), physical: Physical::BYTE_ARRAY, length: 0, kind, defined: 0, list: None };
-        let mut column = Column::new(Kind::Text);
-        column.data.extend_from_slice(b"abc");
-        column.ends.extend([0, 3]);
-        let held = column.held() as u64;
-        let (width, data) = stretch("d.parquet", &column, &leaf, 2, held).unwrap();
-        assert_eq!((width, data.as_slice()), (3, &b"\0\0\0abc"[..]));
-        let others = DATASET_BYTES_MAX - 5;
-        let error = stretch("d.parquet", &column, &leaf, 2, held + others).unwrap_err();
-        assert!(matches!(error, DatasetError::TooLarge { .. }), "{error}");
+        let column = || {
+            let mut column = Column::new(Kind::Text, staging.writer(1).unwrap());
+            column.data.push(b"\0\0\0\0\x03\0\0\0abc").unwrap();
+            column.longest = 3;
+            column
+        };
+        let (width, data) =
+            stretch(&staging, "d.parquet", column(), &leaf, &Others { items: 2, held: 0 }).unwrap();
+        let mut read = Vec::new();
+        data.open().unwrap().read_to_end(&mut read).unwrap();
+        assert_eq!((width, read.as_slice()), (3, &b"\0\0\0abc"[..]));
+        let others = Others { items: 2, held: staging.bytes_max() - 5 };
+        let error = stretch(&staging, "d.parquet", column(), &leaf, &others).unwrap_err();
+        assert!(matches!(error, DatasetError::Expands { .. }), "{error}");
     }
 }

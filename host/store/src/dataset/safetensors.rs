@@ -8,9 +8,11 @@ use std::path::Path;
 use saggar_tensor::Descriptor;
 
 use super::arrays::{self, Array, Parts};
-use super::ingest::{Draft, check_size};
+use super::ingest::Draft;
 use super::source::{Source, named};
+use super::staging::Staging;
 use crate::error::DatasetError;
+use crate::limits::DATASET_HEADER_BYTES_MAX;
 use crate::models::weights::header;
 
 /// Whether the folder has such files.
@@ -19,18 +21,23 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads the folder's files.
-pub(super) fn read(folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut held = 0;
-    let parts = named(folder, "safetensors")?.into_iter().map(|(part, path)| Ok((part, read_file(&path, &mut held)?)));
-    arrays::draft(arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
+    let parts = named(folder, "safetensors")?;
+    let parts = parts.into_iter().map(|(part, path)| Ok((part, read_file(staging, &path, &mut held)?)));
+    arrays::draft(staging, arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 
 /// Reads a file's tensors one after the other, as they lie in it. All arrays of the dataset so far take `held` bytes.
-pub(super) fn read_file(path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
+pub(super) fn read_file(staging: &Staging<'_>, path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
     let mut source = Source::open(path)?;
     let name = source.name.clone();
     let malformed = |reason: String| DatasetError::Malformed { file: name.clone(), reason };
     let length = header::length(&source.up_to(header::LENGTH_BYTES as u64)?).map_err(malformed)?;
+    if length > DATASET_HEADER_BYTES_MAX {
+        let max = DATASET_HEADER_BYTES_MAX;
+        return Err(malformed(format!("its header would have {length} bytes, and at most {max} are read of a dataset")));
+    }
     let text = source.up_to(length as u64)?;
     if text.len() < length {
         return Err(malformed(header::cut_short(length, text.len())));
@@ -42,12 +49,16 @@ pub(super) fn read_file(path: &Path, held: &mut u64) -> Result<Vec<Array>, Datas
         let (items, item) = items(&name, &entry)?;
         let file = format!("{name}/{}", entry.name);
         let bytes = entry.place.len() as u64;
-        *held = check_size(&file, held.checked_add(bytes))?;
-        let data = source.up_to(bytes)?;
-        if (data.len() as u64) < bytes {
-            return Err(malformed(header::ends_early(&entry, entry.place.start + data.len())));
+        *held = staging.check_size(&file, held.checked_add(bytes))?;
+        let mut data = staging.writer(1)?;
+        match source.copy(bytes, bytes, &mut data, |_, _| Ok(())) {
+            Err(DatasetError::Truncated { found, .. }) => {
+                let first = (header::LENGTH_BYTES + length) as u64;
+                return Err(malformed(header::ends_early(&entry, found.saturating_sub(first) as usize)));
+            }
+            copied => copied?,
         }
-        arrays.push(Array { file, name: entry.name, items, item, data });
+        arrays.push(Array { file, name: entry.name, items, item, data: data.finish()? });
     }
     match source.skip()? {
         0 if arrays.is_empty() => Err(DatasetError::Empty { file: name }),

@@ -1,14 +1,16 @@
 //! A file of the user's, plain or compressed, read with an eye on where we are.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::staging::ColumnWriter;
 use crate::error::{DatasetError, StoreError};
-use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX};
+use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX, INGEST_BUFFER_BYTES_MAX};
+use crate::regular_file;
 
 /// The file of this name, plain or compressed.
 pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -74,7 +76,7 @@ impl<'a> Source<'a> {
 
     /// Opens a file; one that is called `.gz` is decompressed.
     pub(super) fn open(path: &Path) -> Result<Source<'static>, DatasetError> {
-        let file = BufReader::new(File::open(path).map_err(StoreError::io(path))?);
+        let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let reader: Box<dyn Read> =
             if name.ends_with(".gz") { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
@@ -98,6 +100,25 @@ impl<'a> Source<'a> {
         let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
         read.map_err(|error| self.unreadable(&error))?;
         Ok(taken)
+    }
+
+    /// Appends the next `bytes` bytes, of `total` that the file must have, to a column. `change` is given every piece, which
+    /// is a multiple of 8 bytes but for the last, and the number of bytes before it.
+    pub(super) fn copy(
+        &mut self,
+        bytes: u64,
+        total: u64,
+        column: &mut ColumnWriter<'_>,
+        mut change: impl FnMut(&mut [u8], u64) -> Result<(), DatasetError>,
+    ) -> Result<(), DatasetError> {
+        let mut copied = 0;
+        while copied < bytes {
+            let mut piece = self.take((bytes - copied).min(INGEST_BUFFER_BYTES_MAX as u64), total)?;
+            change(&mut piece, copied)?;
+            column.push(&piece)?;
+            copied += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// Goes to the file's end, or as far as a dataset may be long. The number of bytes on the way.

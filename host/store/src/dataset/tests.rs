@@ -6,9 +6,11 @@ use flate2::write::GzEncoder;
 use saggar_tensor::{DType, Shape};
 use tempfile::TempDir;
 
+use super::manifest::MANIFEST_FILE;
 use super::*;
 
 mod arrays;
+mod bounds;
 mod cifar;
 mod exporting;
 mod images;

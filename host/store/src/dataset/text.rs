@@ -1,17 +1,18 @@
 //! Text files: a line for each item.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::describe::{TextFiles, check_field_names};
-use super::ingest::{Draft, DraftColumn, check_size};
+use super::ingest::{Draft, DraftColumn};
 use super::source::{Source, named};
+use super::staging::Staging;
 use super::upload::is_path;
 use crate::error::DatasetError;
-use crate::limits::TEXT_LINE_BYTES_MAX;
+use crate::limits::{INGEST_BUFFER_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
 /// The field of a folder that has no description.
 const FIELD: &str = "text";
@@ -27,15 +28,19 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads a folder without a description: a field `text`, and a part for each file. An only file is the part `train`.
-pub(super) fn read(folder: &Path) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
     let files = texts(folder)?;
     let part = |name: &str| if files.len() == 1 { PART.to_owned() } else { name.to_owned() };
     let parts = files.iter().map(|(name, path)| (part(name), BTreeMap::from([(FIELD.to_owned(), path.clone())])));
-    columns(parts.collect(), String::new())
+    columns(staging, &parts.collect(), String::new())
 }
 
 /// Reads the files that a description names: `uint8[longest line]` for each field, with zeros after the text.
-pub(super) fn read_described(folder: &Path, text: &TextFiles) -> Result<Draft, DatasetError> {
+pub(super) fn read_described(
+    staging: &Staging<'_>,
+    folder: &Path,
+    text: &TextFiles,
+) -> Result<Draft, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason };
     let mut parts = Parts::new();
     for (part, files) in &text.parts {
@@ -59,7 +64,7 @@ pub(super) fn read_described(folder: &Path, text: &TextFiles) -> Result<Draft, D
     if let Some((other, _)) = parts.iter().find(|(_, other)| !other.keys().eq(fields.keys())) {
         return Err(wrong(format!("part {other} has other fields than part {first}; every part has the same")));
     }
-    columns(parts, text.description.clone())
+    columns(staging, &parts, text.description.clone())
 }
 
 /// The folder's text files by the names that parts get from them, in order.
@@ -67,137 +72,196 @@ fn texts(folder: &Path) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
     named(folder, "txt")
 }
 
-/// The lines of all files as columns.
-fn columns(parts: Parts, description: String) -> Result<Draft, DatasetError> {
-    let mut lines: BTreeMap<String, Vec<Text>> = BTreeMap::new();
+/// What the lines of a field need: each takes as much as the longest of all.
+#[derive(Default)]
+struct Field {
+    count: u64,
+    /// Bytes of the longest line, where it stands, and the file.
+    longest: usize,
+    line: u64,
+    file: String,
+}
+
+impl Field {
+    fn width(&self) -> u64 {
+        self.longest.max(1) as u64
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        self.count.checked_mul(self.width())
+    }
+
+    /// The longest line, for messages.
+    fn place(&self) -> String {
+        format!("{}: line {}, stretching all lines to it,", self.file, self.line)
+    }
+}
+
+/// The lines of all files as columns. Every file is read twice: for the longest line, and for the lines.
+fn columns(staging: &Staging<'_>, parts: &Parts, description: String) -> Result<Draft, DatasetError> {
+    let mut fields: BTreeMap<&str, Field> = BTreeMap::new();
     let (mut splits, mut items) = (Vec::new(), 0);
-    let mut held = 0;
     for (part, files) in parts {
         let mut first: Option<(String, u64)> = None;
         for (field, path) in files {
-            let text = Text::read(&path, &mut held)?;
-            let count = text.ends.len() as u64;
-            let (other, expected) = first.get_or_insert_with(|| (text.file.clone(), count)).clone();
+            let others = fields.iter().filter(|(name, _)| **name != field.as_str());
+            let others = others.map(|(_, field)| field.bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
+            let (file, count) = measure(staging, path, fields.entry(field).or_default(), others)?;
+            let (other, expected) = first.get_or_insert_with(|| (file.clone(), count)).clone();
             if count != expected {
-                return Err(DatasetError::CountMismatch { file: text.file, found: count, other, expected });
+                return Err(DatasetError::CountMismatch { file, found: count, other, expected });
             }
-            lines.entry(field).or_default().push(text);
         }
         let count = first.map_or(0, |(_, count)| count);
-        splits.push((part, items, items + count));
+        splits.push((part.clone(), items, items + count));
         items += count;
     }
-    let mut columns = Vec::with_capacity(lines.len());
-    for (field, texts) in lines {
-        held -= texts.iter().map(Text::held).sum::<u64>();
-        let column = column(field, &texts, items, held)?;
-        held += column.data.len() as u64;
-        columns.push(column);
+    let mut columns = Vec::with_capacity(fields.len());
+    for (name, field) in fields {
+        let files = parts.iter().filter_map(|(_, files)| files.get(name));
+        columns.push(column(staging, name, &field, files)?);
     }
     Ok(Draft { columns, splits, items, description })
 }
 
-/// Every line stretched to the longest. The other columns have `held` bytes.
-fn column(name: String, texts: &[Text], items: u64, held: u64) -> Result<DraftColumn, DatasetError> {
-    // A text has a line, and so a dataset has a text.
-    let longest = texts.iter().max_by_key(|text| text.longest.0);
-    let (width, place) = longest.map_or((1, String::new()), |text| {
-        (text.longest.0.max(1), format!("{}: line {}, stretching all lines to it,", text.file, text.longest.1))
-    });
-    check_size(&place, items.checked_mul(width as u64).and_then(|bytes| bytes.checked_add(held)))?;
-    let mut data = Vec::with_capacity(items as usize * width);
-    for text in texts {
-        let mut begin = 0;
-        for &end in &text.ends {
-            data.extend_from_slice(&text.bytes[begin..end]);
-            data.resize(data.len() + width - (end - begin), 0);
-            begin = end;
+/// Adds the lines of a file to what its field needs, beside other columns of `others` bytes. Returns the file's name and
+/// how many lines it has.
+fn measure(
+    staging: &Staging<'_>,
+    path: &Path,
+    field: &mut Field,
+    others: u64,
+) -> Result<(String, u64), DatasetError> {
+    let mut lines = Lines::open(path)?;
+    let (before, bytes_max) = (field.count, staging.bytes_max());
+    while let Some(line) = lines.next()? {
+        let (length, number) = (line.text.len(), line.number);
+        field.count += line.empty + 1;
+        if length > field.longest || field.file.is_empty() {
+            (field.longest, field.line, field.file) = (length, number, lines.source.name.clone());
+        }
+        let bytes = field.bytes().and_then(|bytes| bytes.checked_add(others));
+        if bytes.is_none_or(|bytes| bytes > bytes_max) {
+            staging.check_size(&field.place(), bytes)?;
         }
     }
-    let too_large = |_| DatasetError::TooLarge { what: place.clone(), max: 1 << 31, unit: "bytes a line" };
-    let item = Descriptor::new(DType::U8, Shape::new([width]).map_err(too_large)?);
-    Ok(DraftColumn { name, item, classes: Vec::new(), data })
+    let count = field.count - before;
+    if count == 0 {
+        return Err(DatasetError::Empty { file: lines.source.name });
+    }
+    Ok((lines.source.name, count))
 }
 
-/// The lines of a file, one after the other without their ends.
-struct Text {
-    file: String,
-    bytes: Vec<u8>,
-    /// Where each line ends.
-    ends: Vec<usize>,
-    /// Bytes of the longest line, and its number, from 1.
-    longest: (usize, u64),
+/// Every line stretched to the longest.
+fn column<'a>(
+    staging: &Staging<'_>,
+    name: &str,
+    field: &Field,
+    files: impl Iterator<Item = &'a PathBuf>,
+) -> Result<DraftColumn, DatasetError> {
+    let width = field.width();
+    let mut data = staging.writer(1)?;
+    for path in files {
+        let mut lines = Lines::open(path)?;
+        while let Some(line) = lines.next()? {
+            let Some(padding) = width.checked_sub(line.text.len() as u64) else {
+                let (file, reason) = (lines.source.name, "it changed while it was read; send it again".to_owned());
+                return Err(DatasetError::Malformed { file, reason });
+            };
+            data.push_zeros(line.empty.saturating_mul(width))?;
+            data.push(line.text)?;
+            data.push_zeros(padding)?;
+        }
+    }
+    let data = data.finish()?;
+    if Some(data.bytes()) != field.bytes() {
+        let reason = "its files changed while they were read; send them again".to_owned();
+        return Err(DatasetError::Malformed { file: format!("field {name}"), reason });
+    }
+    let too_large = |_| DatasetError::TooLarge { what: field.place(), max: 1 << 31, unit: "bytes a line" };
+    let item = Descriptor::new(DType::U8, Shape::new([width as usize]).map_err(too_large)?);
+    Ok(DraftColumn { name: name.to_owned(), item, classes: Vec::new(), data })
 }
 
-impl Text {
-    /// Reads a file. All lines of the dataset so far take `held` bytes, to which its own are added.
-    fn read(path: &Path, held: &mut u64) -> Result<Text, DatasetError> {
+/// The lines of a file.
+struct Lines {
+    source: Source<'static>,
+    /// Bytes that were read, from `at` on not looked at.
+    buffer: Vec<u8>,
+    at: usize,
+    is_at_end: bool,
+    /// Lines before the next one.
+    count: u64,
+}
+
+/// A line, after some that are empty.
+struct Line<'a> {
+    /// Empty lines before it.
+    empty: u64,
+    /// Its number, from 1.
+    number: u64,
+    /// Without its end.
+    text: &'a [u8],
+}
+
+impl Lines {
+    fn open(path: &Path) -> Result<Lines, DatasetError> {
         let source = Source::open(path)?;
-        let mut text = Text { file: source.name.clone(), bytes: Vec::new(), ends: Vec::new(), longest: (0, 0) };
-        let mut reader = BufReader::new(source);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            // One byte more than a line may have, its end besides.
-            let mut bounded = reader.by_ref().take(TEXT_LINE_BYTES_MAX as u64 + 2);
-            let read = bounded.read_until(b'\n', &mut line).map_err(|error| reader.get_ref().unreadable(&error))?;
-            if read == 0 {
-                break;
-            }
-            let before = text.held();
-            text.push(&line)?;
-            *held = check_size(&text.file, held.checked_add(text.held() - before))?;
-        }
-        if text.ends.is_empty() {
-            return Err(DatasetError::Empty { file: text.file });
-        }
-        Ok(text)
+        Ok(Lines { source, buffer: Vec::new(), at: 0, is_at_end: false, count: 0 })
     }
 
-    /// Bytes that it takes in memory: a line that is empty takes some too.
-    fn held(&self) -> u64 {
-        (self.bytes.len() + size_of_val(self.ends.as_slice())) as u64
+    /// The next line, or `None` at the end of the file.
+    fn next(&mut self) -> Result<Option<Line<'_>>, DatasetError> {
+        self.fill()?;
+        let rest = &self.buffer[self.at..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        // Runs of empty lines cost nothing else to send, and so they are counted and not gone through.
+        let run = rest.iter().take_while(|byte| **byte == b'\n').count();
+        if run > 1 {
+            self.at += run;
+            self.count += run as u64;
+            return Ok(Some(Line { empty: run as u64 - 1, number: self.count, text: &[] }));
+        }
+        let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
+        let line = self.at..self.at + length;
+        self.at = line.end;
+        self.count += 1;
+        let text = check_line(&self.source.name, self.count, &self.buffer[line])?;
+        Ok(Some(Line { empty: 0, number: self.count, text }))
     }
 
-    fn push(&mut self, line: &[u8]) -> Result<(), DatasetError> {
-        let number = self.ends.len() as u64 + 1;
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let bad = |reason: String| DatasetError::BadText { file: self.file.clone(), line: number, reason };
-        if line.len() > TEXT_LINE_BYTES_MAX {
-            return Err(bad(format!("more than {TEXT_LINE_BYTES_MAX} bytes; break it into several lines")));
+    /// Reads on where less than a line may be in the buffer.
+    fn fill(&mut self) -> Result<(), DatasetError> {
+        // One byte more than a line may have, its end besides.
+        const LINE: usize = TEXT_LINE_BYTES_MAX + 3;
+        if self.buffer.len() - self.at >= LINE || self.is_at_end {
+            return Ok(());
         }
-        if let Err(error) = std::str::from_utf8(line) {
-            return Err(bad(format!("byte {} of it is no UTF-8", error.valid_up_to())));
-        }
-        if let Some(at) = line.iter().position(|byte| *byte == 0) {
-            return Err(bad(format!("byte {at} of it is 0, which marks the end of a text")));
-        }
-        self.bytes.extend_from_slice(line);
-        self.ends.push(self.bytes.len());
-        if line.len() > self.longest.0 {
-            self.longest = (line.len(), number);
-        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let wanted = INGEST_BUFFER_BYTES_MAX as u64;
+        let read = Read::take(&mut self.source, wanted).read_to_end(&mut self.buffer);
+        let read = read.map_err(|error| self.source.unreadable(&error))?;
+        self.is_at_end = (read as u64) < wanted;
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::DATASET_BYTES_MAX;
-
-    #[test]
-    fn lines_without_letters_take_memory_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.txt");
-        std::fs::write(&path, "\n\nabc\n").unwrap();
-        let mut held = 0;
-        let text = Text::read(&path, &mut held).unwrap();
-        assert_eq!((held, text.held()), (27, 27));
-        let refused = |error: DatasetError| matches!(error, DatasetError::TooLarge { .. });
-        assert!(refused(Text::read(&path, &mut (DATASET_BYTES_MAX - 26)).err().unwrap()));
-        let other_columns = DATASET_BYTES_MAX - 8;
-        assert!(refused(column("x".to_owned(), &[text], 3, other_columns).err().unwrap()));
+/// A line without its end, if it can be an item.
+fn check_line<'a>(file: &str, number: u64, line: &'a [u8]) -> Result<&'a [u8], DatasetError> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let bad = |reason: String| DatasetError::BadText { file: file.to_owned(), line: number, reason };
+    if line.len() > TEXT_LINE_BYTES_MAX {
+        return Err(bad(format!("more than {TEXT_LINE_BYTES_MAX} bytes; break it into several lines")));
     }
+    if let Err(error) = std::str::from_utf8(line) {
+        return Err(bad(format!("byte {} of it is no UTF-8", error.valid_up_to())));
+    }
+    if let Some(at) = line.iter().position(|byte| *byte == 0) {
+        return Err(bad(format!("byte {at} of it is 0, which marks the end of a text")));
+    }
+    Ok(line)
 }

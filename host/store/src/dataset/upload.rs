@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -21,10 +22,10 @@ use crate::digest::{Digest, Hasher};
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
-    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
+    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, MANIFEST_BYTES_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
     UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
 };
-use crate::usage;
+use crate::{regular_file, usage};
 
 /// Bytes on the disk for each byte of an upload: its chunks, its files, its columns.
 const ROOM: u64 = 3;
@@ -67,8 +68,11 @@ pub struct Uploads {
     dir: PathBuf,
     datasets: Datasets,
     free_bytes: fn(&Path) -> io::Result<u64>,
-    /// Columns are in memory while they are taken in, and two commits of one upload must not take each other's files away.
+    /// One dataset is taken in at a time: so memory is bounded, and two commits of one upload do not take each other's files
+    /// away.
     turn: Mutex<()>,
+    /// Who has the turn or waits for it.
+    waiting: AtomicUsize,
     /// The uploads that were asked about last, the newest last, so that a chunk does not cost reading a whole plan.
     open: Mutex<Vec<Open>>,
 }
@@ -81,11 +85,28 @@ struct Open {
     chunks: Arc<[Digest]>,
 }
 
+/// The right to take in a dataset, until it is dropped.
+#[derive(Debug)]
+pub struct IngestTurn<'a> {
+    _turn: MutexGuard<'a, ()>,
+    _place: WaitingPlace<'a>,
+}
+
+/// Counts one who waits for the turn, or has it.
+#[derive(Debug)]
+struct WaitingPlace<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingPlace<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Uploads {
     /// Uploads kept under `dir` until they are in `datasets`.
     pub fn new(dir: impl Into<PathBuf>, datasets: Datasets) -> Uploads {
-        let (turn, open) = (Mutex::default(), Mutex::default());
-        Uploads { dir: dir.into(), datasets, free_bytes: durable::free_bytes, turn, open }
+        let (turn, waiting, open) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        Uploads { dir: dir.into(), datasets, free_bytes: durable::free_bytes, turn, waiting, open }
     }
 
     /// Another way of asking how many bytes are free: for tests.
@@ -114,6 +135,7 @@ impl Uploads {
         if let Some(version) = self.datasets.version_from(name, &id)? {
             return Ok(Begun { id, missing: Vec::new(), version: Some(version) });
         }
+        durable::create_directories(&self.dir).map_err(StoreError::io(&self.dir))?;
         let free = (self.free_bytes)(&self.dir).map_err(StoreError::io(&self.dir))?;
         let needed = total * ROOM + DISK_RESERVE_BYTES;
         if free < needed {
@@ -170,14 +192,21 @@ impl Uploads {
     }
 
     /// Puts the files together, takes them in, and forgets the upload; also where the files turn
-    /// out to be no dataset. Committing again gives the same version. May take long.
+    /// out to be no dataset. Committing again gives the same version. May take long. `room` says whether so many bytes
+    /// more (the second number) may be stored when the first number of bytes, those of the upload, are gone.
     ///
     /// # Errors
     /// `NotFound`; `ChunksMissing`; `WrongSize`, `WrongDigest` for a file; everything that
     /// [`Datasets::ingest`] finds; `Store`, after which committing again is possible.
-    pub fn commit(&self, name: &str, id: &Digest, now_ms: Millis) -> Result<DatasetInfo, DatasetError> {
+    pub fn commit(
+        &self,
+        name: &str,
+        id: &Digest,
+        now_ms: Millis,
+        room: impl Fn(u64, u64) -> Result<(), StoreError>,
+    ) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
-        let _turn = self.turn();
+        let _turn = self.turn()?;
         if let Some(version) = self.datasets.version_from(name, id)? {
             self.forget(id);
             return self.datasets.info(name, version);
@@ -192,19 +221,28 @@ impl Uploads {
             return Err(DatasetError::ChunksMissing { id: id.hex(), missing });
         }
         let files = dir.join("files");
-        let taken = assemble(&dir.join("chunks"), &files, &plan)
-            .and_then(|()| self.datasets.ingest_from(name, &files, Some(*id), now_ms));
+        let taken = assemble(&dir.join("chunks"), &files, &plan).and_then(|()| {
+            let going = usage::tree_bytes(&dir)?;
+            self.datasets.ingest_from(name, &files, Some(*id), now_ms, &|bytes| room(going, bytes))
+        });
         match &taken {
             // The chunks are good; the disk was not. They stay for another try.
-            Err(DatasetError::Store(_)) => drop(disk::remove_tree(&files)),
+            Err(DatasetError::Store(_) | DatasetError::DiskFull { .. }) => drop(disk::remove_tree(&files)),
             Ok(_) | Err(_) => self.forget(id),
         }
         taken
     }
 
     /// Waits until nothing else is taken in that takes its turn, and lets nothing else be until the guard is dropped.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// `Busy` where [`INGESTS_WAITING_MAX`] wait already: each has a thread.
+    pub fn turn(&self) -> Result<IngestTurn<'_>, DatasetError> {
+        let place = WaitingPlace(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) > INGESTS_WAITING_MAX {
+            return Err(DatasetError::Busy { max: INGESTS_WAITING_MAX });
+        }
+        Ok(IngestTurn { _turn: self.turn.lock().unwrap_or_else(PoisonError::into_inner), _place: place })
     }
 
     /// Forgets an upload and what came of it.
@@ -222,7 +260,11 @@ impl Uploads {
     /// `Store` where the directory cannot be listed.
     pub fn sweep(&self, before_ms: Millis) -> Result<usize, DatasetError> {
         let mut swept = 0;
-        for entry in fs::read_dir(&self.dir).map_err(StoreError::io(&self.dir))? {
+        let listed = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            listed => listed.map_err(StoreError::io(&self.dir))?,
+        };
+        for entry in listed {
             let entry = entry.map_err(StoreError::io(&self.dir))?;
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
@@ -270,7 +312,7 @@ impl Uploads {
 
     fn plan(&self, id: &Digest) -> Result<Plan, DatasetError> {
         let path = self.upload(id).join("plan.json");
-        let text = match fs::read(&path) {
+        let text = match regular_file::read(&path, MANIFEST_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(DatasetError::NotFound { kind: "upload", name: id.hex() });
@@ -374,7 +416,7 @@ fn assemble(chunks: &Path, files: &Path, plan: &Plan) -> Result<(), DatasetError
         let (mut hasher, mut found) = (Hasher::new(), 0);
         for chunk in &announced.chunks {
             let source = chunks.join(chunk.hex());
-            let bytes = fs::read(&source).map_err(StoreError::io(&source))?;
+            let bytes = regular_file::read(&source, CHUNK_BYTES_MAX as u64).map_err(StoreError::io(&source))?;
             hasher.update(&bytes);
             found += bytes.len() as u64;
             disk::write(&file, &path, &bytes).map_err(StoreError::io(&path))?;

@@ -9,6 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::regular_file;
+
 /// An operation about to be done.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests read what an operation is of"))]
@@ -45,6 +47,11 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
 /// Makes a file, which must not be there, with these permissions less the process's mask.
 pub(crate) fn create_file(path: &Path, mode: u32) -> io::Result<File> {
     take(&Step::CreateFile(path), || OpenOptions::new().write(true).create_new(true).mode(mode).open(path))
+}
+
+/// Opens a file to write at its end.
+pub(crate) fn append(path: &Path) -> io::Result<File> {
+    take(&Step::Read(path), || OpenOptions::new().append(true).open(path))
 }
 
 /// Writes all of `bytes` where the file stands. `path` is the file's.
@@ -103,12 +110,9 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
     take(&Step::List(path), || fs::read_dir(path)?.map(entry).collect())
 }
 
-/// Opens a file to read it, or refuses a directory.
+/// Opens a regular file to read it.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    take(&Step::Read(path), || {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
-    })
+    take(&Step::Read(path), || regular_file::open(path))
 }
 
 /// A file's whole content.

@@ -249,6 +249,21 @@ pub enum DatasetError {
         /// Of what.
         unit: &'static str,
     },
+    /// Columns that would be many times as long as the files that they are in.
+    #[error(
+        "{what}: more than {max} bytes, which is {ratio} times the {source_bytes} bytes of the files; send the files \
+         uncompressed, and texts in lines of similar length"
+    )]
+    Expands {
+        /// What would become so large.
+        what: String,
+        /// Bytes of the files.
+        source_bytes: u64,
+        /// Bytes that the columns may have.
+        max: u64,
+        /// The limit on the ratio of the two.
+        ratio: u64,
+    },
     /// A dataset without items.
     #[error("{file}: no items")]
     Empty {
@@ -303,12 +318,18 @@ pub enum DatasetError {
         missing: usize,
     },
     /// Not enough room.
-    #[error("the upload needs {needed} bytes and the disk has {free}; delete something first")]
+    #[error("the dataset needs {needed} bytes on the disk and {free} are free; delete something first")]
     DiskFull {
         /// Bytes needed, with those to work in.
         needed: u64,
         /// Bytes free.
         free: u64,
+    },
+    /// As many wait for their turn as may.
+    #[error("{max} datasets wait to be taken in already; try again when they are")]
+    Busy {
+        /// The maximum.
+        max: usize,
     },
     /// A type that a dataset cannot have.
     #[error("field {field}: {dtype} cannot be {what}")]

@@ -116,6 +116,8 @@ pub struct Waiting {
     pub demand: Demand,
     /// When it may be claimed at the earliest.
     pub not_before_ms: Millis,
+    /// How long before that it was put back into the queue: the longest that it waits, wherever the clock is set.
+    pub backoff_ms: Millis,
     /// Why it was put back into the queue; empty where it never ran.
     pub reason: Reason,
 }

@@ -23,13 +23,16 @@ mod remove;
 mod row;
 mod schedule;
 mod series;
+mod space;
+mod thinning;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
-const SCHEMAS: [&str; 4] = [
+const SCHEMAS: [&str; 5] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
     include_str!("sqlite/estimated.sql"),
+    include_str!("sqlite/points.sql"),
 ];
 
 /// The records in one SQLite file.
@@ -67,6 +70,7 @@ impl SqliteRecords {
     pub fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
         let connection = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
+            space::prepare(&connection)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "foreign_keys", true)?;
@@ -75,6 +79,9 @@ impl SqliteRecords {
         let connection = connection.map_err(|source| RecordError::Database { path: path.to_owned(), source })?;
         let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
         records.write(|tx| records.migrate(tx))?;
+        if let Err(error) = space::settle(&records.connection(), path) {
+            tracing::warn!(path = %path.display(), %error, "the records give no disk space back; `saggar gc` tries again");
+        }
         Ok(records)
     }
 
@@ -225,7 +232,20 @@ impl Records for SqliteRecords {
     }
 
     fn remove(&self, id: &str) -> Result<Job, RecordError> {
-        self.write(|tx| remove::remove(tx, id))
+        while self.write(|tx| remove::remove_some_points(tx, id))? {
+            // What cannot be cut now is cut with the next.
+            let _ = space::truncate_log(&self.connection());
+        }
+        let job = self.write(|tx| remove::remove(tx, id))?;
+        if let Err(error) = self.compact() {
+            tracing::warn!(job = job.name, %error, "the disk space of its records was not given back; `saggar gc` tries again");
+        }
+        Ok(job)
+    }
+
+    fn compact(&self) -> Result<(), RecordError> {
+        let given = space::give_back(&self.connection(), &self.path);
+        given.map_err(|source| RecordError::Database { path: self.path.clone(), source })
     }
 
     fn spent(&self) -> Result<Vec<Spent>, RecordError> {

@@ -73,6 +73,10 @@ pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Js
         freed += bytes;
         gone.push(json!({ "name": job.name, "state": job.state.name(), "bytes": bytes }));
     }
+    if !sweep.dry_run {
+        // Records of an earlier build give space back only here.
+        app.jobs().compact().await?;
+    }
     Ok(Json(json!({ "jobs": gone, "freed_bytes": freed, "dry_run": sweep.dry_run })))
 }
 

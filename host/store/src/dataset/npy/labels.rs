@@ -1,5 +1,7 @@
 //! Whether the elements of an array are numbers of classes.
 
+use std::io::Read;
+
 use saggar_tensor::DType;
 
 use super::super::arrays::Array;
@@ -15,8 +17,12 @@ pub(in super::super) fn check(array: &Array, classes: &[String]) -> Result<(), D
         let what = "a class number; `classes` needs an integer type";
         return Err(DatasetError::BadType { field: array.name.clone(), dtype, what });
     }
-    let labels = array.data.chunks_exact(dtype.bytes()).map(|bytes| number(dtype, bytes)).enumerate();
-    for (at, label) in labels {
+    let mut reader = array.data.reader()?;
+    let mut bytes = [0; 8];
+    let bytes = &mut bytes[..dtype.bytes()];
+    for at in 0..array.data.bytes() / bytes.len() as u64 {
+        reader.read_exact(bytes).map_err(array.data.unreadable())?;
+        let label = number(dtype, bytes);
         if usize::try_from(label).is_ok_and(|label| label < classes.len()) {
             continue;
         }

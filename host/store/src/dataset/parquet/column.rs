@@ -12,41 +12,49 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use saggar_tensor::DType;
 
+use super::super::staging::ColumnWriter;
 use super::footer::Chunk;
 use super::pages::Pages;
 use super::schema::{Kind, Leaf};
 use super::thrift::Result;
+use crate::error::DatasetError;
 use crate::limits::TEXT_LINE_BYTES_MAX;
+
+/// Bytes of the length before a text.
+pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Values that are decoded at once.
 const BATCH_VALUES: usize = 1 << 16;
 
 /// A column as read so far, over all files.
-#[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct Column<'s> {
     pub(super) kind: Kind,
     /// For a list, its length, which the first row has said.
     pub(super) length: Option<usize>,
-    /// Values, little-endian; texts without their ends.
-    pub(super) data: Vec<u8>,
-    /// Where each text ends.
-    pub(super) ends: Vec<usize>,
+    /// Values, little-endian; before each text its length, in [`LENGTH_BYTES`].
+    pub(super) data: ColumnWriter<'s>,
+    /// Bytes of the longest text.
+    pub(super) longest: usize,
+    /// Why the last value could not be written.
+    failure: Option<DatasetError>,
 }
 
-impl Column {
-    pub(super) fn new(kind: Kind) -> Column {
-        Column { kind, length: None, data: Vec::new(), ends: Vec::new() }
+impl<'s> Column<'s> {
+    pub(super) fn new(kind: Kind, data: ColumnWriter<'s>) -> Column<'s> {
+        Column { kind, length: None, data, longest: 0, failure: None }
     }
 
-    /// Bytes that it takes in memory: a text that is empty takes some too.
-    pub(super) fn held(&self) -> usize {
-        self.data.len() + size_of_val(self.ends.as_slice())
+    /// Bytes written so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.data.bytes()
     }
 
-    /// Its texts, in order.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
-        let mut begin = 0;
-        self.ends.iter().map(move |end| &self.data[std::mem::replace(&mut begin, *end)..*end])
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.data.push(bytes).map_err(|error| {
+            let reason = error.to_string();
+            self.failure = Some(error);
+            reason
+        })
     }
 }
 
@@ -59,21 +67,26 @@ pub(super) struct Source<'a> {
     pub(super) rows: u64,
     pub(super) before: u64,
     /// Bytes that the column may have when the row group is read.
-    pub(super) bytes_max: usize,
+    pub(super) bytes_max: u64,
     /// Values of the pages that the decoder was given since it last gave rows.
     pub(super) gathered: Arc<AtomicU64>,
 }
 
-/// Appends the values of a row group.
-pub(super) fn append(source: &Source<'_>, column: &mut Column) -> Result<()> {
+/// Appends the values of a row group; or says why not, with `refused` for what is wrong with the file.
+pub(super) fn append(
+    source: &Source<'_>,
+    column: &mut Column<'_>,
+    refused: impl FnOnce(String) -> DatasetError,
+) -> std::result::Result<(), DatasetError> {
     // The decoder means its input to be well-formed and slices without asking in some places; what gets past the checks
     // of pages must not end the program. The column may be torn then, and nobody reads it after an error.
     let read = catch_unwind(AssertUnwindSafe(|| source.read(column)));
-    read.unwrap_or_else(|_| Err("its pages cannot be decoded; is the file damaged?".to_owned()))
+    let read = read.unwrap_or_else(|_| Err("its pages cannot be decoded; is the file damaged?".to_owned()));
+    read.map_err(|reason| column.failure.take().unwrap_or_else(|| refused(reason)))
 }
 
 impl Source<'_> {
-    fn read(&self, column: &mut Column) -> Result<()> {
+    fn read(&self, column: &mut Column<'_>) -> Result<()> {
         let pages = Pages::new(self.file, self.leaf, self.chunk, Arc::clone(&self.gathered))?;
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
@@ -112,8 +125,7 @@ impl Source<'_> {
                 if bytes.len() != length {
                     return Err(format!("{} bytes, and every value has {length}", bytes.len()));
                 }
-                column.data.extend_from_slice(bytes);
-                Ok(())
+                column.write(bytes)
             }),
             (ColumnReader::ByteArrayColumnReader(reader), _) => {
                 self.rows(reader, column, |value, column| text(value.as_ref(), column, self.bytes_max))
@@ -139,8 +151,8 @@ impl Source<'_> {
     fn rows<T: DataType>(
         &self,
         mut reader: ColumnReaderImpl<T>,
-        column: &mut Column,
-        mut push: impl FnMut(&T::T, &mut Column) -> Result<()>,
+        column: &mut Column<'_>,
+        mut push: impl FnMut(&T::T, &mut Column<'_>) -> Result<()>,
     ) -> Result<()> {
         let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let mut done = 0u64;
@@ -240,13 +252,12 @@ fn null(row: u64) -> String {
     format!("row {row}: a null; fill it or leave the row out")
 }
 
-fn push<const N: usize>(column: &mut Column, bytes: [u8; N]) -> Result<()> {
-    column.data.extend_from_slice(&bytes);
-    Ok(())
+fn push<const N: usize>(column: &mut Column<'_>, bytes: [u8; N]) -> Result<()> {
+    column.write(&bytes)
 }
 
 /// Appends a text as the lines of text files are: UTF-8, without zeros, which mark the end.
-fn text(bytes: &[u8], column: &mut Column, bytes_max: usize) -> Result<()> {
+fn text(bytes: &[u8], column: &mut Column<'_>, bytes_max: u64) -> Result<()> {
     if bytes.len() > TEXT_LINE_BYTES_MAX {
         return Err(format!("a text of more than {TEXT_LINE_BYTES_MAX} bytes; break it into several"));
     }
@@ -256,9 +267,11 @@ fn text(bytes: &[u8], column: &mut Column, bytes_max: usize) -> Result<()> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(format!("byte {at} of its text is 0, which marks the end of a text"));
     }
-    column.data.extend_from_slice(bytes);
-    column.ends.push(column.data.len());
-    if column.held() > bytes_max {
+    column.longest = column.longest.max(bytes.len());
+    let length = u32::try_from(bytes.len()).expect("at most TEXT_LINE_BYTES_MAX");
+    column.write(&length.to_le_bytes())?;
+    column.write(bytes)?;
+    if column.bytes() > bytes_max {
         return Err(format!("its texts have more than {bytes_max} bytes together; is the file damaged?"));
     }
     Ok(())

@@ -22,7 +22,10 @@ use super::footer::Chunk;
 use super::header::{self, Header, Kind};
 use super::schema::Leaf;
 use super::thrift::Result;
-use crate::limits::{PARQUET_PAGE_BYTES_MAX, PARQUET_PAGE_HEADER_BYTES_MAX, PARQUET_PAGE_VALUES_MAX};
+use crate::limits::{
+    PARQUET_DICTIONARY_VALUES_MAX, PARQUET_PAGE_BYTES_MAX, PARQUET_PAGE_HEADER_BYTES_MAX, PARQUET_PAGE_VALUES_MAX,
+    PARQUET_VALUES_HELD_MAX,
+};
 
 /// Bytes that are read in the hope that a page's header is in them.
 const HEADER_BYTES: u64 = 1 << 10;
@@ -134,6 +137,9 @@ impl Pages {
             Physical::INT96 => 12,
             Physical::FIXED_LEN_BYTE_ARRAY => self.length,
         };
+        if values > PARQUET_DICTIONARY_VALUES_MAX {
+            return Err(format!("a dictionary of more than {PARQUET_DICTIONARY_VALUES_MAX} values; write it without one"));
+        }
         if values as usize > header.expanded / least {
             return Err(format!("a dictionary of {values} values in {} bytes", header.expanded));
         }
@@ -203,8 +209,10 @@ impl Pages {
     fn gather(&self, values: u32) -> Result<()> {
         let (_, are_lists) = self.levels;
         let gathered = self.gathered.fetch_add(values.into(), Ordering::Relaxed) + u64::from(values);
-        if are_lists && gathered > PARQUET_PAGE_VALUES_MAX.into() {
-            return Err(format!("a list that goes on over more than {PARQUET_PAGE_VALUES_MAX} values"));
+        if are_lists && gathered > PARQUET_VALUES_HELD_MAX.into() {
+            return Err(format!(
+                "lists of more than {PARQUET_VALUES_HELD_MAX} values that no page ends within; write smaller row groups"
+            ));
         }
         Ok(())
     }
@@ -235,7 +243,7 @@ impl Pages {
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY if self.physical == Physical::BYTE_ARRAY => {
                 match header::delta_values(bytes) {
-                    Some(count) if count <= u64::from(values) => Ok(()),
+                    Some(count) if count <= u64::from(values.min(PARQUET_VALUES_HELD_MAX)) => Ok(()),
                     _ => Err("it has more lengths than values".to_owned()),
                 }
             }
@@ -383,11 +391,11 @@ mod tests {
 
     #[test]
     fn a_list_does_not_go_on_over_pages_without_end() {
-        let half = PARQUET_PAGE_VALUES_MAX / 2;
+        let half = PARQUET_VALUES_HELD_MAX / 2;
         let (mut lists, _) = pages(Some(1), &[half; 3]);
         assert!(lists.page().is_ok() && lists.page().is_ok());
         let error = lists.page().unwrap_err();
-        assert!(error.ends_with("a list that goes on over more than 67108864 values"), "{error}");
+        assert!(error.contains("lists of more than 8388608 values"), "{error}");
         let (mut lists, gathered) = pages(Some(1), &[half; 3]);
         assert!(lists.page().is_ok() && lists.page().is_ok());
         gathered.store(0, Ordering::Relaxed);

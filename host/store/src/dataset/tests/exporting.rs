@@ -142,7 +142,7 @@ fn what_a_job_wrote_is_a_dataset() {
     let directory = tempfile::tempdir().unwrap();
     let home = Home::open(directory.path()).unwrap();
     let datasets = Datasets::new(home.datasets());
-    let take = |path: Option<&str>| datasets.ingest_output("d", &home, "j", path, 0);
+    let take = |path: Option<&str>| datasets.ingest_output("d", &home, "j", path, 0, |_| Ok(()));
     let refused = take(None).unwrap_err().to_string();
     expect!["there is no output of the job: it wrote nothing"].assert_eq(&refused);
     home.write_output("j", "preds/a.txt", b"one\ntwo\n").unwrap();

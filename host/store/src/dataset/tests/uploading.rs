@@ -58,22 +58,22 @@ fn an_upload_becomes_a_version_once() {
     // Cut off here, and begun again.
     let again = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
     assert_eq!((again.id, again.missing.len()), (begun.id, 2));
-    let early = place.uploads.commit("d", &begun.id, 0).unwrap_err();
+    let early = place.uploads.commit("d", &begun.id, 0, |_, _| Ok(())).unwrap_err();
     assert!(matches!(early, DatasetError::ChunksMissing { missing: 2, .. }), "{early}");
     send(&place, &begun.id, csv);
     assert!(place.uploads.missing(&begun.id).unwrap().is_empty());
-    let other = place.uploads.commit("e", &begun.id, 0).unwrap_err();
+    let other = place.uploads.commit("e", &begun.id, 0, |_, _| Ok(())).unwrap_err();
     assert!(matches!(other, DatasetError::NotFound { kind: "upload", .. }), "{other}");
-    let info = place.uploads.commit("d", &begun.id, 5).unwrap();
+    let info = place.uploads.commit("d", &begun.id, 5, |_, _| Ok(())).unwrap();
     assert_eq!((info.version, info.items, info.created_ms), (1, 6, 5));
     assert_eq!(place.left("uploads"), 0);
-    assert_eq!(place.uploads.commit("d", &begun.id, 6).unwrap(), info, "the answer may have been lost");
+    assert_eq!(place.uploads.commit("d", &begun.id, 6, |_, _| Ok(())).unwrap(), info, "the answer may have been lost");
     let known = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
     assert_eq!((known.version, known.missing.len()), (Some(1), 0));
     assert_eq!(place.left("uploads"), 0);
     let changed = place.uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap();
     send(&place, &changed.id, b"1\n");
-    assert_eq!(place.uploads.commit("d", &changed.id, 7).unwrap().version, 2);
+    assert_eq!(place.uploads.commit("d", &changed.id, 7, |_, _| Ok(())).unwrap().version, 2);
     assert_eq!(place.datasets.list().unwrap().len(), 2);
 }
 
@@ -142,7 +142,7 @@ fn files_that_are_not_what_they_say_leave_nothing() {
         let csv: &[u8] = if files[1].size == 4 { b"1\nx\n" } else { csv };
         let begun = place.uploads.begin("d", files, |_| Ok(())).unwrap();
         send(&place, &begun.id, csv);
-        let refused = place.uploads.commit("d", &begun.id, 0).unwrap_err();
+        let refused = place.uploads.commit("d", &begun.id, 0, |_, _| Ok(())).unwrap_err();
         assert!(
             matches!(
                 refused,
@@ -187,7 +187,7 @@ fn an_upload_that_would_fill_the_disk_is_refused() {
     let refused = uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap_err();
     assert!(matches!(refused, DatasetError::DiskFull { free, .. } if free == 64 << 20), "{refused}");
     assert_eq!(place.left("uploads"), 0);
-    assert!(durable::free_bytes(place.directory.path()).unwrap() > 0);
+    assert!(crate::durable::free_bytes(place.directory.path()).unwrap() > 0);
 }
 
 #[test]

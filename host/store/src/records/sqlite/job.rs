@@ -150,7 +150,7 @@ pub(super) fn claim(tx: &Transaction<'_>, id: &str, pool: &str, now_ms: Millis) 
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
          reason_code = '', reason_sentence = '' \
-         WHERE id = ?1 AND state = 'QUEUED' AND not_before_ms <= ?2 RETURNING {JOB}"
+         WHERE id = ?1 AND state = 'QUEUED' AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB}"
     );
     let Some(job) = tx.query_row(&sql, params![id, int(now_ms)], row::job).optional()? else {
         get(tx, id)?;
@@ -349,8 +349,8 @@ pub(super) fn requeue(
     }
     tx.execute(
         "UPDATE jobs SET state = 'QUEUED', epoch = epoch + 1, reason_code = ?2, \
-         reason_sentence = ?3, not_before_ms = ?4 WHERE id = ?1",
-        params![lease.job, reason.code, reason.sentence, int(not_before_ms)],
+         reason_sentence = ?3, not_before_ms = ?4, backoff_ms = ?5 WHERE id = ?1",
+        params![lease.job, reason.code, reason.sentence, int(not_before_ms), int(not_before_ms.saturating_sub(now_ms))],
     )?;
     series::event(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
     get(tx, &lease.job)

@@ -4,14 +4,32 @@ use rusqlite::{Transaction, params};
 
 use super::{Outcome, job};
 use crate::error::RecordError;
+use crate::limits::RECORDS_REMOVED_AT_ONCE;
 use crate::records::{Job, Spent};
 
-pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> Outcome<Job> {
+/// The job, if it is over.
+fn finished(tx: &Transaction<'_>, id: &str) -> Outcome<Job> {
     let job = job::get(tx, id)?;
     if !job.state.is_final() {
         let expected = "must be over before it can be removed";
         return Err(RecordError::Invalid { field: "job", value: job.name, expected }.into());
     }
+    Ok(job)
+}
+
+/// Removes some points of a job that is over. Returns whether there may be more.
+pub(super) fn remove_some_points(tx: &Transaction<'_>, id: &str) -> Outcome<bool> {
+    let job = finished(tx, id)?;
+    let removed = tx.execute(
+        "DELETE FROM metrics WHERE job = ?1 AND (name, step, attempt) IN \
+         (SELECT name, step, attempt FROM metrics WHERE job = ?1 LIMIT ?2)",
+        params![job.id, RECORDS_REMOVED_AT_ONCE],
+    )?;
+    Ok(removed == RECORDS_REMOVED_AT_ONCE as usize)
+}
+
+pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> Outcome<Job> {
+    let job = finished(tx, id)?;
     for table in ["metrics", "latest", "events", "attempts"] {
         tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [&job.id])?;
     }

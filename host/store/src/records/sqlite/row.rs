@@ -81,7 +81,7 @@ fn demand(row: &Row<'_>, at: usize) -> rusqlite::Result<Demand> {
 }
 
 /// Columns of [`waiting`], in its order.
-pub(super) const WAITING: &str = "id, name, project, owner, not_before_ms, reason_code, reason_sentence, \
+pub(super) const WAITING: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
     queue, priority, preemptible, device, slots_milli";
 
 /// A queued job from a row of [`WAITING`].
@@ -92,8 +92,9 @@ pub(super) fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
         project: row.get(2)?,
         owner: row.get(3)?,
         not_before_ms: row.get(4).map(unsigned)?,
-        reason: Reason { code: row.get(5)?, sentence: row.get(6)? },
-        demand: demand(row, 7)?,
+        backoff_ms: row.get(5).map(unsigned)?,
+        reason: Reason { code: row.get(6)?, sentence: row.get(7)? },
+        demand: demand(row, 8)?,
     })
 }
 

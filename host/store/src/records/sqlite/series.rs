@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Transaction, params};
 
 use super::row::{self, int};
-use super::{Outcome, job};
+use super::{Outcome, job, thinning};
 use crate::clock::Millis;
 use crate::error::RecordError;
-use crate::limits::{EVENTS_LISTED_MAX, POINTS_LISTED_MAX, SERIES_MAX};
+use crate::limits::{
+    EVENT_TEXT_BYTES_MAX, EVENTS_LISTED_MAX, EVENTS_OF_KIND_MAX, POINTS_LISTED_MAX, SERIES_MAX, SERIES_NAME_BYTES_MAX,
+};
 use crate::records::{Details, Event, Lease, MetricPoint};
 
 pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]) -> Outcome<()> {
@@ -17,10 +19,19 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
         "INSERT OR REPLACE INTO metrics (job, name, step, attempt, value, at_ms) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
+    let mut replace = tx.prepare_cached(
+        "UPDATE metrics SET value = ?5, at_ms = ?6 WHERE job = ?1 AND name = ?2 AND step = ?3 AND attempt = ?4",
+    )?;
+    let mut all = thinning::load(tx, &lease.job)?;
     let mut last: BTreeMap<&str, &MetricPoint> = BTreeMap::new();
     for point in points {
+        if point.name.len() > SERIES_NAME_BYTES_MAX {
+            let (value, expected) = (point.name.chars().take(80).collect(), "must have at most 255 bytes");
+            return Err(RecordError::Invalid { field: "metric", value, expected }.into());
+        }
         let (step, at) = (int(point.step), int(point.at_ms));
-        insert.execute(params![lease.job, point.name, step, lease.attempt, point.value, at])?;
+        let write = if all.entry(point.name.clone()).or_default().report() { &mut insert } else { &mut replace };
+        write.execute(params![lease.job, point.name, step, lease.attempt, point.value, at])?;
         let last = last.entry(&point.name).or_insert(point);
         if point.step >= last.step {
             *last = point;
@@ -32,7 +43,7 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
         let expected = "is one series too many: a job has at most 256";
         return Err(RecordError::Invalid { field: "metric", value, expected }.into());
     }
-    Ok(())
+    thinning::store(tx, lease, all, points)
 }
 
 /// Keeps the last points of series where no later one is kept. Whoever has the lease has the newest attempt.
@@ -80,7 +91,13 @@ pub(super) fn points(
     )?;
     let limit = bounded(limit, POINTS_LISTED_MAX);
     let rows = statement.query_map(params![id, name, int(from_step), limit], row::point)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut points: Vec<MetricPoint> = rows.collect::<Result<_, _>>()?;
+    if points.len() < limit as usize {
+        // Of a series that was thinned the last point may not be recorded with the others.
+        let last = latest(tx, id)?.into_iter().find(|last| last.name == name && last.step >= from_step);
+        points.extend(last.filter(|last| points.last().is_none_or(|point| point.step < last.step)));
+    }
+    Ok(points)
 }
 
 pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> Outcome<HashMap<String, Details>> {
@@ -102,12 +119,15 @@ fn latest(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<MetricPoint>> {
 }
 
 pub(super) fn event(tx: &Transaction<'_>, id: &str, kind: &str, text: &str, now_ms: Millis) -> Outcome<()> {
-    tx.prepare_cached("INSERT INTO events (job, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-        id,
-        int(now_ms),
-        kind,
-        text
-    ])?;
+    let text = &text[..text.floor_char_boundary(EVENT_TEXT_BYTES_MAX)];
+    let mut insert = tx.prepare_cached("INSERT INTO events (job, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)")?;
+    insert.execute(params![id, int(now_ms), kind, text])?;
+    // The oldest of a kind go where there are too many, so that a job that says one thing for ever keeps the others.
+    let mut remove = tx.prepare_cached(
+        "DELETE FROM events WHERE job = ?1 AND kind = ?2 AND sequence <= (SELECT sequence FROM events INDEXED BY \
+         events_by_kind WHERE job = ?1 AND kind = ?2 ORDER BY sequence DESC LIMIT 1 OFFSET ?3)",
+    )?;
+    remove.execute(params![id, kind, EVENTS_OF_KIND_MAX])?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Room for what an attempt writes, under the server's limit on stored bytes. Full, it refuses the write and not the
-//! training: the last good checkpoint stays.
+//! Room for what an attempt writes, and for what is recorded of it, under the server's limit on stored bytes. Full, it
+//! refuses the write and not the training: the last good checkpoint stays.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use saggar_store::{Home, StorageQuota, StoreError};
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// What may still be written.
-pub(super) struct Room {
+#[derive(Debug)]
+pub(crate) struct Room {
     quota: Option<StorageQuota>,
     home: Home,
     models_dir: PathBuf,
@@ -18,7 +19,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(limit_bytes: Option<u64>, home: Home, models_dir: PathBuf) -> Room {
+    pub(crate) fn new(limit_bytes: Option<u64>, home: Home, models_dir: PathBuf) -> Room {
         Room { quota: limit_bytes.map(|limit_bytes| StorageQuota { limit_bytes }), home, models_dir, counted: None }
     }
 
@@ -26,7 +27,7 @@ impl Room {
     ///
     /// # Errors
     /// `QuotaExceeded`; `Io` where nobody can tell how much is stored.
-    pub(super) fn take(&mut self, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.quota else { return Ok(()) };
         let used = match self.counted {
             Some((at, used)) if at.elapsed() < COUNT_AGE_MAX => used,

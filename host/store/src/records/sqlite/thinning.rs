@@ -1,0 +1,123 @@
+//! The bound on the points of a job: series that are long are thinned, and go on at a lower rate.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Transaction, params};
+
+use super::row::{self, int};
+use super::{Outcome, series};
+use crate::limits::POINTS_MAX;
+use crate::records::{Lease, MetricPoint};
+
+/// The kind of the event that says so, once for each job.
+const EVENT: &str = "SERIES_THINNED";
+
+/// What is recorded of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Series {
+    /// Points that are recorded, or were and have been replaced since.
+    points: u64,
+    /// Points that were reported.
+    reported: u64,
+    /// Of so many that are reported one is recorded.
+    stride: u64,
+}
+
+/// The series of a job by their names.
+pub(super) type AllSeries = BTreeMap<String, Series>;
+
+impl Series {
+    /// Counts a point that is reported. Returns whether it is recorded.
+    pub(super) fn report(&mut self) -> bool {
+        let is_recorded = self.reported.is_multiple_of(self.stride.max(1));
+        self.reported = self.reported.saturating_add(1);
+        self.points += u64::from(is_recorded);
+        is_recorded
+    }
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        Series { points: 0, reported: 0, stride: 1 }
+    }
+}
+
+/// Reads what is recorded of a job's series.
+pub(super) fn load(tx: &Transaction<'_>, job: &str) -> Outcome<AllSeries> {
+    let mut statement = tx.prepare_cached("SELECT points, name, reported, stride FROM latest WHERE job = ?1")?;
+    let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+    let rows = statement.query_map([job], |row| {
+        let series = Series { points: row::count(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
+        Ok((row.get(1)?, series))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Writes what is recorded of a job's series, thinning them where they are too long. Each has a row in `latest`.
+pub(super) fn store(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    mut all: AllSeries,
+    touched: &[MetricPoint],
+) -> Outcome<()> {
+    let thinned = all.values().map(|series| series.points).sum::<u64>() > POINTS_MAX && thin(tx, &lease.job, &mut all)?;
+    if thinned && series::count_events(tx, &lease.job, EVENT)? == 0 {
+        let text = format!(
+            "a job has at most {POINTS_MAX} points: of long series every second one was removed, and fewer are recorded \
+             from now on; the first, the last, the least and the greatest stay"
+        );
+        let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
+        series::event(tx, &lease.job, EVENT, &text, now_ms)?;
+    }
+    let mut update =
+        tx.prepare_cached("UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2")?;
+    for (name, series) in &all {
+        if thinned || touched.iter().any(|point| point.name == *name) {
+            update.execute(params![lease.job, name, int(series.points), int(series.reported), int(series.stride)])?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes every second point of series that have more than half their share. Returns whether there were too many.
+fn thin(tx: &Transaction<'_>, job: &str, all: &mut AllSeries) -> Outcome<bool> {
+    if count(tx, job, all)? <= POINTS_MAX {
+        return Ok(false);
+    }
+    // What an earlier attempt did and a later one did again is shown nowhere.
+    tx.execute(
+        "DELETE FROM metrics WHERE job = ?1 AND attempt < (SELECT max(attempt) FROM metrics AS newer \
+         WHERE newer.job = metrics.job AND newer.name = metrics.name AND newer.step = metrics.step)",
+        [job],
+    )?;
+    let share = POINTS_MAX / (2 * all.len() as u64).max(1);
+    let mut delete = tx.prepare_cached(
+        "WITH points AS (SELECT step, value FROM metrics WHERE job = ?1 AND name = ?2) \
+         DELETE FROM metrics WHERE job = ?1 AND name = ?2 \
+         AND step IN (SELECT step FROM (SELECT step, row_number() OVER (ORDER BY step) AS place FROM points) \
+           WHERE place % 2 = 0) \
+         AND step <> (SELECT max(step) FROM points) \
+         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value LIMIT 1)) \
+         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value DESC LIMIT 1))",
+    )?;
+    for (name, series) in all.iter_mut().filter(|(_, series)| series.points > share) {
+        delete.execute([job, name])?;
+        series.stride = series.stride.saturating_mul(2);
+    }
+    count(tx, job, all)?;
+    Ok(true)
+}
+
+/// Counts the points that are recorded.
+fn count(tx: &Transaction<'_>, job: &str, all: &mut AllSeries) -> Outcome<u64> {
+    all.values_mut().for_each(|series| series.points = 0);
+    let mut statement = tx.prepare_cached("SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name")?;
+    let rows = statement.query_map([job], |row| Ok((row::count(row)?, row.get::<_, String>(1)?)))?;
+    let mut sum = 0;
+    for row in rows {
+        let (points, name) = row?;
+        all.entry(name).or_default().points = points;
+        sum += points;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,46 @@
+//! Opening ZIP archives from anywhere: the list of files at their end is read whole, and so it is bounded.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::rc::Rc;
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::limits::ZIP_DIRECTORY_BYTES_MAX;
+
+/// Opens an archive, of whose list of files at most [`ZIP_DIRECTORY_BYTES_MAX`] bytes are read.
+pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<Directory>>, ZipError> {
+    let left = Rc::new(Cell::new(Some(ZIP_DIRECTORY_BYTES_MAX)));
+    let archive = ZipArchive::new(BufReader::new(Directory { file, left: Rc::clone(&left) }))?;
+    // What follows are the entries, which their readers bound.
+    left.set(None);
+    Ok(archive)
+}
+
+/// A file of which so many bytes more may be read, if there is a number.
+pub(crate) struct Directory {
+    file: File,
+    left: Rc<Cell<Option<u64>>>,
+}
+
+impl Read for Directory {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        if let Some(left) = self.left.get() {
+            let left = left.checked_sub(n as u64).ok_or_else(|| {
+                let reason = format!("its list of files takes more than {ZIP_DIRECTORY_BYTES_MAX} bytes");
+                io::Error::new(ErrorKind::FileTooLarge, reason)
+            })?;
+            self.left.set(Some(left));
+        }
+        Ok(n)
+    }
+}
+
+impl Seek for Directory {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
