@@ -6,6 +6,9 @@ use saggar_project::{Diagnostics, Manifest, PROJECT_FILE, Task, UserConfig};
 
 use crate::exit::{self, Failure};
 
+/// Bytes of a project file.
+const PROJECT_BYTES_MAX: u64 = 1 << 20;
+
 /// A project file that was found and is valid.
 #[derive(Debug)]
 pub(crate) struct Project {
@@ -71,7 +74,7 @@ impl Project {
 
 /// The text of a project file.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = saggar_store::regular_file::read(path, PROJECT_BYTES_MAX).map_err(|error| {
         Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
             .hint(format!("name a {PROJECT_FILE}; `saggar init NAME` makes one"))
     })?;

@@ -34,9 +34,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use saggar_metrics::Metrics;
-use saggar_store::{Home, KeyFile};
 use saggar_store::clock::{Clock, Millis};
 use saggar_store::records::{Attempt, Details, Event, Job, JobFilter, MetricPoint, Reason, Records, Running, Spent};
+use saggar_store::{Home, KeyFile};
 use tokio::sync::watch;
 
 pub use commands::{Submission, restarted};

@@ -22,8 +22,8 @@ use saggar_device::{Backend, DeviceInfo, Meter, Ways};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
-use crate::room::Room;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
+use crate::room::Room;
 use crate::spec::{Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;

@@ -67,6 +67,8 @@ pub const BODY_BYTES_MAX: usize = 10 << 20;
 pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 /// Bytes of a file that a model is made of.
 pub const IMPORT_BYTES_MAX: usize = 512 << 20;
+/// Bytes of the options beside a file in the models directory that is to be imported.
+pub const IMPORT_OPTIONS_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of memory that requests of all clients may take, from their bodies to their answers, where the machine's memory is
 /// not known.
 pub const REQUEST_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;

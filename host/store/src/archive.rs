@@ -122,7 +122,8 @@ impl<'a> Folder<'a> {
     }
 
     fn zip(&mut self, file: File) -> Result<(), DatasetError> {
-        let mut zip = zip_directory::open(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
+        let mut zip =
+            zip_directory::open(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
         for at in 0..zip.len() {
             let mut entry = zip.by_index(at).map_err(|error| self.malformed("", error))?;
             let path = entry.name().map_err(|error| self.malformed("", error))?.into_owned();

@@ -23,7 +23,7 @@ impl Digest {
     /// # Errors
     /// Whatever opening or reading it reports.
     pub fn of_file(path: &Path) -> io::Result<(Digest, u64)> {
-        Digest::of_reader(std::fs::File::open(path)?)
+        Digest::of_reader(crate::regular_file::open(path)?)
     }
 
     /// The digest and the number of all bytes that a reader gives, read in pieces.

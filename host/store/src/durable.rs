@@ -1,7 +1,8 @@
 //! Files and directories that are on the disk when the call returns.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
@@ -51,9 +52,22 @@ fn create_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a new file and syncs it. Its directory is for the caller to sync, once for all files.
+/// Permissions of the state directory: nobody else looks into it, or holds a lock in it.
+pub(crate) const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
+/// Permissions of the files of the state directory.
+pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
+/// Permissions of files that others may read as the process's mask says: those of models, which may lie anywhere.
+const SHARED_FILE_MODE: u32 = 0o666;
+
+/// Writes a new file for the owner alone and syncs it. Its directory is for the caller to sync, once for all files.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let file = disk::create_file(path, 0o666)?;
+    let file = disk::create_file(path, PRIVATE_FILE_MODE)?;
+    write_and_sync(&file, path, &[bytes])
+}
+
+/// As [`write_new`], for what others may read.
+pub(crate) fn write_new_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = disk::create_file(path, SHARED_FILE_MODE)?;
     write_and_sync(&file, path, &[bytes])
 }
 
@@ -63,14 +77,14 @@ pub(crate) fn write_and_sync<T: AsRef<[u8]>>(file: &File, path: &Path, pieces: &
     disk::sync(file, path)
 }
 
-/// Replaces a file's content in one durable step.
+/// Replaces a file's content in one durable step. Only the owner may read it.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, bytes, 0o666)
+    replace_with_mode(path, bytes, PRIVATE_FILE_MODE)
 }
 
-/// As [`replace`], for what only the owner may read.
-pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, bytes, 0o600)
+/// As [`replace`], for what others may read.
+pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, bytes, SHARED_FILE_MODE)
 }
 
 fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -87,11 +101,26 @@ fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     disk::sync_directory(parent)
 }
 
+/// Makes a file that is empty at first, or takes the permissions of others from one that is there.
+pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).append(true).mode(PRIVATE_FILE_MODE).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o777 & !PRIVATE_FILE_MODE == 0 {
+        return Ok(());
+    }
+    match file.set_permissions(Permissions::from_mode(PRIVATE_FILE_MODE)) {
+        // Another user's, or on a file system without permissions: whoever may write to it goes on.
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => Ok(()),
+        set => set,
+    }
+}
+
 /// Waits for the lock that whoever changes the file at `path` holds: that of a file beside it, since the file itself is
 /// replaced. It is given up with what is returned, or with the process.
 pub(crate) fn locked(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(PRIVATE_FILE_MODE);
+    let lock = options.open(&lock_path);
     let lock = lock.map_err(StoreError::io(&lock_path))?;
     lock.lock().map_err(StoreError::io(&lock_path))?;
     Ok(lock)

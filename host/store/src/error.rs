@@ -319,6 +319,14 @@ pub enum RecordError {
         /// Its reason.
         source: rusqlite::Error,
     },
+    /// The database's file cannot be made or opened.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The database.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
     /// The database was made by a newer build.
     #[error(
         "{} has schema {found}, and this build knows schemas up to {newest}; use the newer build",

@@ -1,7 +1,8 @@
 //! The state directory: where everything lies, and who may serve from it.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::durable::{self, disk};
@@ -55,6 +56,7 @@ impl Home {
         for directory in [home.objects(), home.models(), home.jobs(), home.cache(), home.datasets(), home.uploads()] {
             durable::create_directories_below(&home.root, &directory).map_err(StoreError::io(&directory))?;
         }
+        home.make_private()?;
         let parent = home.root.parent().unwrap_or(Path::new("/"));
         match disk::sync_directory(parent) {
             // Who may not read it did not make the directory in it.
@@ -62,6 +64,32 @@ impl Home {
             synced => synced.map_err(StoreError::io(parent))?,
         }
         Ok(home)
+    }
+
+    /// Keeps everybody else out of the directory, if it is this user's. What lies in it may have been made by earlier
+    /// builds, readable for all: behind this directory it is not.
+    fn make_private(&self) -> Result<(), StoreError> {
+        let Some(mode) = self.public_mode()? else { return Ok(()) };
+        match fs::set_permissions(&self.root, fs::Permissions::from_mode(durable::PRIVATE_DIRECTORY_MODE)) {
+            Ok(()) => {
+                let path = self.root.display();
+                tracing::info!(%path, mode = format!("{mode:o}"), "the state directory is now for its owner alone (700)");
+                Ok(())
+            }
+            // Another user's, or on a file system without permissions: `saggar doctor` says so.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+            Err(error) => Err(StoreError::io(&self.root)(error)),
+        }
+    }
+
+    /// Returns the directory's permissions if other users may look into it, or `None`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn public_mode(&self) -> Result<Option<u32>, StoreError> {
+        let data = fs::metadata(&self.root).map_err(StoreError::io(&self.root))?;
+        let mode = data.permissions().mode() & 0o777;
+        Ok((mode & !durable::PRIVATE_DIRECTORY_MODE != 0).then_some(mode))
     }
 
     /// Takes the server's lock, for as long as the guard lives. The operating system gives it up
@@ -76,6 +104,7 @@ impl Home {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(durable::PRIVATE_FILE_MODE)
             .open(&path)
             .map_err(StoreError::io(&path))?;
         match file.try_lock() {
@@ -205,6 +234,26 @@ mod tests {
             if *home == *worker.root() && *process == std::process::id().to_string()));
         drop(lock);
         worker.lock().unwrap();
+    }
+
+    #[test]
+    fn only_the_owner_looks_into_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("home");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        let home = Home::open(&root).unwrap();
+        assert_eq!((mode(&root), home.public_mode().unwrap()), (0o700, None));
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o750)).unwrap();
+        assert_eq!(home.public_mode().unwrap(), Some(0o750));
+        let _lock = home.lock().unwrap();
+        home.write_output("j", "a/b.txt", b"x").unwrap();
+        let _locked = durable::locked(&root.join("keys.json")).unwrap();
+        drop(crate::SqliteRecords::open(&home.database()).unwrap());
+        for file in ["server.lock", "keys.lock", "saggar.db", "jobs/j/output/a/b.txt"] {
+            assert_eq!(mode(&root.join(file)), 0o600, "{file}");
+        }
     }
 
     #[test]

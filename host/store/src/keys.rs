@@ -22,6 +22,7 @@ use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, KEYS_MAX, MANIFEST_BYTES_MAX};
+use crate::regular_file;
 use crate::versions::is_name;
 
 pub use allowance::{NotAnAllowance, Period, Quota, Rate};
@@ -297,7 +298,7 @@ impl KeyFile {
             Ok(meta) if meta.len() > MANIFEST_BYTES_MAX => return Err(damaged("it is too large".to_owned())),
             Ok(_) => {}
         }
-        let bytes = std::fs::read(&self.path).map_err(StoreError::io(&self.path))?;
+        let bytes = regular_file::read(&self.path, MANIFEST_BYTES_MAX).map_err(StoreError::io(&self.path))?;
         let contents: Contents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if contents.format != FORMAT {
             return Err(damaged(format!("it has format {}, and this build reads {FORMAT}", contents.format)));
@@ -369,7 +370,7 @@ impl KeyFile {
         let done = work(&mut keys)?;
         let contents = Contents { format: FORMAT, keys };
         let text = serde_json::to_string_pretty(&contents).expect("records of text and numbers are JSON");
-        durable::replace_private(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))?;
+        durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))?;
         Ok(done)
     }
 }

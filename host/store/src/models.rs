@@ -7,7 +7,7 @@
 //! it is [`FoundState::Incomplete`], and that is no error.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::clock::Millis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::{ModelError, Problem, StoreError};
+use crate::regular_file;
 use crate::versions::{self, Versions};
 
 #[cfg(test)]
@@ -183,7 +184,7 @@ impl Models {
             let files = [(PLUGIN_FILE, it.plugin), (WEIGHTS_FILE, &weights), (MANIFEST_FILE, &text)];
             for (name, bytes) in files {
                 let path = dir.join(name);
-                durable::write_new(&path, bytes).map_err(StoreError::io(&path))?;
+                durable::write_new_shared(&path, bytes).map_err(StoreError::io(&path))?;
             }
             Ok(())
         };
@@ -252,15 +253,7 @@ impl Models {
     /// `BadName`; `Store` where it is there and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
     pub fn note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
         let path = self.note_path(model, file)?;
-        let read = || {
-            let mut bytes = Vec::new();
-            let read = fs::File::open(&path)?.take(NOTE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-            if read as u64 > NOTE_BYTES_MAX {
-                return Err(io::Error::other(format!("it has more than {NOTE_BYTES_MAX} bytes")));
-            }
-            Ok(bytes)
-        };
-        match read() {
+        match regular_file::read(&path, NOTE_BYTES_MAX) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io(&path)(error).into()),
@@ -275,7 +268,7 @@ impl Models {
         let path = self.note_path(model, file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
         self.versions.make(directory)?;
-        durable::replace(&path, bytes).map_err(StoreError::io(&path))?;
+        durable::replace_shared(&path, bytes).map_err(StoreError::io(&path))?;
         Ok(())
     }
 
@@ -399,7 +392,7 @@ impl VersionFiles {
 
     fn read(&self, name: &str) -> Result<Vec<u8>, ModelError> {
         let path = self.dir.join(name);
-        let bytes = fs::read(&path).map_err(StoreError::io(&path))?;
+        let bytes = regular_file::read(&path, u64::MAX).map_err(StoreError::io(&path))?;
         let problem = match self.manifest.files.iter().find(|file| file.name == name) {
             None => Problem::Missing,
             Some(file) => {
@@ -421,6 +414,7 @@ fn glance(dir: &Path) -> Result<Manifest, ModelError> {
         let path = dir.join(&file.name);
         let problem = match fs::metadata(&path) {
             Ok(meta) if meta.is_file() && meta.len() == file.bytes => continue,
+            Ok(meta) if !meta.is_file() => Problem::Unreadable { reason: "it is not a regular file".to_owned() },
             Ok(meta) => Problem::WrongSize { expected: file.bytes, found: meta.len() },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Problem::Missing,
             Err(error) => return Err(StoreError::io(&path)(error).into()),
@@ -447,7 +441,7 @@ fn read_manifest(dir: &Path) -> Result<Manifest, ModelError> {
     if size > MANIFEST_BYTES_MAX {
         return Err(unreadable(format!("it has {size} bytes")));
     }
-    let text = fs::read(&file).map_err(StoreError::io(&file))?;
+    let text = regular_file::read(&file, MANIFEST_BYTES_MAX).map_err(StoreError::io(&file))?;
     let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
     if manifest.format != FORMAT {
         let found = manifest.format;

@@ -12,6 +12,7 @@ use crate::durable;
 use crate::error::StoreError;
 use crate::home::Home;
 use crate::limits::OUTPUTS_LISTED_MAX;
+use crate::regular_file;
 
 /// The folder of outputs in a job's directory.
 pub(crate) const OUTPUT: &str = "output";
@@ -101,7 +102,7 @@ pub fn open(job_dir: &Path, path: &str) -> io::Result<Option<(File, u64)>> {
     // A component of the path that is a file, and not a folder, is another way of not being there.
     let absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let look = fs::symlink_metadata(&path);
-    match look.and_then(|data| if data.is_file() { File::open(&path).map(Some) } else { Ok(None) }) {
+    match look.and_then(|data| if data.is_file() { regular_file::open(&path).map(Some) } else { Ok(None) }) {
         Ok(None) => Ok(None),
         // The size is that of the file which was opened, should it be another one by now.
         Ok(Some(file)) => file.metadata().map(|data| Some((file, data.len()))),

@@ -32,7 +32,10 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("more than {bytes_max} bytes, which is the limit")));
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("more than {bytes_max} bytes, which is the limit"),
+        ));
     }
     Ok(bytes)
 }
@@ -42,7 +45,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; `InvalidData` for bytes that are not UTF-8.
 pub fn read_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
-    String::from_utf8(read(path, bytes_max)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
+    String::from_utf8(read(path, bytes_max)?)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
 fn check(file_type: FileType) -> io::Result<()> {

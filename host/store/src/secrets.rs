@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use crate::durable;
 use crate::error::StoreError;
-use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
-use crate::versions;
+use crate::limits::{MANIFEST_BYTES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
+use crate::{regular_file, versions};
 
 /// The file of secrets. Clones are of the same file.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Secrets {
     }
 
     fn read(&self) -> Result<BTreeMap<String, String>, SecretError> {
-        match std::fs::read(&self.path) {
+        match regular_file::read(&self.path, MANIFEST_BYTES_MAX) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 // The reason names a place, never what is there.
                 let reason = format!("line {}, column {} is not as it was written", error.line(), error.column());
@@ -121,7 +121,7 @@ impl Secrets {
         let mut secrets = self.read()?;
         let done = work(&mut secrets)?;
         let text = serde_json::to_vec_pretty(&secrets).expect("text is JSON");
-        durable::replace_private(&self.path, &text).map_err(StoreError::io(&self.path))?;
+        durable::replace(&self.path, &text).map_err(StoreError::io(&self.path))?;
         Ok(done)
     }
 }

@@ -19,8 +19,8 @@ use super::finite::Finite;
 use super::ranks;
 use super::spending::Spending;
 use super::words::Words;
-use crate::room::Room;
 use crate::protocol::{Event, Start};
+use crate::room::Room;
 use crate::spec::{CheckpointEvery, NonFinite, Precision};
 
 /// What a context is made of.

@@ -19,9 +19,9 @@ use saggar_tensor::Descriptor;
 use super::Failure;
 use super::channel::{Channel, Control};
 use super::spending::Spending;
-use crate::room::Room;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{Event, Start};
+use crate::room::Room;
 use crate::spec::{CheckpointEvery, Prediction};
 
 /// The output that has the answers: safetensors, an array for each output, items along the first axis.

@@ -87,7 +87,8 @@ pub(super) fn quota_exceeded() -> Meaning {
 
 /// No room on the server's disk.
 pub(super) fn disk_full() -> Meaning {
-    let hint = "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
+    let hint =
+        "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
     Meaning { status: StatusCode::INSUFFICIENT_STORAGE, code: "disk_full", hint }
 }
 

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use saggar_store::digest::{Digest, Hasher};
 use saggar_store::error::ModelError;
+use saggar_store::limits::MANIFEST_BYTES_MAX;
 use saggar_store::models::{Found, MANIFEST_FILE, Manifest, Models};
+use saggar_store::regular_file;
 
 use super::version::Origin;
 
@@ -28,7 +30,7 @@ pub(super) fn scan(models: &Models) -> Result<BTreeMap<String, BTreeMap<u64, OnD
         models.names()?.into_iter().map(|name| (name, BTreeMap::new())).collect();
     for found in models.scan()? {
         let fingerprint = fingerprint(&found.dir);
-        let manifest = fs::read(found.dir.join(MANIFEST_FILE)).ok();
+        let manifest = regular_file::read(&found.dir.join(MANIFEST_FILE), MANIFEST_BYTES_MAX).ok();
         let origin = manifest.and_then(|text| serde_json::from_slice(&text).ok()).map(origin);
         all.entry(found.name.clone()).or_default().insert(found.version, OnDisk { found, fingerprint, origin });
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,7 +17,10 @@ use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
 use saggar_store::models::{Models, Publication, Published};
+use saggar_store::regular_file;
 use thiserror::Error;
+
+use crate::limits::IMPORT_OPTIONS_BYTES_MAX;
 
 /// Makes model versions of files.
 pub trait ModelImporter: Debug + Send + Sync {
@@ -64,7 +68,7 @@ pub struct OnnxImporter {
 
 impl ModelImporter for OnnxImporter {
     fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError> {
-        let found = self.plugin_paths.iter().find_map(|path| fs::read(path).ok());
+        let found = self.plugin_paths.iter().find_map(|path| regular_file::read(path, u64::MAX).ok());
         let Some(component) = found else {
             let looked: Vec<String> = self.plugin_paths.iter().map(|path| path.display().to_string()).collect();
             let looked = looked.join(", ");
@@ -117,11 +121,14 @@ impl DroppedFiles {
                 continue;
             }
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let options = fs::read_to_string(options_path(&path)).unwrap_or_else(|_| "{}".to_owned());
-            let imported = match fs::read(&path) {
-                Ok(bytes) => self.importer.import(&model, &bytes, &options),
-                Err(error) => {
-                    tracing::warn!(model, file, %error, "file cannot be read; it is tried again when it changes");
+            let read = options(&options_path(&path)).and_then(|options| {
+                let bytes = regular_file::read(&path, u64::MAX).map_err(|error| error.to_string())?;
+                Ok((bytes, options))
+            });
+            let imported = match read {
+                Ok((bytes, options)) => self.importer.import(&model, &bytes, &options),
+                Err(reason) => {
+                    tracing::warn!(model, file, reason, "file cannot be read; it is tried again when it changes");
                     continue;
                 }
             };
@@ -166,6 +173,14 @@ fn is_onnx(path: &Path) -> bool {
 
 fn options_path(path: &Path) -> PathBuf {
     path.with_added_extension("json")
+}
+
+/// The options in a file; none if there is no file.
+fn options(path: &Path) -> Result<String, String> {
+    match regular_file::read_to_string(path, IMPORT_OPTIONS_BYTES_MAX) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok("{}".to_owned()),
+        read => read.map_err(|error| format!("{}: {error}", path.display())),
+    }
 }
 
 fn look(path: &Path) -> Option<(u64, Option<SystemTime>)> {

@@ -113,12 +113,7 @@ fn first(array: Array) -> (DraftColumn, String) {
     (column, array.file)
 }
 
-fn append(
-    staging: &Staging<'_>,
-    column: &mut DraftColumn,
-    first: &str,
-    array: Array,
-) -> Result<(), DatasetError> {
+fn append(staging: &Staging<'_>, column: &mut DraftColumn, first: &str, array: Array) -> Result<(), DatasetError> {
     if array.item != column.item {
         return Err(DatasetError::ItemMismatch {
             file: array.file,

@@ -12,6 +12,7 @@ use crate::clock::Millis;
 use crate::digest::{Digest, Hasher};
 use crate::error::{DatasetError, Problem, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
+use crate::regular_file;
 
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
 pub(super) const FORMAT: u64 = 1;
@@ -80,7 +81,7 @@ impl Manifest {
             return Err(DatasetError::NotFound { kind: "dataset", name });
         }
         let text = match fs::metadata(&file) {
-            Ok(meta) if meta.len() <= MANIFEST_BYTES_MAX => fs::read(&file),
+            Ok(meta) if meta.len() <= MANIFEST_BYTES_MAX => regular_file::read(&file, MANIFEST_BYTES_MAX),
             Ok(meta) => {
                 let reason = format!("it has {} bytes", meta.len());
                 return Err(damaged(Problem::Unreadable { reason }));

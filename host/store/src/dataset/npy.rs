@@ -162,12 +162,7 @@ pub(super) fn read_array(
 }
 
 /// Elements of `size` bytes that lie first axis first, with the last axis first.
-fn row_major(
-    staging: &Staging<'_>,
-    data: ColumnData,
-    size: usize,
-    dims: &[u64],
-) -> Result<ColumnData, DatasetError> {
+fn row_major(staging: &Staging<'_>, data: ColumnData, size: usize, dims: &[u64]) -> Result<ColumnData, DatasetError> {
     let mapped = data.map()?;
     let mut out = staging.writer(1)?;
     let mut strides = Vec::with_capacity(dims.len());

@@ -23,7 +23,8 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 /// Reads the folder's archives.
 pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
     let mut held = 0;
-    let parts = named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(staging, &path, &mut held)?)));
+    let parts =
+        named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(staging, &path, &mut held)?)));
     arrays::draft(staging, arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
 }
 

@@ -3,7 +3,6 @@
 //! Bytes are checked at every opening, by reading the file in pieces: that finds what the disk lost since, which no note of
 //! an earlier check could, and leaves no copy in the process. The map is of the file that was read, not of its name.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use super::map::Bytes;
 use super::{Dataset, Loaded};
 use crate::digest::Digest;
 use crate::error::{DatasetError, Problem, StoreError};
+use crate::regular_file;
 
 impl Dataset {
     /// Opens a version's directory, checking every byte. It can be read as long as this lives, even where the version is
@@ -31,7 +31,7 @@ impl Dataset {
 fn open(dir: &Path, column: &Column) -> Result<Bytes, DatasetError> {
     let path = dir.join(&column.file);
     let damaged = |problem| DatasetError::Damaged { file: path.clone(), problem };
-    let file = match File::open(&path) {
+    let file = match regular_file::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Removed since its manifest was read.

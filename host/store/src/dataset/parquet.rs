@@ -44,11 +44,7 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
 }
 
 /// Reads the folder's files: the fields that a description says, or all.
-pub(super) fn read(
-    staging: &Staging<'_>,
-    folder: &Path,
-    description: &ParquetFiles,
-) -> Result<Draft, DatasetError> {
+pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
     let paths = named(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
@@ -216,7 +212,8 @@ impl Table<'_> {
         let mut columns = Vec::with_capacity(self.columns.len());
         for (field, (column, leaf)) in self.fields.into_iter().zip(self.columns) {
             let before = column.bytes();
-            let column = finish(self.staging, &self.first, &field, column, &leaf, Others { items, held: held - before })?;
+            let column =
+                finish(self.staging, &self.first, &field, column, &leaf, Others { items, held: held - before })?;
             held = held - before + column.data.bytes();
             columns.push(column);
         }
@@ -334,8 +331,7 @@ mod tests {
             column.longest = 3;
             column
         };
-        let (width, data) =
-            stretch(&staging, "d.parquet", column(), &leaf, &Others { items: 2, held: 0 }).unwrap();
+        let (width, data) = stretch(&staging, "d.parquet", column(), &leaf, &Others { items: 2, held: 0 }).unwrap();
         let mut read = Vec::new();
         data.open().unwrap().read_to_end(&mut read).unwrap();
         assert_eq!((width, read.as_slice()), (3, &b"\0\0\0abc"[..]));

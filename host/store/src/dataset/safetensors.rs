@@ -36,7 +36,9 @@ pub(super) fn read_file(staging: &Staging<'_>, path: &Path, held: &mut u64) -> R
     let length = header::length(&source.up_to(header::LENGTH_BYTES as u64)?).map_err(malformed)?;
     if length > DATASET_HEADER_BYTES_MAX {
         let max = DATASET_HEADER_BYTES_MAX;
-        return Err(malformed(format!("its header would have {length} bytes, and at most {max} are read of a dataset")));
+        return Err(malformed(format!(
+            "its header would have {length} bytes, and at most {max} are read of a dataset"
+        )));
     }
     let text = source.up_to(length as u64)?;
     if text.len() < length {

@@ -84,7 +84,7 @@ impl<'a> Staging<'a> {
         }
         let number = self.files_made.replace(self.files_made.get() + 1);
         let path = self.directory.join(format!(".column-{number}"));
-        disk::create_file(&path, 0o600).map_err(StoreError::io(&path))?;
+        disk::create_file(&path, durable::PRIVATE_FILE_MODE).map_err(StoreError::io(&path))?;
         self.files.set(files);
         Ok(self.writer_at(path, 0, writers))
     }

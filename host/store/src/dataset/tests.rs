@@ -254,7 +254,7 @@ fn broken_csv_files_are_refused_with_the_place() {
     let bomb = gz(&vec![b'1'; 20 << 20]);
     check(
         &[("dataset.json", json), ("x.csv.gz", &bomb)],
-        expect!["x.csv.gz: a line after line 0: more than 16777216 bytes"],
+        expect!["x.csv.gz: the record after line 0: more than 4194304 bytes"],
     );
 }
 

@@ -36,11 +36,7 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path) -> Result<Draft, Datase
 }
 
 /// Reads the files that a description names: `uint8[longest line]` for each field, with zeros after the text.
-pub(super) fn read_described(
-    staging: &Staging<'_>,
-    folder: &Path,
-    text: &TextFiles,
-) -> Result<Draft, DatasetError> {
+pub(super) fn read_described(staging: &Staging<'_>, folder: &Path, text: &TextFiles) -> Result<Draft, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason };
     let mut parts = Parts::new();
     for (part, files) in &text.parts {
@@ -126,12 +122,7 @@ fn columns(staging: &Staging<'_>, parts: &Parts, description: String) -> Result<
 
 /// Adds the lines of a file to what its field needs, beside other columns of `others` bytes. Returns the file's name and
 /// how many lines it has.
-fn measure(
-    staging: &Staging<'_>,
-    path: &Path,
-    field: &mut Field,
-    others: u64,
-) -> Result<(String, u64), DatasetError> {
+fn measure(staging: &Staging<'_>, path: &Path, field: &mut Field, others: u64) -> Result<(String, u64), DatasetError> {
     let mut lines = Lines::open(path)?;
     let (before, bytes_max) = (field.count, staging.bytes_max());
     while let Some(line) = lines.next()? {

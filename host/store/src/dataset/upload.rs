@@ -22,8 +22,8 @@ use crate::digest::{Digest, Hasher};
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
-    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, MANIFEST_BYTES_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX, UPLOAD_PATH_BYTES_MAX,
-    UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
+    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, MANIFEST_BYTES_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX,
+    UPLOAD_PATH_BYTES_MAX, UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
 };
 use crate::{regular_file, usage};
 
@@ -412,7 +412,7 @@ fn assemble(chunks: &Path, files: &Path, plan: &Plan) -> Result<(), DatasetError
         let parent = path.parent().unwrap_or(files);
         make_directories(parent).map_err(StoreError::io(parent))?;
         // Nothing is synced here: these files only live until the columns are written.
-        let file = disk::create_file(&path, 0o666).map_err(StoreError::io(&path))?;
+        let file = disk::create_file(&path, durable::PRIVATE_FILE_MODE).map_err(StoreError::io(&path))?;
         let (mut hasher, mut found) = (Hasher::new(), 0);
         for chunk in &announced.chunks {
             let source = chunks.join(chunk.hex());

@@ -36,7 +36,7 @@ impl UsageFile {
     /// # Errors
     /// `Io`.
     pub fn read(&self) -> Result<BTreeMap<String, Used>, StoreError> {
-        match std::fs::read(&self.path) {
+        match crate::regular_file::read(&self.path, crate::limits::MANIFEST_BYTES_MAX) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(StoreError::io(&self.path)(error)),
@@ -49,6 +49,6 @@ impl UsageFile {
     /// `Io`.
     pub fn write(&self, used: &BTreeMap<String, Used>) -> Result<(), StoreError> {
         let text = serde_json::to_string(used).expect("numbers under text are JSON");
-        durable::replace_private(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))
+        durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))
     }
 }

@@ -204,3 +204,24 @@ fn hostile_weights_are_refused() {
     }
     weights::decode(&Bytes::from(tensor("F32", "[1]", 0, 4, 4)), &[]).unwrap();
 }
+
+#[test]
+fn pipes_in_the_place_of_files_are_refused_without_waiting() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let (_directory, models) = models();
+    let dir = models.publish(&publication(&variables())).unwrap().dir;
+    let pipe = |path: &Path| {
+        let _ = fs::remove_file(path);
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    };
+    for file in [WEIGHTS_FILE, PLUGIN_FILE, MANIFEST_FILE] {
+        pipe(&dir.join(file));
+        let error = verify(&dir).unwrap_err().to_string();
+        assert!(error.contains(file) && (error.contains("regular file") || error.contains("named pipe")), "{error}");
+        let found = models.scan().unwrap();
+        assert!(matches!(&found[0].state, FoundState::Incomplete(_)), "{found:?}");
+    }
+    pipe(&dir.with_file_name("serving.json"));
+    let error = models.note("net", "serving.json").unwrap_err().to_string();
+    assert!(error.contains("serving.json: a named pipe"), "{error}");
+}

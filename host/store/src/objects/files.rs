@@ -174,7 +174,7 @@ impl Inner {
         let mut staged = path.as_os_str().to_owned();
         staged.push(format!("#{}", durable::unique()));
         let staged = PathBuf::from(staged);
-        let file = disk::create_file(&staged, 0o666)?;
+        let file = disk::create_file(&staged, durable::PRIVATE_FILE_MODE)?;
         let pieces: Vec<&Bytes> = payload.iter().collect();
         let written = durable::write_and_sync(&file, &staged, &pieces);
         let placed = written.and_then(|()| match mode {

@@ -15,6 +15,7 @@ use super::{
     Schedule, Spent, Usage, Waiting,
 };
 use crate::clock::Millis;
+use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
@@ -68,6 +69,8 @@ impl SqliteRecords {
     /// # Errors
     /// `NewerSchema`; `Database`.
     pub fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
+        // SQLite gives the files beside it the same permissions.
+        durable::make_private_file(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
         let connection = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
             space::prepare(&connection)?;
@@ -312,6 +315,7 @@ impl Records for SqliteRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_OF_KIND_MAX};
 
     #[test]
     fn fault_23_every_connection_syncs_every_commit() {
@@ -329,5 +333,20 @@ mod tests {
         check(&second);
         drop((first, second));
         check(&SqliteRecords::open(&path).unwrap());
+    }
+
+    #[test]
+    fn events_of_a_kind_are_bounded_and_their_texts_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
+        let (project, task, spec) = ("p".to_owned(), "t".to_owned(), "{}".to_owned());
+        let id = records.submit(&NewJob { project, task, spec, ..NewJob::default() }, 1).unwrap().id;
+        let many =
+            |tx: &Transaction<'_>| (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| series::event(tx, &id, "PHASE", "x", 1));
+        records.write(many).unwrap();
+        records.record_event(&id, "PHASE", &"é".repeat(EVENT_TEXT_BYTES_MAX), 1).unwrap();
+        assert_eq!(records.count_events(&id, "PHASE").unwrap(), u64::from(EVENTS_OF_KIND_MAX));
+        assert_eq!(records.count_events(&id, "SUBMITTED").unwrap(), 1);
+        assert_eq!(records.newest_events(&id, 1).unwrap()[0].text.len(), EVENT_TEXT_BYTES_MAX);
     }
 }

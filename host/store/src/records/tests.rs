@@ -6,6 +6,7 @@ use super::sqlite::SqliteRecords;
 use super::*;
 use crate::limits::SERIES_MAX;
 
+mod bounds;
 mod schemas;
 
 fn records() -> (TempDir, SqliteRecords) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use saggar_store::digest::{Digest, Hasher};
 use saggar_store::limits::{UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX};
+use saggar_store::regular_file;
 use serde_json::{Value, json};
 
 use super::ignored::Ignored;
@@ -163,7 +164,7 @@ fn send(
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path)
+    regular_file::open(path)
         .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display())))
 }
 

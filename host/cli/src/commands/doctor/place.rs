@@ -1,6 +1,7 @@
 //! Where a server would keep its state and listen: whether it can.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,7 +31,28 @@ pub(super) fn state_directory(home: &Path, fix: bool) -> Finding {
             Err(error) => unwritable(home, &error),
         };
     }
-    room(name, home, &shown.to_string())
+    let found = room(name, home, &shown.to_string());
+    if found.state == State::Failed {
+        return found;
+    }
+    permissions(name, home, fix).unwrap_or(found)
+}
+
+/// What is wrong with the permissions of the state directory: logs, outputs and keys are for its owner alone.
+fn permissions(name: &str, home: &Path, fix: bool) -> Option<Finding> {
+    let mode = std::fs::metadata(home).ok()?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let shown = home.display();
+    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700)).is_ok() {
+        return Some(Finding::new(name, State::Fixed, format!("{shown} is for its owner alone now (mode 700)")));
+    }
+    let what =
+        format!("{shown} has mode {mode:o}: other users of this machine may read logs, outputs and models in it");
+    let hint = format!("chmod 700 {shown}; `saggar serve` and --fix do it too");
+    // Work can go on.
+    Some(Finding::new(name, State::Failed, what).hint(hint).exit(0))
 }
 
 /// The parts of the state directory that lie elsewhere: there, writable, with room.
@@ -117,6 +139,12 @@ mod tests {
         assert!(!home.exists());
         assert_eq!(state_directory(&home, true).state, State::Fixed);
         assert_ne!(state_directory(&home, false).state, State::Missing);
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let public = state_directory(&home, false);
+        assert!(public.what.contains("mode 755") && public.exit == 0, "{public:?}");
+        assert!(public.hint.as_ref().is_some_and(|hint| hint.starts_with("chmod 700 ")), "{public:?}");
+        assert_eq!(state_directory(&home, true).state, State::Fixed);
+        assert_eq!(state_directory(&home, false).state, State::Ok);
         assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "the trial is gone");
         std::os::unix::fs::symlink(dir.path().join("disk"), home.join("jobs")).unwrap();
         let found = |home: &Path| elsewhere(home).iter().map(|it| (it.name.clone(), it.state)).collect::<Vec<_>>();

@@ -96,7 +96,7 @@ fn inputs(sample: &Value, directory: &Path) -> Result<Value, String> {
     if length > WARMUP_BYTES_MAX {
         return Err(wrong(&format!("it has {length} bytes, and at most {WARMUP_BYTES_MAX} are taken")));
     }
-    let text = std::fs::read(&path).map_err(|error| wrong(&error))?;
+    let text = saggar_store::regular_file::read(&path, WARMUP_BYTES_MAX).map_err(|error| wrong(&error))?;
     serde_json::from_slice(&text)
         .map_err(|error| wrong(&format!("expected inputs as JSON, as /predict takes them: {error}")))
 }

@@ -138,7 +138,9 @@ impl Pages {
             Physical::FIXED_LEN_BYTE_ARRAY => self.length,
         };
         if values > PARQUET_DICTIONARY_VALUES_MAX {
-            return Err(format!("a dictionary of more than {PARQUET_DICTIONARY_VALUES_MAX} values; write it without one"));
+            return Err(format!(
+                "a dictionary of more than {PARQUET_DICTIONARY_VALUES_MAX} values; write it without one"
+            ));
         }
         if values as usize > header.expanded / least {
             return Err(format!("a dictionary of {values} values in {} bytes", header.expanded));

@@ -42,7 +42,8 @@ fn runs_of_empty_lines_are_items() {
     let dataset = Dataset::open(&info.dir).unwrap();
     assert_eq!(dataset.column("text").unwrap(), b"\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0c\0\0\0");
     // Longer than any buffer, and with lines across the ends of buffers.
-    let long: Vec<u8> = (0..400_000u32).flat_map(|at| if at % 7 == 0 { b"abc\n".to_vec() } else { b"\n".to_vec() }).collect();
+    let long: Vec<u8> =
+        (0..400_000u32).flat_map(|at| if at % 7 == 0 { b"abc\n".to_vec() } else { b"\n".to_vec() }).collect();
     let info = datasets.ingest("long", folder(&[("x.txt", &long)]).path(), 0).unwrap();
     let dataset = Dataset::open(&info.dir).unwrap();
     assert_eq!(dataset.len(None).unwrap(), 400_000);
@@ -55,7 +56,10 @@ fn a_quoted_field_does_not_grow_over_lines_without_end() {
     let json = br#"{"format":"csv","file":"x.csv","fields":[{"name":"a","columns":[0,1],"dtype":"uint8"}]}"#;
     let endless = [b"1\n\"".as_slice(), &vec![b'\n'; CSV_LINE_BYTES_MAX + (1 << 20)]].concat();
     let error = refused(&[("dataset.json", json), ("x.csv", &endless)]);
-    assert!(matches!(&error, DatasetError::TooLarge { what, .. } if what == "x.csv: the record after line 1"), "{error}");
+    assert!(
+        matches!(&error, DatasetError::TooLarge { what, .. } if what == "x.csv: the record after line 1"),
+        "{error}"
+    );
 }
 
 #[test]

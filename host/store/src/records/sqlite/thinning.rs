@@ -54,12 +54,7 @@ pub(super) fn load(tx: &Transaction<'_>, job: &str) -> Outcome<AllSeries> {
 }
 
 /// Writes what is recorded of a job's series, thinning them where they are too long. Each has a row in `latest`.
-pub(super) fn store(
-    tx: &Transaction<'_>,
-    lease: &Lease,
-    mut all: AllSeries,
-    touched: &[MetricPoint],
-) -> Outcome<()> {
+pub(super) fn store(tx: &Transaction<'_>, lease: &Lease, mut all: AllSeries, touched: &[MetricPoint]) -> Outcome<()> {
     let thinned = all.values().map(|series| series.points).sum::<u64>() > POINTS_MAX && thin(tx, &lease.job, &mut all)?;
     if thinned && series::count_events(tx, &lease.job, EVENT)? == 0 {
         let text = format!(

@@ -1,0 +1,148 @@
+//! Attacks by files and by what jobs record: memory, disk and the server's attention stay within their bounds.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use saggar_tests::{Payload, Server, Steady, binary, copy_version, guest, memory_kib};
+use serde_json::Value;
+
+/// KiB by which the memory of a server may grow while it takes in a dataset, whatever the dataset is.
+const GROWTH_KIB_MAX: u64 = 128 << 10;
+
+fn push(server: &Server, file: &str, content: &[u8]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(file), content).unwrap();
+    let pushed = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "lines"]);
+    (pushed.status.code(), String::from_utf8_lossy(&pushed.stderr).into_owned())
+}
+
+#[test]
+fn files_of_newlines_do_not_fill_the_servers_memory() {
+    let (_home, server) = Server::fresh();
+    let before = memory_kib(server.pid(), "VmHWM");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let lines = vec![b'\n'; 1 << 20];
+    (0..200).for_each(|_| encoder.write_all(&lines).unwrap());
+    let (code, said) = push(&server, "x.txt.gz", &encoder.finish().unwrap());
+    assert_ne!(code, Some(0), "{said}");
+    assert!(said.contains("x.txt.gz") && said.contains("1000 times") && said.contains("uncompressed"), "{said}");
+    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    // As it is, it is a dataset, and memory holds buffers of it.
+    let (code, said) = push(&server, "x.txt", &lines.repeat(64));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(server.get("/api/v1/datasets")["datasets"][0]["items"], 64 << 20);
+    let growth = memory_kib(server.pid(), "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {before} KiB");
+}
+
+#[test]
+fn a_quoted_field_without_end_does_not_fill_the_servers_memory() {
+    let (_home, server) = Server::fresh();
+    let before = memory_kib(server.pid(), "VmHWM");
+    let folder = tempfile::tempdir().unwrap();
+    let json = r#"{"format":"csv","file":"x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
+    std::fs::write(folder.path().join("dataset.json"), json).unwrap();
+    std::fs::write(folder.path().join("x.csv"), [b"1\n\"".as_slice(), &vec![b'\n'; 200 << 20]].concat()).unwrap();
+    let pushed = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "quoted"]);
+    let said = String::from_utf8_lossy(&pushed.stderr);
+    assert!(!pushed.status.success() && said.contains("the record after line 1"), "{said}");
+    let growth = memory_kib(server.pid(), "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {before} KiB");
+}
+
+#[test]
+fn points_of_a_job_are_bounded_and_leave_the_disk_with_it() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--storage-quota", "60MiB"]);
+    let job = Steady::steps(1_200).parameter("series", 240).with("checkpoint_every", serde_json::json!({ "steps": 10_000 }));
+    let done = server.wait_for_job(&job.submit(&server));
+    assert_eq!(done["state"], "SUCCEEDED", "{done}");
+    let name = done["name"].as_str().unwrap();
+    let records = || {
+        let of = |file: &str| std::fs::metadata(home.path().join(file)).map_or(0, |data| data.len());
+        of("saggar.db") + of("saggar.db-wal")
+    };
+    let full = records();
+    assert!(full < 60 << 20, "{full} bytes");
+    let events = server.get(&format!("/api/v1/jobs/{name}/events")).to_string();
+    assert!(events.contains("SERIES_THINNED"), "{events}");
+    assert_eq!(server.request("DELETE", &format!("/api/v1/jobs/{name}"), Payload::Nothing).status, 200);
+    let left = records();
+    assert!(left < full / 2 && left < 4 << 20, "{left} of {full} bytes are left");
+    // There is room for others.
+    assert_eq!(server.wait_for_job(&Steady::steps(5).submit(&server))["state"], "SUCCEEDED");
+}
+
+#[test]
+fn pipes_in_the_models_directory_blind_nobody_and_do_not_hold_up_the_end() {
+    let (home, server) = Server::fresh();
+    let job = Steady::steps(5).parameter("model", "steady").submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let models = home.path().join("models");
+    let versions = |server: &Server| {
+        let model = server.request("GET", "/api/v1/models/steady", Payload::Nothing).json();
+        model["versions"].as_array().map_or(0, Vec::len)
+    };
+    server.wait_for("the first version", |server| (versions(server) == 1).then_some(()));
+    std::fs::create_dir_all(models.join("pipes/1")).unwrap();
+    std::fs::write(models.join("dropped.onnx"), "no model").unwrap();
+    for pipe in ["pipes/1/manifest.json", "pipes/serving.json", "pipes/plan.json", "dropped.onnx.json", "pipe.onnx"] {
+        assert!(Command::new("mkfifo").arg(models.join(pipe)).status().unwrap().success());
+    }
+    copy_version(&models.join("steady"), 1, 2);
+    server.wait_for("the second version", |server| (versions(server) == 2).then_some(()));
+    let pid = server.pid();
+    assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+    // It is a zombie until it is waited for.
+    server.wait_for("the end of the server", |_| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z')).then_some(())
+    });
+}
+
+#[test]
+fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
+    let (home, server) = Server::fresh();
+    for directory in ["uploads", "datasets"] {
+        std::fs::remove_dir_all(home.path().join(directory)).unwrap();
+    }
+    assert_eq!(push(&server, "x.txt", b"a\nb\n").0, Some(0));
+
+    let (home, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    if !may_mount(home.path()) {
+        return println!("SKIP: this machine lets nobody mount");
+    }
+    let script = "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
+    let mut command = unshare();
+    command.arg(script).args([home.path(), &binary()]);
+    let server = Server::of(command, logs.path());
+    // Only the server sees the disk.
+    let fill = format!("/proc/{}/root{}/fill", server.pid(), home.path().display());
+    let Ok(mut file) = std::fs::File::create(&fill) else { return println!("SKIP: {fill} cannot be written") };
+    while file.write_all(&[0; 4096]).is_ok() {}
+    let wasm = std::fs::read(guest("steady")).unwrap();
+    let upload = || server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &wasm));
+    let refused = upload();
+    let body: Value = refused.json();
+    assert_eq!((refused.status, &body["code"]), (507, &Value::from("disk_full")), "{}", refused.text);
+    assert!(body["hint"].as_str().unwrap().contains("saggar gc"), "{body}");
+    std::fs::remove_file(&fill).unwrap();
+    let again = upload();
+    assert_eq!(again.status, 200, "{}", again.text);
+}
+
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-euc"]);
+    command
+}
+
+/// Whether this machine lets a test mount something on the directory.
+fn may_mount(directory: &Path) -> bool {
+    let may = unshare().args(["mount -t tmpfs tmpfs \"$0\""]).arg(directory).output();
+    may.is_ok_and(|output| output.status.success())
+}
