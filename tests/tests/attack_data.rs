@@ -58,7 +58,8 @@ fn a_quoted_field_without_end_does_not_fill_the_servers_memory() {
 fn points_of_a_job_are_bounded_and_leave_the_disk_with_it() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start_with(home.path(), &["--storage-quota", "60MiB"]);
-    let job = Steady::steps(1_200).parameter("series", 240).with("checkpoint_every", serde_json::json!({ "steps": 10_000 }));
+    let job =
+        Steady::steps(1_200).parameter("series", 240).with("checkpoint_every", serde_json::json!({ "steps": 10_000 }));
     let done = server.wait_for_job(&job.submit(&server));
     assert_eq!(done["state"], "SUCCEEDED", "{done}");
     let name = done["name"].as_str().unwrap();
@@ -116,7 +117,8 @@ fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
     if !may_mount(home.path()) {
         return println!("SKIP: this machine lets nobody mount");
     }
-    let script = "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
+    let script =
+        "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
     let mut command = unshare();
     command.arg(script).args([home.path(), &binary()]);
     let server = Server::of(command, logs.path());

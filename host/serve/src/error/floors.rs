@@ -121,3 +121,31 @@ pub(super) fn dataset(error: &DatasetError) -> Meaning {
         _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::ApiError;
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_fault_of_the_server_on_any_route() {
+        let full = |kind: io::ErrorKind| StoreError::Io { path: "/state/x".into(), source: kind.into() };
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let errors = [
+                ApiError::Store(full(kind)),
+                ApiError::Dataset(full(kind).into()),
+                ApiError::Model(full(kind).into()),
+                ApiError::Secret(full(kind).into()),
+            ];
+            for error in errors {
+                assert_eq!((error.status(), error.code()), (StatusCode::INSUFFICIENT_STORAGE, "disk_full"));
+                let body = error.body();
+                assert!(body.hint.contains("saggar gc") && !body.error.contains("/state"), "{body:?}");
+            }
+        }
+        let other = ApiError::Store(full(io::ErrorKind::PermissionDenied));
+        assert_eq!((other.status(), other.code()), (StatusCode::INTERNAL_SERVER_ERROR, "internal"));
+    }
+}
