@@ -24,7 +24,7 @@ use saggar_store::keys::{KeyFile, KeyRecord, Scope, UsageFile};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::connection::told;
+use crate::connection::{ConnectionActivity, told};
 use crate::limits::{KEY_USAGE_SAVE, KEYS_POLL};
 use crate::version;
 
@@ -167,6 +167,9 @@ impl Access {
             return Err(AccessError::Scope { scope, name: holder.record.name.clone() });
         }
         self.keyring.spend(&holder)?;
+        if let Some(connection) = request.extensions().get::<Arc<ConnectionActivity>>() {
+            connection.show_key();
+        }
         request.extensions_mut().insert(Who::Key(Arc::clone(&holder.name)));
         request.extensions_mut().insert(holder.sight.clone());
         request.extensions_mut().insert(Pass::of(&holder));

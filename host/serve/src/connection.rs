@@ -3,22 +3,29 @@
 //! A connection goes the same way whatever it comes in by: [`listener`] accepts it, [`tls`] opens it where there is a
 //! certificate, [`http`] finds out which HTTP it speaks and serves it; [`stream`] lies under both.
 
+mod activity;
+mod admission;
+mod answers;
+pub(crate) mod descriptors;
 mod http;
 pub(crate) mod listener;
 mod stream;
 pub(crate) mod tls;
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::limits::{ANSWER_QUIET_MAX, CONNECTIONS_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
+use crate::limits::{ANSWER_QUIET_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
+pub(crate) use activity::{ConnectionActivity, Peer};
+use admission::{Admission, ConnectionEntrance};
+use descriptors::Capacity;
+use http::Session;
 use listener::{Accepted, Listener};
 use stream::Stream;
 use tls::Certificates;
@@ -30,7 +37,7 @@ pub(crate) struct Patience {
     pub(crate) head: Duration,
     /// For a TLS handshake.
     pub(crate) handshake: Duration,
-    /// For a client to take a byte of its answer.
+    /// For a client to take what it is sent, beyond what the bytes that it takes are worth.
     pub(crate) answer: Duration,
     /// For requests in flight once the server stops.
     pub(crate) drain: Duration,
@@ -48,19 +55,21 @@ pub(crate) async fn serve(
     entrances: Vec<(Listener, Router)>,
     shutdown: watch::Receiver<bool>,
     patience: Patience,
+    capacity: Capacity,
 ) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let admission = Admission::new(capacity, entrances.len());
+    let (open, mut closed) = mpsc::channel(1);
     let mut accepting = JoinSet::new();
-    for (listener, router) in entrances {
-        accepting.spawn(accept(listener, router, Arc::clone(&connections), shutdown.clone(), patience));
+    for (number, (listener, router)) in entrances.into_iter().enumerate() {
+        let entrance = admission.entrance(number, listener.door().guarded, open.clone());
+        accepting.spawn(accept(listener, router, entrance, shutdown.clone(), patience));
     }
+    drop(open);
     while let Some(ended) = accepting.join_next().await {
         ended.map_err(io::Error::other)??;
     }
-    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
-    if timeout(patience.drain, connections.acquire_many(all)).await.is_err() {
-        let open = CONNECTIONS_MAX - connections.available_permits();
-        tracing::warn!(open, "connections cut off: their requests took too long");
+    if timeout(patience.drain, closed.recv()).await.is_err() {
+        tracing::warn!(open = admission.count(), "connections cut off: their requests took too long");
     }
     Ok(())
 }
@@ -68,65 +77,63 @@ pub(crate) async fn serve(
 async fn accept(
     listener: Listener,
     router: Router,
-    connections: Arc<Semaphore>,
+    entrance: ConnectionEntrance,
     mut shutdown: watch::Receiver<bool>,
     patience: Patience,
 ) -> io::Result<()> {
     let stopping = shutdown.clone();
     loop {
-        let permit = tokio::select! {
-            permit = Arc::clone(&connections).acquire_owned() => permit.map_err(io::Error::other)?,
-            () = told(&mut shutdown) => return Ok(()),
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = told(&mut shutdown) => return Ok(()),
         };
-        match accepted {
-            Ok(stream) => {
-                let certificates = listener.certificates().cloned();
-                let served = connection(stream, certificates, router.clone(), stopping.clone(), patience);
-                tokio::spawn(async move {
-                    if let Err(error) = served.await {
-                        // Clients come and go as they like; what they were answered is counted elsewhere.
-                        tracing::debug!(error, "connection ended");
-                    }
-                    drop(permit);
-                });
-            }
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, or a client that left at once: neither lasts.
                 tracing::warn!(%error, "accepting a connection failed");
                 sleep(Duration::from_millis(50)).await;
+                continue;
             }
-        }
+        };
+        let admitted = tokio::select! {
+            admitted = entrance.admit(accepted.peer()) => admitted,
+            () = told(&mut shutdown) => return Ok(()),
+        };
+        let Some(admitted) = admitted else {
+            tracing::debug!(peer = ?accepted.peer(), "a connection is refused: its peer has as many as it may");
+            continue;
+        };
+        let certificates = listener.certificates().cloned();
+        let (activity, stopping) = (admitted.activity().clone(), stopping.clone());
+        let session = Session { router: router.clone(), stopping, patience, activity };
+        tokio::spawn(async move {
+            if let Err(error) = connection(accepted, certificates, session).await {
+                // Clients come and go as they like; what they were answered is counted elsewhere.
+                tracing::debug!(error, "connection ended");
+            }
+            drop(admitted);
+        });
     }
 }
 
-async fn connection(
-    accepted: Accepted,
-    certificates: Option<Certificates>,
-    router: Router,
-    stopping: watch::Receiver<bool>,
-    patience: Patience,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn connection(accepted: Accepted, certificates: Option<Certificates>, mut session: Session) -> http::Ended {
+    let patience = session.patience;
     match (accepted, certificates) {
-        (Accepted::Tcp(stream), Some(certificates)) => {
+        (Accepted::Tcp(stream, _), Some(certificates)) => {
             let opened = tokio::select! {
                 opened = timeout(patience.handshake, tls::open(stream, &certificates, patience.answer)) => opened??,
                 // Nothing was asked yet.
-                () = async { told(&mut stopping.clone()).await } => return Ok(()),
+                _ = session.ending() => return Ok(()),
             };
             let Some((stream, version)) = opened else { return Ok(()) };
-            http::serve_as(version, stream, router, stopping, patience).await
+            http::serve_as(version, stream, session).await
         }
-        (Accepted::Tcp(stream), None) => {
+        (Accepted::Tcp(stream, _), None) => {
             let _: io::Result<()> = no_delay(&stream);
-            http::serve(Stream::new(stream, patience.answer), router, stopping, patience).await
+            http::serve(Stream::new(stream, patience.answer), session).await
         }
-        (Accepted::Unix(stream), _) => {
-            http::serve(Stream::new(stream, patience.answer), router, stopping, patience).await
-        }
+        (Accepted::Unix(stream), _) => http::serve(Stream::new(stream, patience.answer), session).await,
     }
 }
 

@@ -44,7 +44,7 @@ pub use memory::MemoryBudget;
 pub use oip::InferError;
 pub use predictions::webhook::WebhookPrefix;
 
-use connection::Patience;
+use connection::{Patience, descriptors};
 
 /// Answers requests that come in by `listeners` until `shutdown` is true; then accepts no more, lets requests in flight
 /// finish within `limits::DRAIN_TIME_MAX`, and returns.
@@ -62,7 +62,8 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: watch::Receiver
         let router = app.router_at(listener.door());
         (listener, router)
     });
-    let served = connection::serve(entrances.collect(), shutdown, Patience::default()).await;
+    let served =
+        connection::serve(entrances.collect(), shutdown, Patience::default(), descriptors::of_this_process()).await;
     app.access().save();
     served
 }

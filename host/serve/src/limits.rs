@@ -4,8 +4,18 @@ use std::time::Duration;
 
 use saggar_store::limits::CHUNK_BYTES_MAX;
 
-/// Connections served at once; further ones wait in the kernel's backlog.
+/// Connections served at once; further ones wait, or make idle ones end.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// Connections that each listener has of its own, whatever comes in by the others.
+pub const LISTENER_CONNECTIONS_OWN: usize = 32;
+/// File descriptors that are left for the server's own files, where the system allows that many.
+pub const DESCRIPTORS_RESERVED: usize = 256;
+/// How long a connection that has to make room for another may take to end, where nothing runs on it.
+pub const EVICTED_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a new connection waits for one to end before another one has to make room.
+pub const EVICTION_PAUSE: Duration = Duration::from_millis(100);
+/// How long a request may last that was let in without a key where one is asked for, once connections are short.
+pub const STRANGER_REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may take to send a request's head. An idle connection is closed after this time too.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a body may go without a byte arriving.
@@ -16,8 +26,16 @@ pub const BODY_BYTES_PER_SECOND_MIN: usize = 64 << 10;
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the name that a request is for, with its port: a domain name's 255 and `:65535`.
 pub const HOST_BYTES_MAX: usize = 261;
-/// How long a client may take no byte of an answer that is there.
+/// How long a client may take no byte of an answer that is there, and how much longer it may take for the whole of it
+/// than [`ANSWER_BYTES_PER_SECOND_MIN`] allows.
 pub const ANSWER_QUIET_MAX: Duration = Duration::from_secs(60);
+/// Bytes of an answer that is there which a client must take in a second, on the whole. Thus an answer of 64 MiB is held for
+/// 70 minutes at most.
+pub const ANSWER_BYTES_PER_SECOND_MIN: usize = 16 << 10;
+/// Bytes of a piece of an HTTP/2 answer, which tells when it is sent: a frame of the size that every client takes.
+pub const ANSWER_PIECE_BYTES: usize = 16 << 10;
+/// How often it is looked which answers of an HTTP/2 connection are not taken.
+pub const ANSWER_LOOK: Duration = Duration::from_secs(1);
 /// Pieces of a body that may be of any size; those of a body of more are [`PIECE_BYTES_MIN`] on the whole.
 pub const PIECES_ANY_MAX: usize = 4096;
 /// Bytes of a piece of a body, on the whole: each costs the server more than its bytes do.
@@ -37,6 +55,8 @@ pub const HTTP2_STREAMS_MAX: u32 = 128;
 pub const HTTP2_STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes of all bodies of one HTTP/2 connection that may arrive before they are read.
 pub const HTTP2_CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of one HTTP/2 answer that wait within the connection to be sent.
+pub const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
 /// Requests of one HTTP/2 connection that were given up before they were begun; past it the connection ends.
 pub const HTTP2_RESETS_MAX: usize = 20;
 /// Malformed requests of one HTTP/2 connection; past it the connection ends.
@@ -208,8 +228,10 @@ pub const JOBS_FOLLOWED_MAX: u32 = 500;
 pub const EVENTS_SHOWN_MAX: u32 = 100;
 /// Points of all series in one answer, which are in memory together.
 pub const POINTS_ANSWERED_MAX: usize = 400_000;
-/// Streams of events at once; each looks at the records for itself.
-pub const EVENT_STREAMS_MAX: usize = 64;
+/// Streams of events and followed logs at once; each looks at the records for itself.
+pub const EVENT_STREAMS_MAX: usize = 128;
+/// Those of one key, of one machine that needs no key, or of all programs of this machine together.
+pub const EVENT_STREAMS_EACH_MAX: usize = 32;
 /// The least time between two looks of a stream.
 pub const EVENTS_PACE: Duration = Duration::from_millis(500);
 /// How long a stream says nothing, before it says that it is still there.
@@ -232,7 +254,7 @@ const _: () = assert!(EVENTS_SHOWN_MAX <= saggar_store::limits::EVENTS_LISTED_MA
 // Each series has a point at least, or asking for the rest would not go on; those that are named are named in a head.
 const _: () =
     assert!(POINTS_ANSWERED_MAX > HEAD_BYTES_MAX && POINTS_ANSWERED_MAX > saggar_store::limits::SERIES_MAX as usize);
-const _: () = assert!(EVENT_STREAMS_MAX < CONNECTIONS_MAX);
+const _: () = assert!(EVENT_STREAMS_EACH_MAX < EVENT_STREAMS_MAX && EVENT_STREAMS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(REQUEST_MEMORY_BYTES_MIN <= REQUEST_MEMORY_BYTES_MAX);
 const _: () = assert!((CHUNK_BYTES_MAX as u64) < REQUEST_MEMORY_BYTES_MIN / 2);
 const _: () = assert!(BODY_GROWTH_BYTES as u64 <= REQUEST_MEMORY_BYTES_MIN);
@@ -241,4 +263,6 @@ const _: () = assert!(CHUNK_BYTES_MAX <= BODY_BYTES_MAX);
 // What else may block has threads left.
 const _: () = assert!(GUEST_THREADS_MAX + IN_PLACE_BATCHES_MAX + SLOW_LOADS_MAX <= BLOCKING_THREADS_MAX / 4 * 3);
 const _: () = assert!(LOADS_MAX <= SLOW_LOADS_MAX);
+const _: () = assert!(ANSWER_PIECE_BYTES <= HTTP2_SEND_BYTES_MAX && ANSWER_PIECE_BYTES <= ANSWER_BYTES_PER_SECOND_MIN);
+const _: () = assert!(2 * LISTENER_CONNECTIONS_OWN <= CONNECTIONS_MAX);
 const _: () = assert!(INSTANCES_DEFAULT <= INSTANCES_MAX && PREDICTIONS_DEFAULT <= PREDICTIONS_MAX);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
+use super::activity::Peer;
 use super::tls::Certificates;
 use crate::access::{Door, Reach};
 use crate::limits::CONNECTIONS_MAX;
@@ -32,8 +33,18 @@ enum Socket {
 /// A connection that came.
 #[derive(Debug)]
 pub(super) enum Accepted {
-    Tcp(TcpStream),
+    Tcp(TcpStream, Peer),
     Unix(UnixStream),
+}
+
+impl Accepted {
+    /// Who is at the other end; `None` of a socket file, which only its owner opens.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        match self {
+            Accepted::Tcp(_, peer) => Some(*peer),
+            Accepted::Unix(_) => None,
+        }
+    }
 }
 
 impl Listener {
@@ -94,7 +105,10 @@ impl Listener {
 
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
         match &self.socket {
-            Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| Accepted::Tcp(stream)),
+            Socket::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Accepted::Tcp(stream, Peer::of(address.ip())))
+            }
             Socket::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
         }
     }

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::answers::paid_by;
 
 /// How an HTTP/2 connection begins when the client knows that the server speaks it (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -20,15 +22,33 @@ pub(super) struct Stream<S> {
     first: [u8; PREFACE.len()],
     read_from: usize,
     looked: usize,
-    /// How long a write may wait, and the wait that goes on.
+    /// How long writes may wait, beyond what the bytes that are taken are worth.
     patience: Duration,
-    waiting: Option<Pin<Box<Sleep>>>,
+    /// How long they have waited, less that.
+    debt: Duration,
+    waiting: Option<Wait>,
+}
+
+/// A write that waits.
+#[derive(Debug)]
+struct Wait {
+    began: Instant,
+    end: Pin<Box<Sleep>>,
 }
 
 impl<S: AsyncRead + Unpin> Stream<S> {
-    /// Gives a client up that takes no byte for `patience`.
+    /// Gives a client up that keeps writes waiting for `patience` longer than what it takes is worth
+    /// (`ANSWER_BYTES_PER_SECOND_MIN`): one that takes nothing, or a byte now and then.
     pub(super) fn new(inner: S, patience: Duration) -> Stream<S> {
-        Stream { inner, first: [0; PREFACE.len()], read_from: 0, looked: 0, patience, waiting: None }
+        Stream {
+            inner,
+            first: [0; PREFACE.len()],
+            read_from: 0,
+            looked: 0,
+            patience,
+            debt: Duration::ZERO,
+            waiting: None,
+        }
     }
 
     /// Whether it begins as HTTP/2 does. Waits until that is certain.
@@ -51,20 +71,22 @@ impl<S: AsyncRead + Unpin> Stream<S> {
 
 impl<S> Stream<S> {
     /// What a write comes to that cannot go on now.
-    fn wait<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let patience = self.patience;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(waiting.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let left = self.patience.saturating_sub(self.debt);
+        let begin = || Wait { began: Instant::now(), end: Box::pin(sleep(left)) };
+        ready!(self.waiting.get_or_insert_with(begin).end.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little of its answer")))
     }
 
     /// The outcome of a write, and no more waiting where there is one.
-    fn written<T>(&mut self, outcome: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if outcome.is_pending() {
-            return self.wait(context);
+    fn written(&mut self, outcome: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Poll::Ready(result) = outcome else { return self.wait(context) };
+        let waited = self.waiting.take().map_or(Duration::ZERO, |wait| wait.began.elapsed());
+        if waited > Duration::ZERO || self.debt > Duration::ZERO {
+            let paid = result.as_ref().map_or(Duration::ZERO, |bytes| paid_by(*bytes));
+            self.debt = (self.debt + waited).saturating_sub(paid);
         }
-        self.waiting = None;
-        outcome
+        Poll::Ready(result)
     }
 }
 
@@ -118,6 +140,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::limits::ANSWER_BYTES_PER_SECOND_MIN;
 
     #[tokio::test]
     async fn the_first_bytes_are_looked_at_and_then_read() {
@@ -158,19 +181,37 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
-    async fn a_client_that_takes_a_little_now_and_then_is_not() {
-        let (mut client, server) = tokio::io::duplex(8);
-        let patience = Duration::from_millis(500);
+    /// Takes 30 pieces of so many bytes, twenty in the patience. Returns whether all was written.
+    async fn take_slowly(piece_bytes: usize) -> bool {
+        let (mut client, server) = tokio::io::duplex(piece_bytes);
+        let patience = Duration::from_secs(1);
         let mut stream = Stream::new(server, patience);
-        let take = async {
-            let mut read = [0; 8];
-            for _ in 0..8 {
-                sleep(patience / 5).await;
-                client.read_exact(&mut read).await.unwrap();
+        let take = async move {
+            let mut read = vec![0; piece_bytes];
+            for _ in 0..30 {
+                sleep(patience / 20).await;
+                if client.read_exact(&mut read).await.is_err() {
+                    return;
+                }
             }
         };
-        let (written, ()) = tokio::join!(stream.write_all(&[0; 64]), take);
-        written.unwrap();
+        let whole = vec![0; 30 * piece_bytes];
+        let write = async {
+            let written = stream.write_all(&whole).await;
+            drop(stream);
+            written
+        };
+        let (written, ()) = tokio::join!(write, take);
+        written.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_enough_is_waited_for() {
+        assert!(take_slowly(2 * ANSWER_BYTES_PER_SECOND_MIN).await);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_a_byte_now_and_then_is_given_up() {
+        assert!(!take_slowly(1).await);
     }
 }

@@ -13,7 +13,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use saggar_store::Digest;
+use saggar_store::{Digest, regular_file};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -179,13 +179,7 @@ impl Pair {
     fn read(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
         let read = |path: &Path| {
             let refuse = |source| TlsError::Io { path: path.to_owned(), source };
-            if std::fs::metadata(path).map_err(refuse)?.len() > CERTIFICATE_BYTES_MAX {
-                return Err(refuse(io::Error::new(
-                    io::ErrorKind::FileTooLarge,
-                    "it is too large for what it should be",
-                )));
-            }
-            std::fs::read(path).map_err(refuse)
+            regular_file::read(path, CERTIFICATE_BYTES_MAX).map_err(refuse)
         };
         Ok(Pair { certificate: read(certificate)?, key: read(key)? })
     }

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::fixture::{BLOCK, Fixture, picture};
+use crate::connection::descriptors::Capacity;
 use crate::connection::{self, Patience};
 use crate::{Certificates, Listener};
 
@@ -30,12 +31,21 @@ impl Server {
     }
 
     pub(super) async fn start_with(patience: Patience, certificates: Option<Certificates>, door: bool) -> Server {
+        Server::start_within(Capacity::default(), patience, certificates, door).await
+    }
+
+    async fn start_within(
+        capacity: Capacity,
+        patience: Patience,
+        certificates: Option<Certificates>,
+        door: bool,
+    ) -> Server {
         let fixture = Fixture::serving().await;
         let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), certificates, false).await.unwrap();
         let address = listener.url().rsplit('/').next().unwrap().parse().unwrap();
         let router = if door { fixture.app.router_at(listener.door()) } else { fixture.router.clone() };
         let stopping = fixture.stop.subscribe();
-        let task = tokio::spawn(connection::serve(vec![(listener, router)], stopping, patience));
+        let task = tokio::spawn(connection::serve(vec![(listener, router)], stopping, patience, capacity));
         Server { fixture, address, task }
     }
 
@@ -224,4 +234,56 @@ async fn a_request_that_takes_too_long_does_not_keep_the_server_up() {
     server.fixture.stop.send(true).unwrap();
     server.task.await.unwrap().unwrap();
     server.fixture.host.gate.open();
+}
+
+const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// Connections that asked something, and may ask more.
+async fn idle(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut idle = Vec::new();
+    for _ in 0..count {
+        let mut stream = server.connect().await;
+        stream.write_all(HEALTH).await.unwrap();
+        answer(&mut stream, "ok").await;
+        idle.push(stream);
+    }
+    idle
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_for_new_ones_and_busy_ones_do_not() {
+    let capacity = Capacity::of_connections(6);
+    let server = Server::start_within(capacity, Patience::default(), None, false).await;
+    let mut busy = server.connect().await;
+    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
+    server.fixture.metric_becomes(in_flight, Some(1.0)).await;
+    let mut idle = idle(&server, 5).await;
+    // All of them are taken, and one after the other goes for a client that comes.
+    for (at, mut stream) in std::iter::zip(0.., idle.drain(..4)) {
+        let mut late = server.connect().await;
+        late.write_all(HEALTH).await.unwrap();
+        answer(&mut late, "ok").await;
+        if at == 0 {
+            assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0, "the one that was idle for longest is closed");
+        }
+    }
+    server.fixture.host.gate.open();
+    assert!(answer(&mut busy, "}").await.starts_with("HTTP/1.1 200 OK"));
+}
+
+/// Heads that never end take places too, until another needs them.
+#[tokio::test]
+async fn connections_that_ask_nothing_make_room() {
+    let capacity = Capacity::of_connections(4);
+    let server = Server::start_within(capacity, Patience::default(), None, false).await;
+    let mut quiet = Vec::new();
+    for at in 0..4 {
+        let mut stream = server.connect().await;
+        if at % 2 == 0 {
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nho").await.unwrap();
+        }
+        quiet.push(stream);
+    }
+    idle(&server, 3).await;
 }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::connections::{Server, read_to_close};
 use crate::body::Bodies;
+use crate::connection::descriptors::Capacity;
 use crate::connection::{self, Patience};
 use crate::error::ApiError;
 use crate::{Listener, MemoryBudget, limits};
@@ -173,7 +174,8 @@ async fn reader(quiet: Duration) -> (TcpStream, watch::Sender<bool>) {
     let address = listener.url().replace("http://", "");
     let (stop, stopping) = watch::channel(false);
     let router = Router::new().route("/", post(read));
-    tokio::spawn(connection::serve(vec![(listener, router)], stopping, Patience::default()));
+    let (patience, capacity) = (Patience::default(), Capacity::default());
+    tokio::spawn(connection::serve(vec![(listener, router)], stopping, patience, capacity));
     (TcpStream::connect(address).await.unwrap(), stop)
 }
 

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::connections::Server;
@@ -130,7 +131,9 @@ const GET: &[u8] = &[0x82, 0x84, 0x86, 0x41, 1, b'x'];
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// Sends frames and reads until the server closes; returns the error of its farewell.
@@ -197,4 +200,116 @@ async fn nonsense_after_the_hello_ends_the_connection() {
         assert!(error.is_some_and(|error| error != 0), "{error:?}");
     }
     server.still_serves().await;
+}
+
+/// A head that asks for `path`.
+fn get_head(path: &str) -> Vec<u8> {
+    let length = u8::try_from(path.len()).unwrap();
+    [&[0x82, 0x86, 0x41, 1, b'x', 0x44, length], path.as_bytes()].concat()
+}
+
+/// The hello of a client that lets each stream send so many bytes.
+fn hello(window: u32) -> Vec<u8> {
+    let settings = [&4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
+    [PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
+}
+
+/// Reads frames until `enough` says so of the kind and the stream of one; false if the connection ends before. The client
+/// goes on pinging all the while.
+async fn pinging_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool) -> bool {
+    let (mut reader, mut writer) = stream.split();
+    let ping = async {
+        loop {
+            // The server may hang up in the middle of it.
+            let _ = writer.write_all(&frame(PING, 0, 0, &[0; 8])).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let read = async {
+        let mut head = [0; 9];
+        while reader.read_exact(&mut head).await.is_ok() {
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            if reader.read_exact(&mut vec![0; length]).await.is_err() {
+                return false;
+            }
+            if enough(head[3], u32::from_be_bytes(head[5..].try_into().unwrap())) {
+                return true;
+            }
+        }
+        false
+    };
+    tokio::select! {
+        () = ping => unreachable!(),
+        found = tokio::time::timeout(Duration::from_secs(60), read) => found.expect("it goes on for ever"),
+    }
+}
+
+fn impatient() -> Patience {
+    let soon = Duration::from_millis(200);
+    Patience { answer: soon, drain: soon, ..Patience::default() }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_are_reset_and_the_connection_goes_on() {
+    let server = Server::start(impatient()).await;
+    // Nothing at all, and a part of what is more than a piece.
+    for window in [0, 10] {
+        let mut stream = server.connect().await;
+        let asked = [hello(window), frame(HEADERS, 0x5, 1, &get_head("/openapi.json"))].concat();
+        stream.write_all(&asked).await.unwrap();
+        assert!(pinging_until(&mut stream, |kind, of| (kind, of) == (RESET, 1)).await, "window {window}");
+        stream.write_all(&frame(HEADERS, 0x5, 3, &get_head("/healthz"))).await.unwrap();
+        assert!(pinging_until(&mut stream, |kind, of| (kind, of) == (HEADERS, 3)).await, "window {window}");
+    }
+}
+
+/// Of a short answer nothing is left to reset once it is queued.
+#[tokio::test]
+async fn a_connection_whose_answers_nobody_takes_ends() {
+    let server = Server::start(impatient()).await;
+    let mut stream = server.connect().await;
+    let asked = [hello(1), frame(HEADERS, 0x5, 1, &get_head("/healthz"))].concat();
+    stream.write_all(&asked).await.unwrap();
+    assert!(!pinging_until(&mut stream, |_, _| false).await);
+    server.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_stream_of_events_that_says_nothing_goes_on() {
+    let server = Server::start(impatient()).await;
+    let (mut sender, connection) = connect(&server).await;
+    let request = Request::get("http://localhost/api/v1/events?follow=1").body(Body::empty()).unwrap();
+    let mut events = sender.send_request(request).await.unwrap().into_body();
+    let first = events.frame().await.unwrap().unwrap();
+    assert!(first.into_data().unwrap().starts_with(b"event: ready"));
+    let quiet = tokio::time::timeout(5 * impatient().answer, events.frame()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    assert!(!connection.is_finished());
+}
+
+#[tokio::test]
+async fn floods_of_frames_do_not_keep_a_connection_open() {
+    let patience = Patience { head: Duration::from_millis(300), ..Patience::default() };
+    let server = Server::start(patience).await;
+    let updates = frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes());
+    for flood in [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 0, 0, &[]), updates] {
+        let mut stream = server.connect().await;
+        let (mut reader, mut writer) = stream.split();
+        let send = async {
+            let many = flood.repeat(1000);
+            writer.write_all(&hello(65_535)).await?;
+            loop {
+                writer.write_all(&many).await?;
+            }
+        };
+        let drop_all = async { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await };
+        let ended = async {
+            tokio::select! {
+                sent = send => { let _: std::io::Result<()> = sent; }
+                _ = drop_all => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it goes on for ever");
+        server.still_serves().await;
+    }
 }

@@ -169,3 +169,18 @@ fn what_is_wrong_with_a_pair_is_named() {
     write(dir.path(), SECOND);
     load(dir.path()).unwrap();
 }
+
+/// Nobody writes to the pipe: whoever opened it would wait for ever, and so would a server that is to stop.
+#[tokio::test]
+async fn a_pipe_is_no_certificate_and_keeps_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), FIRST);
+    let key = dir.path().join("tls.key");
+    std::fs::remove_file(&key).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &key, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    let path = dir.path().to_owned();
+    std::thread::spawn(move || send.send(load(&path).map(drop)));
+    let refused = receive.recv_timeout(Duration::from_secs(60)).expect("it waits for the pipe").unwrap_err();
+    assert!(refused.to_string().contains("named pipe"), "{refused}");
+}

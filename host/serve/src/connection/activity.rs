@@ -1,0 +1,151 @@
+//! What one connection does, for those who choose which one has to go when there are as many as there may be.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Bits of an IPv6 address that one site has: whoever has one of its addresses has all of them (RFC 6177).
+const SITE_BITS: u32 = 64;
+
+/// Whose connections are counted together: an IPv4 address, or the IPv6 addresses of one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Peer(IpAddr);
+
+impl Peer {
+    /// The peer that has this address.
+    pub(crate) fn of(address: IpAddr) -> Peer {
+        Peer(match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << SITE_BITS)))
+            }
+            address => address,
+        })
+    }
+
+    /// Whether it is this machine.
+    pub(crate) fn is_loopback(self) -> bool {
+        self.0.is_loopback()
+    }
+}
+
+/// The requests of a connection, and who it comes from. Each request carries it as an extension.
+#[derive(Debug)]
+pub(crate) struct ConnectionActivity {
+    peer: Option<Peer>,
+    opened: Instant,
+    begun: AtomicUsize,
+    running: AtomicUsize,
+    /// Milliseconds from `opened` until the last request began or ended.
+    changed_ms: AtomicU64,
+    /// Whether a request was let in by a key, or none is asked for.
+    known: AtomicBool,
+    evicted: AtomicBool,
+    eviction: Notify,
+}
+
+impl ConnectionActivity {
+    /// Of a connection that is opened now. `guarded` says whether a key is asked for.
+    pub(super) fn new(peer: Option<Peer>, guarded: bool) -> ConnectionActivity {
+        ConnectionActivity {
+            peer,
+            opened: Instant::now(),
+            begun: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            changed_ms: AtomicU64::new(0),
+            known: AtomicBool::new(!guarded),
+            evicted: AtomicBool::new(false),
+            eviction: Notify::new(),
+        }
+    }
+
+    /// Who is at the other end; `None` of a socket file.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        self.peer
+    }
+
+    /// A request was let in by its key.
+    pub(crate) fn show_key(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Requests since it was opened.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Requests whose answers are not sent to their end.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// When its last request began or ended, or when it was opened.
+    pub(super) fn changed(&self) -> Instant {
+        self.opened + Duration::from_millis(self.changed_ms.load(Ordering::Relaxed))
+    }
+
+    fn change(&self) {
+        let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.changed_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Tells the connection to make room for another one. Returns whether it is the first time.
+    pub(super) fn evict(&self) -> bool {
+        let first = !self.evicted.swap(true, Ordering::AcqRel);
+        if first {
+            self.eviction.notify_one();
+        }
+        first
+    }
+
+    pub(super) fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Acquire)
+    }
+
+    /// Waits until the connection has to make room. One task waits, and hears it once.
+    pub(super) async fn eviction(&self) {
+        self.eviction.notified().await;
+    }
+}
+
+/// A request whose answer is not sent to its end.
+#[derive(Debug)]
+pub(super) struct RunningRequest(Arc<ConnectionActivity>);
+
+impl RunningRequest {
+    pub(super) fn begin(activity: &Arc<ConnectionActivity>) -> RunningRequest {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.running.fetch_add(1, Ordering::AcqRel);
+        activity.change();
+        RunningRequest(Arc::clone(activity))
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.0.change();
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_one_peer() {
+        let peer = |text: &str| Peer::of(text.parse().unwrap());
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::9"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
+        assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
+        assert!(peer("::1").is_loopback() && peer("127.9.9.9").is_loopback() && !peer("::2").is_loopback());
+    }
+}

@@ -1,0 +1,77 @@
+//! How many connections there may be: each takes a file descriptor, and the server needs some for its own files.
+
+use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, LISTENER_CONNECTIONS_OWN};
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capacity {
+    /// Of all listeners and peers together.
+    pub(crate) connections_max: usize,
+    /// Of one peer.
+    pub(crate) peer_connections_max: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Capacity {
+        Capacity::of_connections(CONNECTIONS_MAX)
+    }
+}
+
+impl Capacity {
+    /// That of a process which may have so many files open.
+    pub(crate) fn of_descriptors(descriptors: usize) -> Capacity {
+        let for_connections = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(descriptors / 4);
+        Capacity::of_connections(for_connections.clamp(1, CONNECTIONS_MAX))
+    }
+
+    /// A peer can have half of them.
+    pub(crate) fn of_connections(connections_max: usize) -> Capacity {
+        Capacity { connections_max, peer_connections_max: connections_max.div_ceil(2) }
+    }
+
+    /// How many each of so many listeners has of its own.
+    pub(super) fn own_of_each(self, listeners: usize) -> usize {
+        LISTENER_CONNECTIONS_OWN.min(self.connections_max / (2 * listeners.max(1)))
+    }
+}
+
+/// Raises how many files this process may have open to what the system allows, and returns what that allows.
+pub(crate) fn of_this_process() -> Capacity {
+    let descriptors = descriptors();
+    let capacity = descriptors.map_or_else(Capacity::default, Capacity::of_descriptors);
+    if capacity.connections_max < CONNECTIONS_MAX {
+        tracing::warn!(
+            descriptors,
+            connections_max = capacity.connections_max,
+            "few files may be open: raise the limit with `ulimit -n 4096`, or LimitNOFILE= of a systemd service"
+        );
+    } else {
+        tracing::debug!(descriptors, connections_max = capacity.connections_max, "connections");
+    }
+    capacity
+}
+
+/// How many files may be open; `None` if the system does not say or sets no limit.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_own_files_have_descriptors_left() {
+        let of = |descriptors| Capacity::of_descriptors(descriptors).connections_max;
+        assert_eq!([0, 4, 256, 512, 1024, 1 << 20].map(of), [1, 1, 64, 256, 768, CONNECTIONS_MAX]);
+    }
+
+    #[test]
+    fn each_listener_has_some_and_all_of_them_at_most_half() {
+        let capacity = Capacity::of_connections(100);
+        assert_eq!([1, 2, 10, 100].map(|listeners| capacity.own_of_each(listeners)), [32, 25, 5, 0]);
+        assert_eq!(capacity.peer_connections_max, 50);
+    }
+}
