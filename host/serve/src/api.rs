@@ -4,6 +4,7 @@ pub mod devices;
 pub mod plugins;
 
 pub(crate) mod datasets;
+pub(crate) mod event_streams;
 pub(crate) mod events;
 pub(crate) mod exports;
 pub(crate) mod health;

@@ -16,10 +16,11 @@ use saggar_store::dataset::upload::Uploads;
 use saggar_store::home::Home;
 use saggar_store::objects::Objects;
 use saggar_store::usage::StorageQuota;
-use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore, watch};
+use tokio::sync::{RwLock, watch};
 
 use crate::access::{Access, Door};
 use crate::api::devices::Devices;
+use crate::api::event_streams::EventStreams;
 use crate::api::plugins::PluginInspector;
 use crate::api::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, models, outputs,
@@ -29,7 +30,6 @@ use crate::audit::Audit;
 use crate::body::Bodies;
 use crate::console;
 use crate::error::ApiError;
-use crate::limits::EVENT_STREAMS_MAX;
 use crate::memory::MemoryBudget;
 use crate::models::{Lifecycle, ModelImporter, ModelRouter};
 use crate::observe::{Entrance, observe};
@@ -92,7 +92,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     bodies: Bodies,
     predictions: Predictions,
-    streams: Arc<Semaphore>,
+    streams: EventStreams,
     counted: Counted,
     references: RwLock<()>,
     shutdown: watch::Receiver<bool>,
@@ -110,7 +110,7 @@ impl App {
         let checkpoints = Checkpoints::new(parts.objects.clone());
         let predictions = Predictions::new(parts.webhooks.clone());
         let counted = Counted::default();
-        let (bodies, streams) = (Bodies::new(parts.memory.clone()), Arc::new(Semaphore::new(EVENT_STREAMS_MAX)));
+        let (bodies, streams) = (Bodies::new(parts.memory.clone()), EventStreams::default());
         let references = RwLock::default();
         let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
         let app = App { shared: Arc::new(shared) };
@@ -185,10 +185,9 @@ impl App {
         &self.shared.predictions
     }
 
-    /// A place among the streams of events, which is held as long as the stream lasts.
-    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let permit = Arc::clone(&self.shared.streams).try_acquire_owned();
-        permit.map_err(|_| ApiError::StreamsFull { streams_max: EVENT_STREAMS_MAX })
+    /// The streams of events that are open.
+    pub(crate) fn streams(&self) -> &EventStreams {
+        &self.shared.streams
     }
 
     pub(crate) fn shutdown(&self) -> watch::Receiver<bool> {

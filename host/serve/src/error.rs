@@ -261,10 +261,12 @@ pub enum ApiError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// As many streams of events as there may be.
-    #[error("{streams_max} streams of events are open, as many as there may be")]
+    #[error("{streams_max} streams of events are open, as many as {whose} may have")]
     StreamsFull {
         /// The maximum.
         streams_max: usize,
+        /// Whom it is for: `one client`, `all clients`.
+        whose: &'static str,
     },
     /// The server is stopping.
     #[error("the server is stopping")]

@@ -16,9 +16,10 @@ use saggar_jobs::{JobError, Wait};
 use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{Details, Event, Job, JobFilter, JobState};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::event_streams::{EventStreamPlace, StreamHolder};
 use super::jobs::shown;
 use super::query::Parameters;
 use crate::access::{Pass, Sight};
@@ -35,7 +36,7 @@ pub(super) const STILL_HERE: &str = ": still here\n\n";
 /// `GET /api/v1/events?follow=1&job=&project=`. Without `follow` it ends after `ready`.
 pub(crate) async fn events(
     State(app): State<App>,
-    (sight, pass): (Sight, Pass),
+    (sight, pass, holder): (Sight, Pass, StreamHolder),
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, ApiError> {
@@ -44,7 +45,7 @@ pub(crate) async fn events(
         Some(name) => Some(sight.job(app.jobs(), name).await?.id),
         None => None,
     };
-    let permit = app.stream_permit()?;
+    let place = app.streams().open(holder)?;
     let after = match last {
         Some(last) => last,
         None => app.jobs().newest_event().await?,
@@ -64,7 +65,7 @@ pub(crate) async fn events(
         changes: app.jobs().changes(),
         shutdown: app.shutdown(),
         app,
-        _permit: permit,
+        _place: place,
     };
     let news = stream::unfold(follower, |mut follower| async move {
         match follower.next().await {
@@ -132,7 +133,7 @@ struct Follower {
     over: bool,
     changes: watch::Receiver<u64>,
     shutdown: watch::Receiver<bool>,
-    _permit: OwnedSemaphorePermit,
+    _place: EventStreamPlace,
 }
 
 impl Follower {

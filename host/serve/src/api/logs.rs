@@ -12,9 +12,10 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use saggar_jobs::logs::{Since, TIMESTAMP_BYTES};
 use saggar_jobs::{JobError, Jobs};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::event_streams::{EventStreamPlace, StreamHolder};
 use super::events::{self, LAST_EVENT_ID, STILL_HERE};
 use super::query::Parameters;
 use crate::access::{Pass, SeenJob};
@@ -31,8 +32,7 @@ const SINCE: &str = "how long ago such as 10m, a time such as 2026-11-21T12:03:1
 /// does, or the server.
 pub(crate) async fn logs(
     State(app): State<App>,
-    SeenJob(job): SeenJob,
-    pass: Pass,
+    (SeenJob(job), pass, holder): (SeenJob, Pass, StreamHolder),
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, ApiError> {
@@ -43,13 +43,15 @@ pub(crate) async fn logs(
     }
     let tail = parameters.parse::<usize>("tail", "a number of lines")?.map(|lines| lines.min(LOG_TAIL_MAX));
     let since = parameters.parse::<Since>("since", SINCE)?.map(|since| since.stamp(app.now_ms()));
-    let as_events = predict::wants_events(&headers);
+    let (as_events, follow) = (predict::wants_events(&headers), parameters.flag("follow"));
+    let place = (as_events || follow).then(|| app.streams().open(holder)).transpose()?;
     let mut reader = Reader {
         pass,
         job: job.id,
         at: Place { attempt: attempt.unwrap_or(1), offset: 0 },
         only: attempt.is_some(),
-        follow: parameters.flag("follow"),
+        follow,
+        as_events,
         since,
         timestamps: parameters.flag("timestamps"),
         prefix: parameters.flag("prefix").then_some(job.name),
@@ -57,7 +59,7 @@ pub(crate) async fn logs(
         shutdown: app.shutdown(),
         first: None,
         over: false,
-        stream: if as_events { Some(app.stream_permit()?) } else { None },
+        _place: place,
         said: Instant::now(),
         jobs: app.jobs().clone(),
         app,
@@ -124,8 +126,10 @@ struct Reader {
     over: bool,
     /// When the client was told something.
     said: Instant,
-    /// The place among the streams of events, where this is one.
-    stream: Option<OwnedSemaphorePermit>,
+    /// Whether it is a stream of events, and not a text.
+    as_events: bool,
+    /// The place among the streams, where it is one or may last as long.
+    _place: Option<EventStreamPlace>,
 }
 
 /// What reading on gives.
@@ -173,12 +177,12 @@ impl Reader {
     /// The last event of a stream of them; a text just ends.
     fn end(&mut self) -> Option<String> {
         self.over = true;
-        self.stream.is_some().then(|| events::event(None, "end", "{}"))
+        self.as_events.then(|| events::event(None, "end", "{}"))
     }
 
     /// Waits until there may be more. Events leave some time between them, since every change of any job is heard here.
     async fn wait(&mut self) -> Heard {
-        let is_stream = self.stream.is_some();
+        let is_stream = self.as_events;
         // What changes may be another job's: this one's reader hears something all the same.
         let quiet = async {
             if is_stream { sleep_until(self.said + EVENTS_QUIET_MAX).await } else { std::future::pending().await }
@@ -278,7 +282,7 @@ impl Reader {
 
     /// Lines from a place on, as they go out.
     fn shown(&self, text: &str, from: Place) -> String {
-        if self.timestamps && self.prefix.is_none() && self.stream.is_none() && self.since.is_none() {
+        if self.timestamps && self.prefix.is_none() && !self.as_events && self.since.is_none() {
             return text.to_owned();
         }
         let wanted = places(text, from).filter(|(_, line)| self.wants(line));
@@ -297,7 +301,7 @@ impl Reader {
             Some(job) => format!("{job}/{} {shown}", place.attempt),
             None => shown.to_owned(),
         };
-        if self.stream.is_none() {
+        if !self.as_events {
             return shown;
         }
         let id = format!("{}:{}", place.attempt, place.offset);

@@ -8,7 +8,7 @@ use saggar_jobs::logs::{LogWriter, TIMESTAMP_BYTES};
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Fixture};
-use crate::limits::EVENT_STREAMS_MAX;
+use crate::limits::EVENT_STREAMS_EACH_MAX;
 
 /// An event: its number, name and data.
 #[derive(Debug)]
@@ -156,12 +156,18 @@ async fn there_are_only_so_many_streams() {
     let fixture = Fixture::new();
     submit(&fixture, "digits").await;
     let mut streams = Vec::new();
-    for _ in 0..EVENT_STREAMS_MAX / 2 {
+    for _ in 0..EVENT_STREAMS_EACH_MAX / 2 {
         streams.push(open(&fixture, "/api/v1/events?follow=1", None).await);
         streams.push(open(&fixture, "/api/v1/jobs/digits-1/logs?follow=1", None).await);
     }
-    let refused = Answer::of(open(&fixture, "/api/v1/events", None).await).await.error();
-    assert_eq!((refused.0, &*refused.1), (429, "streams_full"));
+    for path in ["/api/v1/events", "/api/v1/jobs/digits-1/logs"] {
+        let refused = Answer::of(open(&fixture, path, None).await).await;
+        assert_eq!(refused.header("retry-after"), "1");
+        let refused = refused.error();
+        assert_eq!((refused.0, &*refused.1), (429, "streams_full"), "{path}");
+    }
+    // Nor is there a way around it as a text.
+    assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs?follow=1").await.error().1, "streams_full");
     // A log as text is no stream of events.
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs").await.status.as_u16(), 200);
     streams.pop();

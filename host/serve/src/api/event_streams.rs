@@ -1,0 +1,119 @@
+//! Places among the streams of events: each looks at the records for itself, so there are only so many, and nobody has
+//! more than a share of them.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::FromRequestParts;
+use axum::http::Extensions;
+use axum::http::request::Parts;
+
+use crate::access::Who;
+use crate::connection::{ConnectionActivity, Peer};
+use crate::error::ApiError;
+use crate::limits::{EVENT_STREAMS_EACH_MAX, EVENT_STREAMS_MAX};
+
+/// Whose streams are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum StreamHolder {
+    /// Whoever has the key of this name.
+    Key(Arc<str>),
+    /// A machine that needs no key.
+    Peer(Peer),
+    /// The user of this machine.
+    Local,
+}
+
+impl StreamHolder {
+    fn of(extensions: &Extensions) -> StreamHolder {
+        if let Some(Who::Key(name)) = extensions.get() {
+            return StreamHolder::Key(Arc::clone(name));
+        }
+        let peer = extensions.get::<Arc<ConnectionActivity>>().and_then(|connection| connection.peer());
+        peer.filter(|peer| !peer.is_loopback()).map_or(StreamHolder::Local, StreamHolder::Peer)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for StreamHolder {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<StreamHolder, Infallible> {
+        Ok(StreamHolder::of(&parts.extensions))
+    }
+}
+
+/// The streams that are open. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventStreams {
+    open: Arc<Mutex<HashMap<StreamHolder, usize>>>,
+}
+
+impl EventStreams {
+    /// A place, which is held as long as the stream lasts.
+    ///
+    /// # Errors
+    /// `StreamsFull` where the holder, or everybody together, has as many as there may be.
+    pub(crate) fn open(&self, holder: StreamHolder) -> Result<EventStreamPlace, ApiError> {
+        let mut open = self.lock();
+        let full = |streams_max, whose| Err(ApiError::StreamsFull { streams_max, whose });
+        if open.get(&holder).is_some_and(|count| *count >= EVENT_STREAMS_EACH_MAX) {
+            return full(EVENT_STREAMS_EACH_MAX, "one client");
+        }
+        if open.values().sum::<usize>() >= EVENT_STREAMS_MAX {
+            return full(EVENT_STREAMS_MAX, "all clients");
+        }
+        *open.entry(holder.clone()).or_default() += 1;
+        Ok(EventStreamPlace { streams: self.clone(), holder })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<StreamHolder, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among the streams.
+#[derive(Debug)]
+pub(crate) struct EventStreamPlace {
+    streams: EventStreams,
+    holder: StreamHolder,
+}
+
+impl Drop for EventStreamPlace {
+    fn drop(&mut self) {
+        let mut open = self.streams.lock();
+        if let Some(count) = open.get_mut(&self.holder) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.holder);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_leaves_streams_to_others() {
+        let streams = EventStreams::default();
+        let key = |name: &str| StreamHolder::Key(name.into());
+        let mut places: Vec<_> = (0..EVENT_STREAMS_EACH_MAX).map(|_| streams.open(key("a")).unwrap()).collect();
+        let refused = streams.open(key("a")).unwrap_err();
+        assert_eq!((refused.status().as_u16(), refused.code()), (429, "streams_full"));
+        assert!(streams.open(key("b")).is_ok() && streams.open(StreamHolder::Local).is_ok());
+        places.pop();
+        assert!(streams.open(key("a")).is_ok());
+    }
+
+    #[test]
+    fn there_is_an_end_to_all_of_them() {
+        let streams = EventStreams::default();
+        let holder = |at: usize| StreamHolder::Key(format!("k{}", at / EVENT_STREAMS_EACH_MAX).into());
+        let places: Vec<_> = (0..EVENT_STREAMS_MAX).map(|at| streams.open(holder(at)).unwrap()).collect();
+        assert!(streams.open(StreamHolder::Local).is_err());
+        drop(places);
+        assert!(streams.open(StreamHolder::Local).is_ok() && streams.lock().is_empty());
+    }
+}
