@@ -191,6 +191,9 @@ pub(crate) struct Serve {
     /// End when standard input does, so that the server does not outlive who started it.
     #[arg(long, hide = true)]
     pub(crate) end_with_input: bool,
+    /// Kill workers that give no sign of life for so long, instead of a minute.
+    #[arg(long, hide = true, value_parser = units::duration, value_name = "TIME")]
+    pub(crate) worker_silence: Option<Duration>,
     /// Memory that requests may take together, from their bodies to their answers: 512MiB. By default a quarter of what the
     /// machine or control group has left at the start, 64MiB to 4GiB. One client gets half of it at most.
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]

@@ -32,6 +32,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saggar_metrics::Metrics;
 use saggar_store::clock::{Clock, Millis};
@@ -132,6 +133,13 @@ impl Jobs {
     #[must_use]
     pub fn with_storage_quota(self, limit_bytes: Option<u64>, home: Home, models_dir: PathBuf) -> Jobs {
         self.shared.limit_storage(Room::new(limit_bytes, home, models_dir));
+        self
+    }
+
+    /// Has workers killed that give no sign of life for `max`, and their attempts counted as lost.
+    #[must_use]
+    pub fn with_worker_silence(self, max: Duration) -> Jobs {
+        self.shared.limit_worker_silence(max);
         self
     }
 

@@ -24,7 +24,9 @@ pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 pub const STOP_GRACE: Duration = Duration::from_secs(30);
 /// How long a worker may take to read a command.
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long a worker that trains may say nothing, before it is killed: it reports its usage all the time.
+/// How often a worker says that it runs, on a thread that does nothing else.
+pub const WORKER_BEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a worker may give no sign of life before it is killed and its attempt counts as lost.
 pub const WORKER_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long one of an attempt's worker processes may be silent while the others wait for it.
 pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
@@ -51,5 +53,5 @@ pub const SECRETS_MAX: usize = 32;
 /// The longest time that an attempt waits after one that failed.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-const _: () = assert!(WORKER_SILENCE_MAX.as_millis() >= 20 * USAGE_INTERVAL.as_millis());
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
+const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_BEAT_INTERVAL.as_secs());

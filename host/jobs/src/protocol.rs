@@ -160,6 +160,8 @@ pub enum Event {
         /// Its version.
         version: u64,
     },
+    /// The worker runs.
+    Alive,
     /// The plugin returned.
     Finished {
         /// Whether it stopped because it was told to.
@@ -190,6 +192,7 @@ impl Event {
             | Event::Usage(_)
             | Event::Checkpoint { .. }
             | Event::AllReduced { .. }
+            | Event::Alive
             | Event::Finished { .. } => None,
         }
     }

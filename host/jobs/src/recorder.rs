@@ -205,7 +205,7 @@ impl Recorder {
                 self.note("PUBLISHED", text.clone()).await?;
                 self.log(&text);
             }
-            Event::Finished { .. } | Event::Failed { .. } => {}
+            Event::Alive | Event::Finished { .. } | Event::Failed { .. } => {}
         }
         self.shared.touch();
         Ok(())

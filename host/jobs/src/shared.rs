@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use saggar_metrics::{Families, JobSeries, Metrics};
 use saggar_store::KeyFile;
@@ -16,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::error::JobError;
 use crate::launcher::Launcher;
 use crate::layout::Layout;
-use crate::limits::SERIES_LINGER;
+use crate::limits::{SERIES_LINGER, WORKER_SILENCE_MAX};
 use crate::owners::Owners;
 use crate::room::Room;
 use crate::spec::JobSpec;
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     closing: AtomicBool,
     resolver: OnceLock<Resolver>,
+    worker_silence_max: OnceLock<Duration>,
     changed: watch::Sender<u64>,
 }
 
@@ -59,7 +61,7 @@ impl Shared {
         let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
         let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
         let room = Mutex::default();
-        let (closing, resolver) = (AtomicBool::new(false), OnceLock::new());
+        let (closing, resolver, worker_silence_max) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
         Shared {
             records,
             clock,
@@ -75,6 +77,7 @@ impl Shared {
             wake,
             closing,
             resolver,
+            worker_silence_max,
             changed,
         }
     }
@@ -90,6 +93,16 @@ impl Shared {
             Some(resolve) => resolve(spec).await,
             None => Ok(spec),
         }
+    }
+
+    /// Has workers killed that are silent for so long. Only the first one counts.
+    pub(crate) fn limit_worker_silence(&self, max: Duration) {
+        let _ = self.worker_silence_max.set(max);
+    }
+
+    /// How long a worker may be silent.
+    pub(crate) fn worker_silence_max(&self) -> Duration {
+        self.worker_silence_max.get().copied().unwrap_or(WORKER_SILENCE_MAX)
     }
 
     /// From now on no attempt begins.

@@ -8,20 +8,22 @@ use saggar_store::records::{Claim, JobState, Reason, Records};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::ending::{Exit, LastWord, Next, Situation, ending, next};
+use crate::ending::{Ending, Exit, LastWord, Next, Situation, ending, next};
 use crate::error::JobError;
-use crate::limits::{COMMAND_TIME_MAX, EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL, WORKER_SILENCE_MAX};
+use crate::limits::{COMMAND_TIME_MAX, EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL};
 use crate::protocol::{Command, Event, Start};
 use crate::recorder::Recorder;
 use crate::scheduler;
 use crate::shared::Shared;
-use crate::spec::{IDLE, JobSpec, RECYCLED};
+use crate::spec::{IDLE, JobSpec, RECYCLED, WORKER_LOST};
 use clock::{AttemptClock, Due};
+use silence::WorkerSilence;
 use utilization::Busy;
 
 mod clock;
+mod silence;
 mod utilization;
 
 /// What the scheduler tells an attempt's supervisor.
@@ -89,7 +91,11 @@ async fn attend(
         retry: spec.retry,
         retry_on: &spec.retry_on,
     };
-    recorder.conclude(next(ending(last_word, exit), &situation)).await
+    let ended = match worker.silence.sentence() {
+        Some(sentence) => Ending::Interrupted(Reason::new(WORKER_LOST, sentence)),
+        None => ending(last_word, exit),
+    };
+    recorder.conclude(next(ended, &situation)).await
 }
 
 /// The identifiers of the jobs that a specification names.
@@ -107,6 +113,7 @@ struct Worker {
     child: Child,
     stdin: Option<ChildStdin>,
     clock: AttemptClock,
+    silence: WorkerSilence,
     kill_at: Option<Instant>,
     timed_out: bool,
     /// Why it was told to make room.
@@ -115,12 +122,7 @@ struct Worker {
     busy: Option<Busy>,
     /// Why it was told to end, where it left its device idle.
     idle: Option<Reason>,
-    /// Looks at the clock since the worker's last event; `None` before it first reports its usage.
-    silent_ticks: Option<u32>,
 }
-
-/// Looks at the clock after which a worker has been silent for too long.
-const SILENT_TICKS_MAX: u32 = (WORKER_SILENCE_MAX.as_millis() / USAGE_INTERVAL.as_millis()) as u32;
 
 impl Worker {
     async fn start(
@@ -145,13 +147,13 @@ impl Worker {
             child,
             stdin,
             clock,
+            silence: WorkerSilence::new(shared.worker_silence_max()),
             kill_at: None,
             timed_out: false,
             requeue: None,
             checkpoints_asked: 0,
             busy: start.spec.utilization.map(Busy::new),
             idle: None,
-            silent_ticks: None,
         };
         worker.tell(&Command::Start(Box::new(start))).await;
         Ok(worker)
@@ -184,10 +186,12 @@ impl Worker {
         let (mut events_open, mut errors_open) = (true, true);
         let (mut event_line, mut error_line) = (Vec::new(), Vec::new());
         let mut tick = tokio::time::interval(USAGE_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut orders_open = true;
         while events_open || errors_open {
             tokio::select! {
                 read = read_line(&mut events, &mut event_line), if events_open => {
+                    self.silence.heard();
                     events_open = match read {
                         Read::Whole => self.event(recorder, &event_line, &mut last_word).await?,
                         Read::Half => self.break_off(recorder, "an event has no end")?,
@@ -209,6 +213,10 @@ impl Worker {
                 }
                 _ = tick.tick() => {
                     recorder.flush().await?;
+                    if events_open && self.silence.look(Instant::now()) {
+                        // Also a stopped process ends by this.
+                        self.child.start_kill()?;
+                    }
                     self.watch_the_clock(recorder).await?;
                 }
             }
@@ -234,13 +242,7 @@ impl Worker {
                 recorder.log(&message);
                 *last = LastWord::Failed(Reason::new(reason, message));
             }
-            Ok(event) => {
-                // Before the first one it opens the device and compiles the plugin, for as long as that takes.
-                if self.silent_ticks.is_some() || matches!(event, Event::Usage(_)) {
-                    self.silent_ticks = Some(0);
-                }
-                recorder.event(event).await?;
-            }
+            Ok(event) => recorder.event(event).await?,
             Err(error) => return self.break_off(recorder, &error.to_string()),
         }
         Ok(true)
@@ -291,13 +293,6 @@ impl Worker {
                 self.child.start_kill()?;
             }
             return Ok(());
-        }
-        if let Some(ticks) = &mut self.silent_ticks {
-            *ticks += 1;
-            if *ticks == SILENT_TICKS_MAX {
-                recorder.log("the worker says nothing any more, as one does that was stopped: it is killed");
-                self.child.start_kill()?;
-            }
         }
         if let Some(share) = self.busy.as_mut().and_then(|busy| busy.idle(now, recorder.device_seconds())) {
             let sentence =

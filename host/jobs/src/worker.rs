@@ -46,6 +46,7 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     };
     // The first worker process of an attempt speaks for the others.
     let channel = if start.rank == 0 { channel } else { Channel::to_leader() };
+    channel.beat();
     let attempt = Attempt { home, models, storage_quota, runtime, channel: &channel, control, start };
     match attempt.run() {
         Ok(Outcome::Finished) => finish(&channel, false),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use saggar_device::choose::{self, Usage};
 use saggar_device::{DeviceInfo, Renewable};
+use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
 use saggar_plugin::compiler::{self, ChildOptions};
@@ -89,7 +90,8 @@ impl Floors {
         });
         let jobs = Jobs::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs(), layout)
             .with_keys(home.keys())
-            .with_storage_quota(storage_quota, home.clone(), models_dir.clone());
+            .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
+            .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX));
         let children = CompileChildren::new(own_program(&program));
         let compiler = Compiler::Children(children.clone());
         let config = HostConfig { cache_dir: Some(home.cache()), compiler, ..HostConfig::default() };
@@ -166,7 +168,7 @@ impl Floors {
         // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
         // the first and closes the pipe ends the command with its next write.
         if !anew::is_begun() {
-            output.line(&urls.join("\n"));
+            output.text(&format!("{}\n", urls.join("\n")));
         }
         let ended = shutdown.clone();
         tokio::spawn(async move {

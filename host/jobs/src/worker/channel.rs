@@ -12,7 +12,7 @@ use saggar_device::Meter;
 use super::ranks::link::Link;
 use super::ranks::{self, Group};
 use super::spending::Spending;
-use crate::limits::{EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX, USAGE_INTERVAL};
+use crate::limits::{EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX, USAGE_INTERVAL, WORKER_BEAT_INTERVAL};
 use crate::protocol::{Command, EXIT_TRY_AGAIN, Event, Start, Usage};
 
 /// Sends events; clones share the pipe, and each event is one whole line.
@@ -123,6 +123,21 @@ impl Channel {
         let listener = Arc::clone(&control);
         std::thread::Builder::new().name("commands".to_owned()).spawn(move || listen(&listener))?;
         Ok((*start, control))
+    }
+
+    /// Says again and again that this process runs, until it ends, on a thread that waits for nothing else. The first
+    /// worker process does it for the others, which it waits for.
+    pub(crate) fn beat(&self) {
+        if matches!(self.0, Output::Leader(_)) {
+            return;
+        }
+        let channel = self.clone();
+        let beat = move || loop {
+            channel.send(&Event::Alive);
+            std::thread::sleep(WORKER_BEAT_INTERVAL);
+        };
+        // A system that starts no thread starts no training either, which says so.
+        let _ = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
     }
 
     /// Reports usage, that of `group` included, every [`USAGE_INTERVAL`] until the result is told to finish, and then once
