@@ -12,6 +12,7 @@ use ureq::middleware::MiddlewareNext;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, SendBody};
 
+use crate::escape;
 use crate::exit::{self, Failure};
 
 /// Bytes of an answer that is read whole.
@@ -156,7 +157,7 @@ impl Client {
         }
         let status = answer.status();
         let body: Value = answer.body_mut().read_json().unwrap_or(Value::Null);
-        let text = |key: &str| body[key].as_str().map(str::to_owned);
+        let text = |key: &str| body[key].as_str().map(escape::foreign);
         let message = text("error").unwrap_or_else(|| format!("{} answers {status}", self.host));
         let exit = match status {
             StatusCode::NOT_FOUND => exit::NOT_FOUND,

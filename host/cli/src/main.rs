@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod commands;
+mod escape;
 mod exit;
 mod interrupt;
 mod output;

@@ -1,9 +1,11 @@
-//! What people and programs see: data on standard output, everything else on standard error.
+//! What people and programs see: data on standard output, everything else on standard error. Whatever is printed is
+//! escaped here, for names and messages come from plugins and other people.
 
 use std::io::{IsTerminal, Write};
 
 use serde_json::Value;
 
+use crate::escape;
 use crate::exit::{self, Failure};
 
 /// How the user wants to be talked to.
@@ -17,27 +19,27 @@ pub(crate) struct Output {
 impl Output {
     /// Prints one JSON document.
     pub(crate) fn json(&self, value: &Value) {
-        print(&format!("{value:#}\n"));
+        print(&escape::json(&format!("{value:#}\n")));
     }
 
     /// Prints one JSON document on one line, as streams do.
     pub(crate) fn json_line(&self, value: &Value) {
-        print(&format!("{value}\n"));
+        print(&escape::json(&format!("{value}\n")));
     }
 
     /// Prints a line of data.
     pub(crate) fn line(&self, line: &str) {
-        print(&format!("{line}\n"));
+        print(&format!("{}\n", escape::line(line)));
     }
 
     /// Prints a line of data amid work that changes something: that goes on though nobody reads any more.
     pub(crate) fn line_amid_work(&self, line: &str) {
-        let _ = write(&format!("{line}\n"));
+        let _ = write(&format!("{}\n", escape::line(line)));
     }
 
-    /// Writes data as it is, and shows it at once.
-    pub(crate) fn raw(&self, text: &str) {
-        print(text);
+    /// Writes text of several lines, or of a part of one, and shows it at once.
+    pub(crate) fn text(&self, text: &str) {
+        print(&escape::text(text));
     }
 
     /// Prints a line for people, unless they asked for quiet.
@@ -74,12 +76,12 @@ impl Output {
             let error = serde_json::json!({
                 "error": {"code": failure.code, "message": failure.message, "hint": failure.hint}
             });
-            say(&error.to_string());
+            say(&escape::json(&error.to_string()));
             return;
         }
-        say(&format!("saggar: {}", failure.message));
+        say(&format!("saggar: {}", escape::text(&failure.message)));
         if let Some(hint) = &failure.hint {
-            say(&format!("  hint: {hint}"));
+            say(&format!("  hint: {}", escape::text(hint)));
         }
     }
 }
@@ -102,15 +104,16 @@ fn write(text: &str) -> std::io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// Prints a line on standard error. That nobody reads it is no reason to end.
+/// Prints a line, or several, on standard error. That nobody reads it is no reason to end.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", escape::text(line));
 }
 
 /// A table's lines, headers first.
 fn columns(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape::line(cell)).collect()).collect();
     let mut widths: Vec<usize> = headers.iter().map(|header| header.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -136,7 +139,7 @@ pub(crate) fn agree(yes: bool, question: &str) -> Result<(), Failure> {
         return Err(Failure::new(exit::USAGE, "not_agreed", message).hint("--yes agrees in scripts"));
     }
     let mut stderr = std::io::stderr();
-    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    let _ = write!(stderr, "{} [y/N] ", escape::text(question)).and_then(|()| stderr.flush());
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::escape;
 use crate::output::Output;
 use crate::units;
 
@@ -56,7 +57,7 @@ impl Progress {
                 Unit::Steps => "{prefix} [{bar:32}] {pos}/{len} steps {eta} {msg}",
             };
             let style = ProgressStyle::with_template(template).expect("the template is well formed");
-            Shown::Bar(ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(what.clone()))
+            Shown::Bar(ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(escape::line(&what)))
         } else {
             Shown::Lines { output, last: Instant::now() }
         };
@@ -77,7 +78,7 @@ impl Progress {
             Shown::Bar(bar) => {
                 bar.set_length(total);
                 bar.set_position(done);
-                bar.set_message(detail.to_owned());
+                bar.set_message(escape::line(detail));
             }
             // Nothing can be said of a whole that is not known.
             Shown::Lines { output, last } if total > 0 && last.elapsed() >= LINE_INTERVAL => {
@@ -92,7 +93,7 @@ impl Progress {
     pub(crate) fn note(&self, line: &str) {
         match &self.shown {
             Shown::Nothing => {}
-            Shown::Bar(bar) => bar.println(line),
+            Shown::Bar(bar) => bar.println(escape::line(line)),
             Shown::Lines { output, .. } => output.note(line),
         }
     }

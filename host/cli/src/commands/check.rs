@@ -12,7 +12,7 @@ use crate::project;
 
 pub(crate) fn check(args: &Check, output: Output) -> Result<i32, Failure> {
     if args.schema {
-        output.line(SCHEMA.trim_end());
+        output.text(&format!("{}\n", SCHEMA.trim_end()));
         return Ok(0);
     }
     let found = args.file.clone().or_else(project::find_file);

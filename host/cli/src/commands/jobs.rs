@@ -282,7 +282,7 @@ pub(crate) fn print_log(client: &Client, output: Output, path: &str) -> Result<(
         if output.json {
             lines.lines().for_each(|line| output.json_line(&serde_json::json!({ "line": line })));
         } else {
-            output.raw(&lines);
+            output.text(&lines);
         }
         if count == 0 {
             return Ok(());

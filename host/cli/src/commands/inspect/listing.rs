@@ -59,19 +59,19 @@ pub(super) fn show(it: &Compiled, wanted: Stage, output: Output) -> Result<(), F
     }
     if it.shows(wanted, Stage::Graph) {
         titled("graph, as verified");
-        output.raw(&it.graph.graph().to_string());
+        output.text(&it.graph.graph().to_string());
     }
     if it.shows(wanted, Stage::Simplified) {
         titled("simplified, and laid out for the target");
-        output.raw(&it.stages.simplified.to_string());
+        output.text(&it.stages.simplified.to_string());
     }
     if it.shows(wanted, Stage::Fused) {
         titled("fused: the nodes of each kernel");
-        output.raw(&fused(it));
+        output.text(&fused(it));
     }
     if it.shows(wanted, Stage::Schedule) {
         titled("schedule");
-        output.raw(&schedule(&it.stages.program));
+        output.text(&schedule(&it.stages.program));
     }
     if it.shows(wanted, Stage::Memory) {
         titled("memory");
@@ -79,7 +79,7 @@ pub(super) fn show(it: &Compiled, wanted: Stage, output: Output) -> Result<(), F
     }
     if it.shows(wanted, Stage::Wgsl) {
         titled("wgsl");
-        output.raw(&shaders(it));
+        output.text(&shaders(it));
     }
     if it.shows(wanted, Stage::Routines) {
         titled("routines");

@@ -25,7 +25,7 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
         match read(args, client) {
             Ok(text) => {
                 let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
-                output.raw(new);
+                output.text(new);
                 shown = text;
             }
             // It may be written yet.

@@ -90,7 +90,7 @@ impl Shown {
                 Some(text) => {
                     self.text = Some(name.clone());
                     self.in_line = !text.ends_with('\n');
-                    self.output.raw(&printable(text));
+                    self.output.text(text);
                 }
                 None => {
                     self.end_line();
@@ -119,20 +119,9 @@ impl Shown {
     }
 }
 
-/// A text without what could steer a terminal: models may write anything.
-fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c };
-    text.chars().map(shown).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_does_not_steer_the_terminal() {
-        assert_eq!(printable("To\tbe,\n\x1b[2Jné\r"), "To\tbe,\n\u{fffd}[2Jné\u{fffd}");
-    }
 
     #[test]
     fn events_are_read_to_their_end() {
