@@ -1,10 +1,15 @@
 // Modules of the console by themselves, in the browser that runs them.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 
-import { on, start, stop } from './browser.js';
+import { on, start, stop, url } from './browser.js';
 
 before(start);
 after(stop);
@@ -24,6 +29,52 @@ test('a word for the shell is the text itself, whatever is in it', () => on('', 
   for (const [at, word] of words.entries()) {
     assert.equal(execFileSync('bash', ['-c', `printf %s ${word}`], { encoding: 'utf8' }), texts[at]);
   }
+}));
+
+/** The body that a command for a shell sends, run in an empty folder. */
+async function sent(text) {
+  const bodies = [];
+  const server = createServer((request, response) => {
+    const pieces = [];
+    request.on('data', (piece) => pieces.push(piece));
+    request.on('end', () => {
+      bodies.push({ body: Buffer.concat(pieces).toString('latin1'), type: request.headers['content-type'] });
+      response.end('{}');
+    });
+  });
+  await new Promise((listening) => { server.listen(0, '127.0.0.1', listening); });
+  const folder = mkdtempSync(join(tmpdir(), 'console-'));
+  try {
+    const here = text.replace(url, `http://127.0.0.1:${server.address().port}`).replace('curl', 'curl -sS --max-time 20');
+    await promisify(execFile)('bash', ['-c', here], { cwd: folder });
+  } finally {
+    rmSync(folder, { recursive: true });
+    server.close();
+  }
+  assert.equal(bodies.length, 1);
+  return bodies[0];
+}
+
+test('a command sends what was typed and no file, whatever an input is called', () => on('', async (page) => {
+  const names = ['image', 'a=@/etc/passwd;x', '@/etc/passwd', '</etc/passwd', 'a=</etc/passwd', "it's", 'a"b', '-o', 'a;type=x', '$(id)', 'né'];
+  for (const name of names) {
+    const command = await within(page, 'curl.js', async ({ command }, named) => {
+      const [blob, body] = [new Blob(['PICTURE'], { type: 'image/png' }), new FormData()];
+      const parts = [{ name: named, blob, filename: 'image.png' }, { name: named, text: '@/etc/passwd;type=x' }];
+      body.append(named, blob, 'image.png');
+      body.append(named, JSON.stringify(parts[1].text));
+      return command('/predict', { json: null, parts, body, streams: false });
+    }, name);
+    assert.deepEqual(command.files, []);
+    const { body, type } = await sent(command.text);
+    assert.ok(type.startsWith('multipart/form-data; boundary='), type);
+    assert.ok(body.includes('PICTURE') && body.includes('"@/etc/passwd;type=x"'), `${name}: ${body}`);
+    assert.ok(!body.includes('root:'), `${name}: ${body}`);
+    assert.equal(body.split('form-data; name=').length, 3, `${name}: ${body}`);
+  }
+  const json = JSON.stringify({ 'a=@/etc/passwd;x': '@/etc/passwd' });
+  const text = await within(page, 'curl.js', async ({ command }, typed) => (await command('/predict', { json: typed, parts: [], streams: false })).text, json);
+  assert.equal((await sent(text)).body, json);
 }));
 
 test('events are the same however they are cut', () => on('', async (page) => {

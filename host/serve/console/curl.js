@@ -5,6 +5,8 @@ import { h } from './dom.js';
 
 /** A picture or body up to so many characters stands in the command itself; a larger one is a file beside it. */
 const INLINE_MAX = 64 * 1024;
+/** A name of a field in which curl sees nothing of its own: it ends a name at `=`, and then reads files at `@` and `<`. */
+const PLAIN_NAME = /^[\w.-]+$/;
 /** So much of a command is shown; all of it is copied. */
 const SHOWN_MAX = 1200;
 
@@ -21,7 +23,20 @@ export async function command(path, request) {
   if (request.streams) words.push('-N', '-H', quote('accept: text/event-stream'));
   // The key itself stays in this tab.
   if (apiKey()) words.push('-H', '"authorization: Bearer $SAGGAR_API_KEY"');
-  if (request.json === null) {
+  if (request.json === null && !request.parts.every(({ name }) => PLAIN_NAME.test(name))) {
+    // The whole form as the browser writes it, which curl passes on as it is.
+    const form = new Response(request.body);
+    words.push('-H', quote(`content-type: ${form.headers.get('content-type')}`));
+    const blob = await form.blob();
+    const base64 = await inBase64(blob);
+    if (base64.length <= INLINE_MAX) {
+      before = `printf %s ${quote(base64)} | base64 -d |\n  `;
+      words.push('--data-binary', '@-');
+    } else {
+      files.push({ name: 'input.form', blob });
+      words.push('--data-binary', '@input.form');
+    }
+  } else if (request.json === null) {
     for (const part of request.parts) {
       if (part.blob) {
         const base64 = await inBase64(part.blob);
