@@ -64,7 +64,9 @@ fn answers_that_nobody_takes_are_given_up_though_the_client_pings() {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(_) => resets[at] = 128,
             }
-            resets[at] += take_resets(&mut buffers[at]);
+            let (reset, pongs) = take_frames(&mut buffers[at]);
+            resets[at] += reset;
+            let _ = stream.write_all(&pongs);
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -73,19 +75,21 @@ fn answers_that_nobody_takes_are_given_up_though_the_client_pings() {
     assert!(grown < 256 << 10, "the server has grown by {grown} KiB");
 }
 
-/// Takes whole frames out of a buffer, and counts the resets among them.
-fn take_resets(buffer: &mut Vec<u8>) -> usize {
-    let (mut at, mut resets) = (0, 0);
+/// Takes whole frames out of a buffer: how many of them are resets, and what answers those that are pings.
+fn take_frames(buffer: &mut Vec<u8>) -> (usize, Vec<u8>) {
+    let (mut at, mut resets, mut pongs) = (0, 0, Vec::new());
     while buffer.len() - at >= 9 {
         let length = u32::from_be_bytes([0, buffer[at], buffer[at + 1], buffer[at + 2]]) as usize;
-        if buffer.len() - at < 9 + length {
-            break;
+        let Some(payload) = buffer.get(at + 9..at + 9 + length) else { break };
+        match (buffer[at + 3], buffer[at + 4] & 1) {
+            (3, _) => resets += 1,
+            (6, 0) => pongs.extend(frame(6, 1, 0, payload)),
+            _ => {}
         }
-        resets += usize::from(buffer[at + 3] == 3);
         at += 9 + length;
     }
     buffer.drain(..at);
-    resets
+    (resets, pongs)
 }
 
 const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -247,7 +251,7 @@ fn names_do_not_steer_the_terminal() {
         &["--json", "status", "x-1"],
         &["status", "x-1", "--field", "message"],
         &["logs", "x-1"],
-        &["models"],
+        &["models", "ls"],
         &["stop", "x-2"],
         &["--json", "stop", "x-2"],
         &["wait", "x-1"],
