@@ -254,7 +254,7 @@ pub(crate) struct JobName {
 pub(crate) struct Status {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
-    /// Print only this value, raw: `spec`, `metrics.loss`.
+    /// Print only this value: `spec`, `metrics.loss`.
     #[arg(long, value_name = "FIELD")]
     pub(crate) field: Option<String>,
 }

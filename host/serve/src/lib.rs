@@ -37,6 +37,7 @@ pub use api::devices::{Device, Devices};
 pub use api::plugins::{PluginFacts, PluginInspector};
 pub use app::{App, Parts};
 pub use audit::{Action, Audit};
+pub use connection::descriptors::connections_max;
 pub use connection::listener::Listener;
 pub use connection::tls::{Certificates, TlsError};
 pub use error::ApiError;
@@ -62,8 +63,15 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: watch::Receiver
         let router = app.router_at(listener.door());
         (listener, router)
     });
-    let served =
-        connection::serve(entrances.collect(), shutdown, Patience::default(), descriptors::of_this_process()).await;
+    let capacity = descriptors::of_this_process();
+    if capacity.connections_max < limits::CONNECTIONS_MAX {
+        let most = capacity.connections_max;
+        tracing::warn!(
+            most,
+            "few connections at once, because few files may be open: `saggar doctor` says how to mend it"
+        );
+    }
+    let served = connection::serve(entrances.collect(), shutdown, Patience::default(), capacity).await;
     app.access().save();
     served
 }

@@ -10,6 +10,8 @@ pub const CONNECTIONS_MAX: usize = 1024;
 pub const LISTENER_CONNECTIONS_OWN: usize = 32;
 /// File descriptors that are left for the server's own files, where the system allows that many.
 pub const DESCRIPTORS_RESERVED: usize = 256;
+/// How many files the server asks the system to let it have open, if it may ask for that many.
+pub const DESCRIPTORS_WANTED_MAX: u64 = 1 << 16;
 /// How long a connection that has to make room for another may take to end, where nothing runs on it.
 pub const EVICTED_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a new connection waits for one to end before another one has to make room.
@@ -265,4 +267,5 @@ const _: () = assert!(GUEST_THREADS_MAX + IN_PLACE_BATCHES_MAX + SLOW_LOADS_MAX 
 const _: () = assert!(LOADS_MAX <= SLOW_LOADS_MAX);
 const _: () = assert!(ANSWER_PIECE_BYTES <= HTTP2_SEND_BYTES_MAX && ANSWER_PIECE_BYTES <= ANSWER_BYTES_PER_SECOND_MIN);
 const _: () = assert!(2 * LISTENER_CONNECTIONS_OWN <= CONNECTIONS_MAX);
+const _: () = assert!((CONNECTIONS_MAX + DESCRIPTORS_RESERVED) as u64 <= DESCRIPTORS_WANTED_MAX);
 const _: () = assert!(INSTANCES_DEFAULT <= INSTANCES_MAX && PREDICTIONS_DEFAULT <= PREDICTIONS_MAX);

@@ -82,6 +82,7 @@ pub(crate) fn doctor(args: &Doctor, output: Output) -> Result<i32, Failure> {
     findings.push(place::state_directory(&args.home, args.fix));
     findings.extend(place::elsewhere(&args.home));
     findings.push(place::port());
+    findings.push(open_files());
     findings.push(configuration(args.fix));
     findings.extend(project_file());
     if let Some(device) = &args.device {
@@ -116,6 +117,16 @@ fn show(findings: &[Finding], output: Output) {
             output.line(&format!("       {:<12} {line}", ""));
         }
     }
+}
+
+/// How many connections a server here may have at once, which the limit of open files allows.
+fn open_files() -> Finding {
+    let most = saggar_serve::connections_max();
+    let found = Finding::new("files", State::Ok, format!("enough may be open for {most} connections at once"));
+    if most == saggar_serve::limits::CONNECTIONS_MAX {
+        return found;
+    }
+    found.hint("`ulimit -n 4096` before `saggar serve`, or LimitNOFILE=4096 of its systemd service, allows more")
 }
 
 fn guest_toolchain() -> Finding {

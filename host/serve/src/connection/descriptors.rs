@@ -1,6 +1,8 @@
 //! How many connections there may be: each takes a file descriptor, and the server needs some for its own files.
 
-use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, LISTENER_CONNECTIONS_OWN};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED_MAX, LISTENER_CONNECTIONS_OWN};
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +37,29 @@ impl Capacity {
     }
 }
 
-/// Raises how many files this process may have open to what the system allows, and returns what that allows.
+/// Returns how many connections this process may have at once, after it was allowed as many open files as the system lets it
+/// have, up to `DESCRIPTORS_WANTED_MAX`.
+pub fn connections_max() -> usize {
+    of_this_process().connections_max
+}
+
+/// Raises how many files this process may have open, and returns what that allows.
 pub(crate) fn of_this_process() -> Capacity {
-    let descriptors = descriptors();
+    let descriptors = raise();
     let capacity = descriptors.map_or_else(Capacity::default, Capacity::of_descriptors);
-    if capacity.connections_max < CONNECTIONS_MAX {
-        tracing::warn!(
-            descriptors,
-            connections_max = capacity.connections_max,
-            "few files may be open: raise the limit with `ulimit -n 4096`, or LimitNOFILE= of a systemd service"
-        );
-    } else {
-        tracing::debug!(descriptors, connections_max = capacity.connections_max, "connections");
-    }
+    tracing::debug!(descriptors, connections_max = capacity.connections_max, "open files");
     capacity
 }
 
-/// How many files may be open; `None` if the system does not say or sets no limit.
-fn descriptors() -> Option<usize> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
+/// How many files may be open after that; `None` if there is no limit.
+fn raise() -> Option<usize> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS_WANTED_MAX, |most| most.min(DESCRIPTORS_WANTED_MAX));
+    let current = limit.current?;
+    if current < wanted && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).is_ok() {
+        return usize::try_from(wanted).ok();
+    }
+    usize::try_from(current).ok()
 }
 
 #[cfg(test)]
