@@ -259,7 +259,7 @@ const SHAPES: [(&str, Grow); 26] = [
                 all.extend(g.add(last, a).ok().filter(|&sum| g.descriptor(sum).shape.dims() == [8, 8]));
             }
         }
-        let last = all[all.len() - 400..].to_vec();
+        let last = all[all.len().saturating_sub(400)..].to_vec();
         joined(g, last);
     }),
     ("gradients of a chain", |g, nodes| {
@@ -363,7 +363,7 @@ fn large_graphs_take_steps_in_proportion_to_their_nodes() {
             println!("{name} for {kind}: {small} nodes {few:?}, {large} nodes {many:?}");
             let growth = large.div_ceil(small);
             assert!(many.steps <= (growth + 1) * few.steps, "{name} for {kind}: {few:?} {many:?}");
-            assert!(many.time <= Duration::from_secs(60), "{name} for {kind}: {many:?}");
+            assert!(many.time <= Duration::from_secs(60) && many.kernels > 0, "{name} for {kind}: {many:?}");
         }
     }
 }
