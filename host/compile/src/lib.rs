@@ -81,14 +81,14 @@ fn passes(
     let destinations = destinations::destinations(&mut laid.graph);
     let claims = destinations.claims();
     let mut pinned = BTreeSet::new();
+    let nodes = laid.graph.nodes.len();
     let mut round = 0;
     loop {
         let drafts = fuse::fuse(&laid, &claims, &pinned, target, interrupt)?;
-        let mut simple = laid.graph.clone();
-        let scheduled = schedule::schedule(&mut simple, &destinations, drafts, &pinned, interrupt)?;
+        let scheduled = schedule::schedule(&mut laid.graph, &destinations, drafts, &pinned, interrupt)?;
         let refused = scheduled.refused.clone();
-        look(&simple, &scheduled.drafts);
-        let program = Program { outputs: outputs(graph), ..plan::plan(&simple, scheduled, target, interrupt)? };
+        look(&laid.graph, &scheduled.drafts);
+        let program = Program { outputs: outputs(graph), ..plan::plan(&laid.graph, scheduled, target, interrupt)? };
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
         let is_too_wide = |kernel: &Kernel| kernel.body.values() > target.values_max(&kernel.body);
         if refused.is_subset(&pinned) || !program.kernels.iter().any(is_too_wide) {
@@ -99,6 +99,8 @@ fn passes(
         if round >= PINNED_ROUNDS_MAX {
             pinned.extend(claims.assigned.values());
         }
+        // The next round begins without the copies that this one's schedule has added.
+        laid.graph.nodes.truncate(nodes);
         round += 1;
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn plan(
     interrupt: &Interrupt<'_>,
 ) -> Result<Program, CompileError> {
     let mut places = schedule.homes.clone();
-    let slabs = scratch(&lifetimes(graph, &schedule, target)?, target, &mut places, interrupt)?;
+    let slabs = scratch(&lifetimes(graph, &schedule, target, interrupt)?, target, &mut places, interrupt)?;
     let mut constants = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
         let place = match &node.op {
@@ -111,9 +111,15 @@ pub(crate) fn class(graph: &Graph, node: NodeId, target: &Target) -> Result<Clas
     })
 }
 
-fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<Lifetime>, CompileError> {
+fn lifetimes(
+    graph: &Graph,
+    schedule: &Schedule,
+    target: &Target,
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<Lifetime>, CompileError> {
     let mut lifetimes: BTreeMap<NodeId, Lifetime> = BTreeMap::new();
     for (at, draft) in schedule.drafts.iter().enumerate() {
+        interrupt.check()?;
         for &node in &draft.roots {
             let (class, bytes) = (class(graph, node, target)?, bytes(graph, node, target)?);
             if !schedule.homes.contains_key(&node) {
@@ -129,6 +135,7 @@ fn lifetimes(graph: &Graph, schedule: &Schedule, target: &Target) -> Result<Vec<
     if target.in_place {
         // Backwards, so that what is written over a value has already taken over what is written over itself.
         for (at, draft) in schedule.drafts.iter().enumerate().rev() {
+            interrupt.check()?;
             for root in &draft.roots {
                 let Some(read) = given_up(graph, draft, at, *root, &lifetimes) else { continue };
                 let Some(later) = lifetimes.remove(root) else { continue };

@@ -30,12 +30,9 @@ pub(crate) fn simplify(graph: &Graph, interrupt: &Interrupt<'_>) -> Result<Graph
     }
     let mut simpler = rewrite.graph;
     follow(&mut simpler, &places);
-    interrupt.check()?;
-    let simpler = pooled::rectified_before(&simpler);
-    interrupt.check()?;
-    let simpler = relu::from_results(&simpler);
-    interrupt.check()?;
-    Ok(compact(&simpler))
+    let simpler = pooled::rectified_before(&simpler, interrupt)?;
+    let simpler = relu::from_results(&simpler, interrupt)?;
+    compact(&simpler, interrupt)
 }
 
 fn without_nodes(graph: &Graph) -> Graph {
@@ -75,16 +72,17 @@ fn live(graph: &Graph) -> Vec<bool> {
 }
 
 /// Without dead nodes.
-fn compact(graph: &Graph) -> Graph {
+fn compact(graph: &Graph, interrupt: &Interrupt<'_>) -> Result<Graph, Interrupted> {
     let live = live(graph);
     let mut smaller = without_nodes(graph);
     let mut places = vec![NodeId(0); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| live[*at]) {
+        interrupt.check()?;
         let inputs = node.inputs.iter().map(|input| places[input.index()]).collect();
         places[at] = push(&mut smaller, Node { inputs, ..node.clone() });
     }
     follow(&mut smaller, &places);
-    smaller
+    Ok(smaller)
 }
 
 /// A graph under construction.

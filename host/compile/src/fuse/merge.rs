@@ -38,6 +38,7 @@ pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Gro
         instructions: 0,
     };
     for (at, group) in groups.into_iter().enumerate() {
+        context.interrupt.check()?;
         merger.put(at, group);
     }
     for at in 0..merger.groups.len() {

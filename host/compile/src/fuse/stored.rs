@@ -35,6 +35,7 @@ pub(super) fn stored(
             stored[operand.index()] |= !chains.between.contains(&operand);
         }
     }
+    interrupt.check()?;
     let uses = uses(graph, claimed);
     broadcast(graph, &mut stored);
     interrupt.check()?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use saggar_tensor::op::{Convolution, Op, Pool, Pool2d};
-use saggar_tensor::{Descriptor, Graph, Node, NodeId};
+use saggar_tensor::{Descriptor, Graph, Interrupt, Interrupted, Node, NodeId};
 
 use super::{push, relu};
 
@@ -12,13 +12,17 @@ use super::{push, relu};
 ///
 /// The two are equal where every window has an element of `x`: what is rectified keeps its order, NaN is the largest before
 /// and after, and where the largest is not positive, -0 included, both are the rectifier's zero.
-pub(super) fn rectified_before(graph: &Graph) -> Graph {
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn rectified_before(graph: &Graph, interrupt: &Interrupt<'_>) -> Result<Graph, Interrupted> {
     let users = users(graph);
     let mut rewritten = super::without_nodes(graph);
     let mut places: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     // Rectifiers that are spared, and the pools before them.
     let mut spared: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (at, node) in graph.nodes.iter().enumerate() {
+        interrupt.check()?;
         let at = NodeId(at as u32);
         if let Some(pool) = spared.get(&at) {
             places.push(places[pool.index()]);
@@ -33,7 +37,7 @@ pub(super) fn rectified_before(graph: &Graph) -> Graph {
         places.push(push(&mut rewritten, Node { inputs, ..node.clone() }));
     }
     super::follow(&mut rewritten, &places);
-    rewritten
+    Ok(rewritten)
 }
 
 /// Those that read each node; an output or an assignment reads its node for itself.

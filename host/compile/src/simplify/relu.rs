@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 
 use saggar_tensor::op::{Binary, Op, Scalar};
-use saggar_tensor::{Graph, Node, NodeId};
+use saggar_tensor::{Graph, Interrupt, Interrupted, Node, NodeId};
 
 use super::identity::fill;
 
 /// Rewrites later uses of `x <= 0` as `y <= 0` where `y = x <= 0 ? 0 : x`.
 ///
 /// The two are equal: a positive `x` is `y`, a NaN compares false in both, and everything else makes `y` 0.
-pub(super) fn from_results(graph: &Graph) -> Graph {
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn from_results(graph: &Graph, interrupt: &Interrupt<'_>) -> Result<Graph, Interrupted> {
     // For each condition, the rectified value and the zeros it is compared with.
     let mut rectified: BTreeMap<NodeId, (NodeId, NodeId)> = BTreeMap::new();
     let mut rewritten = super::without_nodes(graph);
     let mut places: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     let mut conditions: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (at, node) in graph.nodes.iter().enumerate() {
+        interrupt.check()?;
         let mut inputs: Vec<NodeId> = node.inputs.iter().map(|input| places[input.index()]).collect();
         for (input, place) in node.inputs.iter().zip(&mut inputs) {
             let Some(&(result, zero)) = rectified.get(input) else { continue };
@@ -31,7 +35,7 @@ pub(super) fn from_results(graph: &Graph) -> Graph {
         }
     }
     super::follow(&mut rewritten, &places);
-    rewritten
+    Ok(rewritten)
 }
 
 /// The condition, the zeros and the operand of `x <= 0 ? 0 : x`.
