@@ -337,17 +337,14 @@ impl State {
         kind: VariableKind,
     ) -> Result<Variable, Fault> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(Fault::invalid(format!(
-                "a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {}",
-                name.len()
-            )));
+            let bytes = name.len();
+            return Err(Fault::invalid(format!("a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
         }
         self.check_deadline()?;
         // What does not fit is refused before its first elements are made.
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
-        let cancel = self.cancel_token();
-        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer, cancel)? {
-            self.backend.write_cancellable(&buffer, &bytes, cancel)?;
+        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer, self.cancel_token())? {
+            self.backend.write_cancellable(&buffer, &bytes, self.cancel_token())?;
         }
         Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
     }
@@ -367,8 +364,7 @@ impl HostVariable for State {
     fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, Fault> {
         self.asked();
         let variable = self.table.get(&variable)?;
-        let buffer = variable.buffer(self.weights.as_deref())?;
-        let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
+        let elements = self.backend.read_cancellable(variable.buffer(self.weights.as_deref())?, self.cancel_token())?;
         if variable.is_weight() {
             self.weights_seen = true;
         }
@@ -488,8 +484,8 @@ mod tests {
         let (device, meter) = (Recorder::new(Target::gpu()), Meter::unlimited());
         let (huge, small) = (saved("a", DType::F32, (1 << 31) - 1, Vec::new()), saved("b", DType::F32, 1, vec![1; 4]));
         let first = |initializer| {
-            let never = CancelToken::never();
-            first_values(&device, 0, "a", &huge.descriptor, initializer, &never).map_err(|fault| format!("{fault:?}"))
+            first_values(&device, 0, "a", &huge.descriptor, initializer, &CancelToken::never())
+                .map_err(|fault| format!("{fault:?}"))
         };
         assert_eq!(first(Initializer::Normal((0.0, 1.0))), Ok(None));
         assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "it is wrong all the same");
