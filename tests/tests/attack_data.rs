@@ -132,6 +132,8 @@ fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
     let body: Value = refused.json();
     assert_eq!((refused.status, &body["code"]), (507, &Value::from("disk_full")), "{}", refused.text);
     assert!(body["hint"].as_str().unwrap().contains("saggar gc"), "{body}");
+    // Its space is free when nobody has it open.
+    drop(file);
     std::fs::remove_file(&fill).unwrap();
     let again = upload();
     assert_eq!(again.status, 200, "{}", again.text);
