@@ -14,6 +14,9 @@ use crate::exit::{self, Failure};
 /// The file.
 const FILE: &str = ".saggarignore";
 
+/// Bytes of that file.
+const IGNORED_BYTES_MAX: u64 = 1 << 20;
+
 /// What is left out.
 #[derive(Debug, Default)]
 pub(super) struct Ignored {
@@ -30,7 +33,7 @@ impl Ignored {
     /// What the folder's file says; nothing where there is none.
     pub(super) fn of(folder: &Path) -> Result<Ignored, Failure> {
         let path = folder.join(FILE);
-        match std::fs::read_to_string(&path) {
+        match saggar_store::regular_file::read_to_string(&path, IGNORED_BYTES_MAX) {
             Ok(text) => Ignored::parse(&text),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Ignored::default()),
             Err(error) => Err(Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))),
