@@ -30,6 +30,11 @@ pub const KEYS_MAX: usize = 1000;
 /// Projects that one key may be limited to.
 pub const KEY_PROJECTS_MAX: usize = 64;
 
+/// Bytes of the file of the projects that a model or a dataset belongs to.
+pub const PROJECTS_BYTES_MAX: u64 = 16 << 10;
+
+const _: () = assert!(KEY_PROJECTS_MAX * (NAME_BYTES_MAX + 3) + 2 < PROJECTS_BYTES_MAX as usize);
+
 /// Secrets of one server.
 pub const SECRETS_MAX: usize = 1000;
 

@@ -339,6 +339,11 @@ pub fn weights_file(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> 
     weights::encode(&sorted)
 }
 
+/// The manifest of a version in `dir`, of which nothing else is looked at.
+pub(crate) fn manifest_of(dir: &Path) -> Result<Manifest, ModelError> {
+    read_manifest(dir)
+}
+
 /// The digest of the plugin of a version in `dir`. Only the manifest is read.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::{NAME_BYTES_MAX, PUT_TRIES_MAX};
+use crate::projects;
 
 /// What [`is_name`] asks for, in words.
 pub(crate) const NAME_RULE: &str = "must have 1 to 63 lower-case letters, digits, `.`, `_` or \
@@ -222,7 +223,20 @@ impl Versions {
         disk::remove_tree(&gone).map_err(StoreError::io(&gone))?;
         // Goes only where this was the last version.
         let _ = disk::remove_directory(&directory);
+        if self.versions(name)?.is_empty() {
+            projects::forget(&self.root, name)?;
+        }
         Ok(true)
+    }
+
+    /// Does something while nobody makes or removes a version of a name.
+    pub(crate) fn locked<T, E: From<StoreError>>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _lock = NameLock::take(&self.root, name)?;
+        work()
     }
 
     fn place<E: From<StoreError>>(

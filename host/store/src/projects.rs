@@ -1,0 +1,281 @@
+//! Which projects models and datasets belong to: a small file for each that was given to any.
+//!
+//! ```text
+//! <root>/.projects/<name>    ["digits","faces"]
+//! ```
+//! A thing without such a file belongs to no project: keys without a limit change it, and other keys use it. One that a key
+//! of some projects makes belongs to those. For a model that has no file, the project of the job that published its newest
+//! version counts where it is asked who may change it: that is how models stood before projects were recorded.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::durable::{self, disk};
+use crate::error::StoreError;
+use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
+use crate::models;
+use crate::rights::{Claim, Refused};
+use crate::versions::{Versions, is_name};
+
+/// The directory of the files, beside the names.
+const FOLDER: &str = ".projects";
+
+/// The projects of the models, or the datasets, under one directory. Clones are of the same.
+#[derive(Clone, Debug)]
+pub struct Projects {
+    versions: Versions,
+    root: PathBuf,
+    are_models: bool,
+}
+
+/// Why the projects of a thing cannot be had or changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProjectsError {
+    /// Not a name.
+    #[error("project {name:?}: {}", crate::versions::NAME_RULE)]
+    BadName {
+        /// What was given.
+        name: String,
+    },
+    /// Too many.
+    #[error("{count} projects, and a thing belongs to at most {KEY_PROJECTS_MAX}")]
+    TooMany {
+        /// How many were named.
+        count: usize,
+    },
+    /// There is no such thing.
+    #[error("there is no {name}")]
+    NotFound {
+        /// What was named.
+        name: String,
+    },
+    /// It may not be done.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The file system said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The names sorted, each once, if they can be projects'.
+///
+/// # Errors
+/// `BadName`; `TooMany`.
+pub fn checked(mut projects: Vec<String>) -> Result<Vec<String>, ProjectsError> {
+    if let Some(name) = projects.iter().find(|name| !is_name(name)) {
+        return Err(ProjectsError::BadName { name: name.chars().take(80).collect() });
+    }
+    projects.sort();
+    projects.dedup();
+    match projects.len() {
+        count if count > KEY_PROJECTS_MAX => Err(ProjectsError::TooMany { count }),
+        _ => Ok(projects),
+    }
+}
+
+impl Projects {
+    /// Those of the models under `root`.
+    pub fn of_models(root: impl Into<PathBuf>) -> Projects {
+        let root = root.into();
+        Projects { versions: Versions::new(&root), root, are_models: true }
+    }
+
+    /// Those of the datasets under `root`.
+    pub fn of_datasets(root: impl Into<PathBuf>) -> Projects {
+        let root = root.into();
+        Projects { versions: Versions::new(&root), root, are_models: false }
+    }
+
+    /// The projects that were recorded for a thing, or `None` where it belongs to no project.
+    ///
+    /// # Errors
+    /// `Store`, also where the file is damaged.
+    pub fn recorded(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
+        if !is_name(name) {
+            return Ok(None);
+        }
+        let path = self.path(name);
+        let read = || {
+            let file = match std::fs::File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened?,
+            };
+            let mut text = Vec::new();
+            file.take(PROJECTS_BYTES_MAX).read_to_end(&mut text)?;
+            let projects: Vec<String> = serde_json::from_slice(&text).map_err(io::Error::other)?;
+            Ok((!projects.is_empty()).then_some(projects))
+        };
+        Ok(read().map_err(StoreError::io(&path))?)
+    }
+
+    /// The projects whose keys may change a thing: those that were recorded, or for a model without such the project of the job
+    /// that published its newest version.
+    ///
+    /// # Errors
+    /// As [`Projects::recorded`].
+    pub fn owners(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
+        let recorded = self.recorded(name)?;
+        if recorded.is_some() || !self.are_models || !is_name(name) {
+            return Ok(recorded);
+        }
+        let newest = self.versions.versions(name)?.last().copied();
+        let manifest = newest.and_then(|version| models::manifest_of(&self.versions.directory(name, version)).ok());
+        Ok(manifest.and_then(|manifest| project_of(&manifest.source_job)).map(|project| vec![project]))
+    }
+
+    /// Has a thing belong to these projects; to none, where there are none.
+    ///
+    /// # Errors
+    /// `BadName`; `TooMany`; `NotFound`; `Store`.
+    pub fn set(&self, name: &str, projects: Vec<String>) -> Result<(), ProjectsError> {
+        let projects = checked(projects)?;
+        if !is_name(name) || self.versions.versions(name)?.is_empty() {
+            return Err(ProjectsError::NotFound { name: name.chars().take(80).collect() });
+        }
+        self.versions.locked(name, || self.write(name, &projects))
+    }
+
+    /// Asks whether a version of a thing may be made, and has a new thing belong to whoever makes it. Two that make a thing
+    /// of one name at once are asked one after the other.
+    ///
+    /// # Errors
+    /// `Refused`; `Store`.
+    pub fn claim(&self, name: &str, claim: &Claim<'_>) -> Result<(), ProjectsError> {
+        // Whoever makes the version refuses what is no name. Without a key there is nothing to ask and to record.
+        if !is_name(name) || claim.rights.key().is_none() {
+            return Ok(());
+        }
+        self.versions.locked(name, || match self.decide(name, claim)? {
+            Some(projects) => self.write(name, &projects),
+            None => Ok(()),
+        })
+    }
+
+    /// Asks as [`Projects::claim`] does, and records nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask(&self, name: &str, claim: &Claim<'_>) -> Result<(), ProjectsError> {
+        if is_name(name) { self.decide(name, claim).map(drop) } else { Ok(()) }
+    }
+
+    fn decide(&self, name: &str, claim: &Claim<'_>) -> Result<Option<Vec<String>>, ProjectsError> {
+        let owners = self.owners(name)?;
+        let is_new = owners.is_none() && self.versions.versions(name)?.is_empty();
+        Ok(claim.admit(name, is_new, owners.as_deref())?)
+    }
+
+    /// Forgets the projects of a thing that has no version: making its first one failed.
+    pub fn release(&self, name: &str) {
+        let release = || match self.versions.versions(name)?.is_empty() {
+            true => self.write(name, &[]),
+            false => Ok(()),
+        };
+        if is_name(name)
+            && let Err(error) = self.versions.locked(name, release)
+        {
+            tracing::warn!(name, %error, "the name stays with its projects");
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(FOLDER).join(name)
+    }
+
+    fn write(&self, name: &str, projects: &[String]) -> Result<(), ProjectsError> {
+        let path = self.path(name);
+        if projects.is_empty() {
+            return Ok(forget(&self.root, name)?);
+        }
+        self.versions.make(&self.root.join(FOLDER))?;
+        let text = serde_json::to_vec(projects).expect("names are JSON");
+        Ok(durable::replace(&path, &text).map_err(StoreError::io(&path))?)
+    }
+}
+
+/// Has the thing of this name below `root` belong to no project.
+pub(crate) fn forget(root: &Path, name: &str) -> Result<(), StoreError> {
+    let path = root.join(FOLDER).join(name);
+    if !path.exists() {
+        return Ok(());
+    }
+    disk::remove_file(&path).map_err(StoreError::io(&path))
+}
+
+/// The project of a job of this name: `digits` of `digits-7`.
+fn project_of(job: &str) -> Option<String> {
+    let (project, number) = job.rsplit_once('-')?;
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    // An import's source ends in twelve hexadecimal digits, which may all be decimal.
+    let is_number = digits && !number.starts_with('0') && (1..12).contains(&number.len());
+    (is_number && is_name(project)).then(|| project.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Models, Publication};
+    use crate::rights::tests::rights;
+    use crate::rights::{Effect, Rights};
+    use crate::{Datasets, Scope};
+
+    fn publish(root: &Path, model: &str, source_job: &str) {
+        let it = Publication { model, plugin: b"wasm", variables: &[], config: "", source_job, created_ms: 1 };
+        Models::new(root).publish(&it).unwrap();
+    }
+
+    #[test]
+    fn a_new_name_belongs_to_whoever_claims_it_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let projects = Projects::of_datasets(directory.path());
+        let (digits, faces) = (rights(&[Scope::JobsWrite], &["digits"]), rights(&[Scope::JobsWrite], &["faces"]));
+        let nobody = Rights::default();
+        let claim = |rights| Claim { effect: Effect::PushDataset, rights, project: None };
+        projects.claim("mnist", &claim(&digits)).unwrap();
+        assert_eq!(projects.recorded("mnist").unwrap(), Some(vec!["digits".to_owned()]));
+        let refused = projects.claim("mnist", &claim(&faces)).unwrap_err().to_string();
+        assert!(refused.contains("dataset mnist: it belongs to no project of the key k"), "{refused}");
+        projects.claim("mnist", &claim(&digits)).unwrap();
+        projects.release("mnist");
+        projects.claim("mnist", &claim(&faces)).unwrap();
+        assert_eq!(projects.recorded("mnist").unwrap(), Some(vec!["faces".to_owned()]));
+        // Nothing is recorded for whoever has no key, and what is no name is nobody's.
+        projects.claim("other", &claim(&nobody)).unwrap();
+        projects.claim("../x", &claim(&digits)).unwrap();
+        assert_eq!(projects.recorded("other").unwrap(), None);
+        assert!(Datasets::new(directory.path()).list().unwrap().is_empty(), "the folder is no dataset");
+    }
+
+    #[test]
+    fn a_model_of_before_is_changed_by_the_project_of_its_newest_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let projects = Projects::of_models(directory.path());
+        for (job, owner) in [("digits-7", Some("digits")), ("onnx-0a1b2c", None), ("", None), ("a-b-12", Some("a-b"))] {
+            publish(directory.path(), "net", job);
+            let owners = owner.map(|owner| vec![owner.to_owned()]);
+            assert_eq!(projects.owners("net").unwrap(), owners, "{job}");
+            assert_eq!(projects.recorded("net").unwrap(), None, "everybody reads it");
+        }
+        projects.set("net", vec!["faces".to_owned(), "faces".to_owned()]).unwrap();
+        assert_eq!(projects.owners("net").unwrap(), Some(vec!["faces".to_owned()]));
+        projects.set("net", Vec::new()).unwrap();
+        assert_eq!(projects.recorded("net").unwrap(), None);
+        assert!(matches!(projects.set("none", Vec::new()), Err(ProjectsError::NotFound { .. })));
+        assert!(matches!(projects.set("net", vec!["A b".to_owned()]), Err(ProjectsError::BadName { .. })));
+        let many = (0..=KEY_PROJECTS_MAX).map(|at| format!("p{at}")).collect();
+        assert!(matches!(projects.set("net", many), Err(ProjectsError::TooMany { .. })));
+    }
+
+    #[test]
+    fn a_damaged_file_lets_nobody_through() {
+        let directory = tempfile::tempdir().unwrap();
+        publish(directory.path(), "net", "");
+        let projects = Projects::of_models(directory.path());
+        projects.set("net", vec!["faces".to_owned()]).unwrap();
+        std::fs::write(directory.path().join(".projects/net"), "[\"fa").unwrap();
+        assert!(projects.owners("net").is_err());
+    }
+}
