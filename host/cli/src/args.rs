@@ -383,6 +383,14 @@ pub(crate) enum Models {
         #[arg(value_parser = units::percent)]
         share: u32,
     },
+    /// Say which projects a model belongs to: keys that are limited to others do not change it.
+    Projects {
+        /// The model.
+        model: String,
+        /// A project. May be given several times; without any, the model belongs to none.
+        #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
+        projects: Vec<String>,
+    },
     /// Bring a model, or one more of its versions, up.
     Load {
         /// The model.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use saggar_store::JobState;
 use saggar_store::records::{Job, JobFilter, NewJob, Reason, Records};
+use saggar_store::{JobState, Rights};
 use serde_json::{Map, Value};
 
 use crate::Jobs;
@@ -18,6 +18,8 @@ pub struct Submission {
     pub spec: JobSpec,
     /// The key that it comes with.
     pub owner: Option<String>,
+    /// What that key may do.
+    pub rights: Rights,
     /// Submitting again under the same one gives the same job.
     pub idempotency_key: Option<String>,
 }
@@ -28,7 +30,7 @@ impl Jobs {
     /// # Errors
     /// `Spec`; `NoQueue`; `Records`, among them that too many wait.
     pub async fn submit(&self, submission: Submission) -> Result<Job, JobError> {
-        let Submission { spec, owner, idempotency_key } = submission;
+        let Submission { spec, owner, rights, idempotency_key } = submission;
         self.check(&spec)?;
         let job = NewJob {
             project: spec.project.clone(),
@@ -37,6 +39,7 @@ impl Jobs {
             demand: spec.demand(),
             experiment: spec.experiment.clone(),
             owner,
+            rights,
             idempotency_key,
             ..NewJob::default()
         };
@@ -246,6 +249,7 @@ mod tests {
             demand: Demand::default(),
             experiment: None,
             owner: None,
+            rights: saggar_store::Rights::default(),
             state,
             reason: Reason::default(),
             stop: None,

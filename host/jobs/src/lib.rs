@@ -6,6 +6,7 @@
 
 mod commands;
 mod curves;
+mod effects;
 pub mod ending;
 pub mod error;
 mod gauges;
@@ -41,12 +42,14 @@ use saggar_store::{Home, KeyFile};
 use tokio::sync::watch;
 
 pub use commands::{Submission, restarted};
+pub use effects::{EffectLog, JobEffect};
 pub use error::{JobError, LayoutError, SpecError};
 pub use launcher::{Launcher, LocalLauncher};
 pub use layout::{Allowance, Layout, Pool, Queue};
 pub use phases::Phase;
 pub use shared::Resolver;
 pub use spec::{Cause, CheckpointEvery, ESTIMATE, JobSpec, Mount, Origin, Prediction, Source, Which, keep_best};
+pub use worker::JobRights;
 
 use placement::Verdict;
 use room::Room;
@@ -147,6 +150,12 @@ impl Jobs {
     /// they are submitted. Only the first one counts.
     pub fn resolve_by(&self, resolver: Resolver) {
         self.shared.resolve_by(resolver);
+    }
+
+    /// Has what jobs and schedules do to things outside of them, or are refused, written down by `log`. Only the first one
+    /// counts.
+    pub fn log_effects_to(&self, log: EffectLog) {
+        self.shared.log_effects_to(log);
     }
 
     /// Jobs that run, with the pools they have their slots from.

@@ -17,6 +17,7 @@ use saggar_store::{Dataset, Models};
 pub use timeline::{Estimate, Timeline};
 
 use crate::spec::{JobSpec, Origin, Which};
+use crate::worker::JobRights;
 use context::Measuring;
 
 /// When a measured training ends, if not by itself.
@@ -39,6 +40,8 @@ pub struct Trial {
     pub secrets: BTreeMap<String, String>,
     /// Models that it may open.
     pub models: Option<Models>,
+    /// Which of them; all, where no job is measured.
+    pub rights: Option<JobRights>,
     /// When it ends.
     pub until: Until,
 }

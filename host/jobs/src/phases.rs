@@ -80,6 +80,7 @@ mod tests {
             demand: saggar_store::records::Demand::default(),
             experiment: None,
             owner: None,
+            rights: saggar_store::Rights::default(),
             state,
             reason: Reason::default(),
             stop: None,

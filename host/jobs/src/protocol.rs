@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use saggar_store::Rights;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::JobSpec;
@@ -48,6 +49,8 @@ pub struct Start {
     pub spec: JobSpec,
     /// Identifiers of the jobs that it names, by their names.
     pub jobs: BTreeMap<String, String>,
+    /// What the key may do that the job was submitted with.
+    pub rights: Rights,
 }
 
 /// Device and host resources an attempt used so far.
@@ -162,6 +165,13 @@ pub enum Event {
     },
     /// The worker runs.
     Alive,
+    /// A publication was refused.
+    PublicationRefused {
+        /// The model.
+        model: String,
+        /// Why, and what can be done about it.
+        reason: String,
+    },
     /// The plugin returned.
     Finished {
         /// Whether it stopped because it was told to.
@@ -185,6 +195,7 @@ impl Event {
             | Event::CheckpointFailed { reason: text, .. }
             | Event::Phase { name: text }
             | Event::Published { model: text, .. }
+            | Event::PublicationRefused { reason: text, .. }
             | Event::Failed { message: text, .. } => Some(text),
             Event::Started { .. }
             | Event::Resumed { .. }

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::{Claim, JobState, Lease, MetricPoint, Reason, Records, Usage};
+use saggar_store::{Effect, Rights};
 
+use crate::effects::JobEffect;
 use crate::ending::Next;
 use crate::error::JobError;
 use crate::logs::LogWriter;
@@ -52,6 +54,7 @@ pub(crate) struct Recorder {
     lease: Lease,
     name: String,
     project: String,
+    rights: Rights,
     task: String,
     log: LogWriter,
     lines_lost: u64,
@@ -88,6 +91,7 @@ impl Recorder {
             lease: claim.lease.clone(),
             name: job.name.clone(),
             project: job.project.clone(),
+            rights: job.rights.clone(),
             task: job.task.clone(),
             log,
             lines_lost: 0,
@@ -200,15 +204,32 @@ impl Recorder {
                 self.note(phases::EVENT, name.clone()).await?;
                 self.log(&format!("phase {name}"));
             }
-            Event::Published { model, version } => {
-                let text = format!("published {model}@{version}");
-                self.note("PUBLISHED", text.clone()).await?;
-                self.log(&text);
-            }
+            Event::Published { model, version } => self.published(&model, version).await?,
+            Event::PublicationRefused { model, reason } => self.not_published(&model, reason).await?,
             Event::Alive | Event::Finished { .. } | Event::Failed { .. } => {}
         }
         self.shared.touch();
         Ok(())
+    }
+
+    async fn published(&mut self, model: &str, version: u64) -> Result<(), JobError> {
+        let text = format!("published {model}@{version}");
+        self.note("PUBLISHED", text.clone()).await?;
+        self.log(&text);
+        self.log_publication(model, format!("version {version} by job {}", self.name), true);
+        Ok(())
+    }
+
+    async fn not_published(&mut self, model: &str, reason: String) -> Result<(), JobError> {
+        self.log(&format!("not published: {reason}"));
+        self.log_publication(model, format!("by job {}: {reason}", self.name), false);
+        self.note("PUBLICATION_REFUSED", reason).await
+    }
+
+    /// Has a publication, or its refusal, written down.
+    fn log_publication(&self, model: &str, detail: String, is_done: bool) {
+        let (thing, rights, project) = (model.to_owned(), self.rights.clone(), self.project.clone());
+        self.shared.log_effect(&JobEffect { effect: Effect::PublishModel, thing, rights, project, detail, is_done });
     }
 
     async fn started(

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use saggar_project::Cron;
 use saggar_store::records::Schedule;
-use saggar_store::{JobState, Millis};
+use saggar_store::{Effect, JobState, Millis, Rights};
 
 use crate::Jobs;
 use crate::commands::Submission;
+use crate::effects::JobEffect;
 use crate::error::JobError;
 use crate::shared::Shared;
 use crate::spec::JobSpec;
@@ -23,7 +24,7 @@ impl Jobs {
         name: &str,
         cron: &str,
         spec: &JobSpec,
-        owner: Option<String>,
+        rights: Rights,
     ) -> Result<Schedule, JobError> {
         let wrong = |error: saggar_project::CronError| JobError::Cron { reason: error.to_string() };
         let cron = Cron::parse(cron).map_err(wrong)?;
@@ -33,7 +34,8 @@ impl Jobs {
             name: name.to_owned(),
             cron: cron.as_str().to_owned(),
             spec: serde_json::to_string(spec).expect("a specification is plain data"),
-            owner,
+            owner: rights.key().map(str::to_owned),
+            rights,
             created_ms: now_ms,
             settled_ms: now_ms,
             last_job: None,
@@ -127,10 +129,25 @@ async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError
     // The key makes one job of a time that is settled twice, as by a server that is killed in between.
     let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
     let jobs = Jobs { shared: Arc::clone(shared) };
-    let submitted = match shared.resolved(spec).await {
-        Ok(spec) => jobs.submit(Submission { spec, owner: schedule.owner, idempotency_key }).await,
+    let (project, rights, secrets) = (spec.project.clone(), schedule.rights, spec.secrets.clone());
+    let submitted = match shared.resolved(spec, rights.clone()).await {
+        Ok(spec) => {
+            let (owner, rights) = (schedule.owner, rights.clone());
+            jobs.submit(Submission { spec, owner, rights, idempotency_key }).await
+        }
         Err(error) => Err(error),
     };
+    let detail = match &submitted {
+        Err(error) => format!("by schedule {}: {error}", schedule.name),
+        Ok(_) => format!("by schedule {}", schedule.name),
+    };
+    let (is_done, thing) = (submitted.is_ok(), submitted.as_ref().map_or("", |job| &job.name).to_owned());
+    for secret in secrets.into_iter().filter(|_| is_done) {
+        let (effect, detail) = (Effect::UseSecret, format!("in job {thing}"));
+        let (rights, project) = (rights.clone(), project.clone());
+        shared.log_effect(&JobEffect { effect, thing: secret, rights, project, detail, is_done });
+    }
+    shared.log_effect(&JobEffect { effect: Effect::SubmitJob, thing, rights, project, detail, is_done });
     let job = match submitted {
         Ok(job) => {
             tracing::info!(schedule = schedule.name, job = job.name, "scheduled job submitted");
@@ -159,6 +176,7 @@ mod tests {
             cron: "*/10 * * * *".to_owned(),
             spec: "{}".to_owned(),
             owner: None,
+            rights: Rights::default(),
             created_ms: 0,
             settled_ms,
             last_job: None,

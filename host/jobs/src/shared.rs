@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use saggar_metrics::{Families, JobSeries, Metrics};
-use saggar_store::KeyFile;
 use saggar_store::clock::{Clock, Millis};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::Records;
+use saggar_store::{KeyFile, Rights};
 use tokio::sync::{Notify, watch};
 
+use crate::effects::{EffectLog, JobEffect};
 use crate::error::JobError;
 use crate::launcher::Launcher;
 use crate::layout::Layout;
@@ -23,9 +24,9 @@ use crate::room::Room;
 use crate::spec::JobSpec;
 use crate::supervisor::Orders;
 
-/// Replaces what a specification refers to by what that is now: `mnist` by `mnist/3`.
+/// Replaces what a specification refers to by what that is now: `mnist` by `mnist/3`; for whoever has these rights.
 pub type Resolver =
-    Box<dyn Fn(JobSpec) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
+    Box<dyn Fn(JobSpec, Rights) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     closing: AtomicBool,
     resolver: OnceLock<Resolver>,
     worker_silence_max: OnceLock<Duration>,
+    effects: OnceLock<EffectLog>,
     changed: watch::Sender<u64>,
 }
 
@@ -61,7 +63,8 @@ impl Shared {
         let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
         let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
         let room = Mutex::default();
-        let (closing, resolver, worker_silence_max) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
+        let (closing, resolver, effects) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
+        let worker_silence_max = OnceLock::new();
         Shared {
             records,
             clock,
@@ -78,6 +81,7 @@ impl Shared {
             closing,
             resolver,
             worker_silence_max,
+            effects,
             changed,
         }
     }
@@ -87,10 +91,22 @@ impl Shared {
         let _ = self.resolver.set(resolver);
     }
 
-    /// The specification with what it refers to as that is now.
-    pub(crate) async fn resolved(&self, spec: JobSpec) -> Result<JobSpec, JobError> {
+    /// Has effects written down by this. Only the first one counts.
+    pub(crate) fn log_effects_to(&self, log: EffectLog) {
+        let _ = self.effects.set(log);
+    }
+
+    /// Writes an effect down.
+    pub(crate) fn log_effect(&self, effect: &JobEffect) {
+        if let Some(log) = self.effects.get() {
+            log(effect);
+        }
+    }
+
+    /// The specification with what it refers to as that is now, for whoever has these rights.
+    pub(crate) async fn resolved(&self, spec: JobSpec, rights: Rights) -> Result<JobSpec, JobError> {
         match self.resolver.get() {
-            Some(resolve) => resolve(spec).await,
+            Some(resolve) => resolve(spec, rights).await,
             None => Ok(spec),
         }
     }

@@ -141,6 +141,7 @@ impl Worker {
             rank: 0,
             spec,
             jobs,
+            rights: claim.job.rights.clone(),
         };
         let stdin = child.stdin.take();
         let mut worker = Worker {

@@ -8,6 +8,7 @@ mod finite;
 mod measuring;
 mod prediction;
 mod ranks;
+mod rights;
 mod spending;
 mod words;
 
@@ -32,6 +33,7 @@ use measuring::Parts;
 use ranks::Group;
 use ranks::follower::Follower;
 use ranks::leader::Leader;
+pub use rights::JobRights;
 use spending::Spending;
 
 /// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
@@ -124,15 +126,11 @@ impl Attempt<'_> {
         }
         let (plugin, wasm) = self.plugin(&host, &objects)?;
         let datasets = self.datasets(&home)?;
-        let secrets = home.secrets().values(&spec.secrets);
-        let secrets = secrets.map_err(|error| Failure::broken("NO_SECRET", error))?;
-        if let Some(name) = spec.secrets.iter().find(|name| !secrets.contains_key(*name)) {
-            let message = format!("there is no secret {name}; `saggar secret set {name}` keeps one");
-            return Err(Failure::broken("NO_SECRET", message));
-        }
+        let rights = JobRights::new(&self.start, &home, self.models);
+        let secrets = rights.secrets(&home, &spec.secrets).map_err(|error| Failure::broken("NO_SECRET", error))?;
         self.channel.blacken(secrets.values().cloned().collect());
         if spec.measure {
-            return self.measure(&host, &plugin, &home, &choice.backend, Parts { datasets, secrets, began });
+            return self.measure(&host, &plugin, &home, &choice.backend, Parts { datasets, secrets, rights, began });
         }
         let group = self.group(info)?;
         // The limit is the job's, and its processes need as much each.
@@ -148,6 +146,7 @@ impl Attempt<'_> {
             checkpoints,
             room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: Models::new(self.models),
+            rights,
             home,
             plugin_wasm: wasm,
             plugin_digest: spec.plugin.clone(),

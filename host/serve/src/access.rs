@@ -1,8 +1,9 @@
 //! Who may ask for what: every request passes here before its handler.
 //!
 //! A [`Door`] is where requests come in. An open one asks for no key and instead keeps web pages of others out
-//! ([`browser`]); a guarded one wants a key with the route's scope ([`needs`]) whose rate and quota are not used up. Which
-//! jobs are there for the request is decided in [`sight`]; answers that go on for long ask [`pass`] again and again.
+//! ([`browser`]); a guarded one wants a key with the scope of what the route does ([`needs`]) whose rate and quota are not used
+//! up. Which jobs are there for the request is decided in [`sight`], and which models and datasets in [`things`]; answers
+//! that go on for long ask [`pass`] again and again.
 //! Through the open door of this machine nothing is allocated and nothing locked.
 
 mod actor;
@@ -13,14 +14,16 @@ mod pass;
 mod refusal;
 mod sight;
 mod spent;
+pub(crate) mod things;
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use saggar_metrics::Metrics;
+use saggar_store::Effect;
 use saggar_store::clock::Clock;
-use saggar_store::keys::{KeyFile, KeyRecord, Scope, UsageFile};
+use saggar_store::keys::{KeyFile, KeyRecord, UsageFile};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -138,8 +141,8 @@ impl Access {
             Need::Page if wants_page(request.headers()) => Ok(()),
             Need::Metrics if door.reach != Reach::Network => self.admit_freely(door, request),
             Need::Page | Need::Key => self.admit_holder(None, request),
-            Need::Metrics => self.admit_holder(Some(Scope::MetricsRead), request),
-            Need::Scope(scope) => self.admit_holder(Some(scope), request),
+            Need::Metrics => self.admit_holder(Some(Effect::ReadMetrics), request),
+            Need::Effect(effect) => self.admit_holder(Some(effect), request),
         }
     }
 
@@ -160,11 +163,17 @@ impl Access {
         Ok(())
     }
 
-    fn admit_holder(&self, scope: Option<Scope>, request: &mut Request) -> Result<(), AccessError> {
+    /// Lets in who has a key whose scopes include that of the effect. Whose project a thing is, its handler asks.
+    fn admit_holder(&self, effect: Option<Effect>, request: &mut Request) -> Result<(), AccessError> {
         let holder = self.holder(request.headers())?;
-        let allowed = |scope| holder.record.scopes.iter().any(|held| held.includes(scope));
-        if let Some(scope) = scope.filter(|scope| !allowed(*scope)) {
-            return Err(AccessError::Scope { scope, name: holder.record.name.clone() });
+        let rights = holder.sight.rights();
+        let name = || holder.record.name.clone();
+        if let Some(scope) = effect.map(Effect::scope).filter(|scope| !rights.has(*scope)) {
+            return Err(AccessError::Scope { scope, name: name() });
+        }
+        // One page for all projects.
+        if let (Some(Effect::ReadMetrics), Some(projects)) = (effect, rights.projects()) {
+            return Err(AccessError::AllProjects { name: name(), projects: projects.join(", ") });
         }
         self.keyring.spend(&holder)?;
         if let Some(connection) = request.extensions().get::<Arc<ConnectionActivity>>() {

@@ -17,6 +17,7 @@ pub(crate) mod model_commands;
 pub(crate) mod models;
 pub(crate) mod outputs;
 mod pieces;
+pub(crate) mod projects;
 mod query;
 pub(crate) mod queues;
 pub(crate) mod quota;

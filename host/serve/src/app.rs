@@ -15,6 +15,7 @@ use saggar_store::dataset::Datasets;
 use saggar_store::dataset::upload::Uploads;
 use saggar_store::home::Home;
 use saggar_store::objects::Objects;
+use saggar_store::projects::Projects;
 use saggar_store::usage::StorageQuota;
 use tokio::sync::{RwLock, watch};
 
@@ -24,7 +25,7 @@ use crate::api::event_streams::EventStreams;
 use crate::api::plugins::PluginInspector;
 use crate::api::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, models, outputs,
-    plugins, queues, quota, schedules, secrets, versions,
+    plugins, projects, queues, quota, schedules, secrets, versions,
 };
 use crate::audit::Audit;
 use crate::body::Bodies;
@@ -80,6 +81,18 @@ pub struct Parts {
     pub memory: MemoryBudget,
 }
 
+impl Parts {
+    /// Which projects the models belong to.
+    pub(crate) fn model_projects(&self) -> Projects {
+        Projects::of_models(&self.models_dir)
+    }
+
+    /// Which projects the datasets belong to.
+    pub(crate) fn dataset_projects(&self) -> Projects {
+        Projects::of_datasets(self.home.datasets())
+    }
+}
+
 /// The state of a server. Clones share it.
 #[derive(Clone)]
 pub struct App {
@@ -115,17 +128,19 @@ impl App {
         let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
         let app = App { shared: Arc::new(shared) };
         app.jobs().resolve_by(app.resolver());
+        let audit = app.audit().clone();
+        app.jobs().log_effects_to(Box::new(move |effect| audit.record_effect(effect)));
         app
     }
 
     /// Looks up what the jobs of schedules refer to. The jobs are a part of this server and must not keep it alive.
     fn resolver(&self) -> Resolver {
         let shared = Arc::downgrade(&self.shared);
-        Box::new(move |spec| {
+        Box::new(move |spec, rights| {
             let shared = shared.upgrade();
             Box::pin(async move {
                 let shared = shared.ok_or_else(|| std::io::Error::other("the server is stopping"))?;
-                jobs::submit::resolved(&App { shared }, spec).await
+                jobs::submit::resolved(&App { shared }, spec, rights).await
             })
         })
     }
@@ -278,7 +293,7 @@ impl App {
             ("/api/v1/keys", get(keys::list).post(keys::create)),
             ("/api/v1/keys/{name}", delete(keys::revoke)),
         ];
-        routes.extend(oip::routes());
+        routes.extend(oip::routes().into_iter().chain(projects::routes()));
         routes
     }
 

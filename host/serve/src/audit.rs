@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use saggar_jobs::JobEffect;
 use saggar_store::clock::{Clock, Millis};
 use serde_json::json;
 
@@ -60,8 +61,22 @@ pub enum Action {
     SecretRemove,
     /// A model version was made of another's weights.
     ModelPublish,
+    /// A model's projects were chosen.
+    ModelAssign,
+    /// A request shortened the time for which a model stays loaded.
+    ModelKeepAlive,
+    /// A version of a dataset was made.
+    DatasetPush,
     /// A version of a dataset was removed.
     DatasetRemove,
+    /// A dataset's projects were chosen.
+    DatasetAssign,
+    /// A job was submitted.
+    JobSubmit,
+    /// A job was granted a secret.
+    SecretUse,
+    /// A prediction was canceled.
+    PredictionCancel,
     /// A key was made.
     KeyCreate,
     /// A key was ended.
@@ -92,7 +107,14 @@ impl Action {
             Action::SecretSet => "secret.set",
             Action::SecretRemove => "secret.remove",
             Action::ModelPublish => "model.publish",
+            Action::ModelAssign => "model.assign",
+            Action::ModelKeepAlive => "model.keep_alive",
+            Action::DatasetPush => "dataset.push",
             Action::DatasetRemove => "dataset.remove",
+            Action::DatasetAssign => "dataset.assign",
+            Action::JobSubmit => "job.submit",
+            Action::SecretUse => "secret.use",
+            Action::PredictionCancel => "prediction.cancel",
             Action::KeyCreate => "key.create",
             Action::KeyRevoke => "key.revoke",
         }
@@ -127,14 +149,26 @@ impl Audit {
     /// `version 3` or `canary 10`; neither may be a secret. Blocks for as long as an append to a file takes. What cannot
     /// be written is told of in the server's log, which has the line in any case.
     pub fn record<T>(&self, actor: &Actor, action: Action, subject: &str, detail: &str, result: &Result<T, ApiError>) {
-        let short = |text: &str| text.chars().take(AUDIT_FIELD_CHARS_MAX).collect::<String>();
-        let (subject, detail) = (short(subject), short(detail));
-        let (who, name) = (actor.who.to_string(), action.name());
         let result = result.as_ref().map_or_else(ApiError::code, |_| "ok");
+        self.write(actor, action.name(), (subject, detail), None, result);
+    }
+
+    /// Writes down what a job or a schedule did, or was refused.
+    pub(crate) fn record_effect(&self, effect: &JobEffect) {
+        let actor = Actor::of_rights(&effect.rights);
+        let result = if effect.is_done { "ok" } else { "refused" };
+        let (subject, project) = ((effect.thing.as_str(), effect.detail.as_str()), Some(effect.project.as_str()));
+        self.write(&actor, effect.effect.name(), subject, project, result);
+    }
+
+    fn write(&self, actor: &Actor, name: &str, of: (&str, &str), project: Option<&str>, result: &str) {
+        let short = |text: &str| text.chars().take(AUDIT_FIELD_CHARS_MAX).collect::<String>();
+        let (subject, detail) = (short(of.0), short(of.1));
+        let who = actor.who.to_string();
         tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
         let at = rfc3339(self.shared.clock.now_ms());
         let of = name.split('.').next().unwrap_or_default();
-        let line = json!({
+        let mut line = json!({
             "at": at,
             "who": who,
             "request_id": actor.request_id,
@@ -143,6 +177,9 @@ impl Audit {
             "detail": detail,
             "result": result,
         });
+        if let Some(project) = project {
+            line["project"] = json!(project);
+        }
         if let Err(error) = self.append(&format!("{line}\n")) {
             tracing::error!(%error, path = %self.shared.path.display(), "the audit log cannot be written");
         }
@@ -192,7 +229,7 @@ fn rfc3339(ms: Millis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::ManualClock;
+    use saggar_store::{Effect, ManualClock, Rights};
     use serde_json::Value;
 
     use super::*;
@@ -207,7 +244,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         let audit = Audit::new(&path, Arc::new(ManualClock::new(1_771_000_000_250)));
-        let actor = Actor { who: Who::Key("ops".into()), request_id: "r-1".to_owned() };
+        let rights = Rights::default();
+        let actor = Actor { who: Who::Key("ops".into()), request_id: "r-1".to_owned(), rights };
         audit.record(&actor, Action::ModelPromote, "digits", "version 3", &Ok::<_, ApiError>(()));
         let refused = Err::<(), _>(ApiError::NothingReady);
         audit.record(&Actor::cli(), Action::KeyRevoke, "\"x\"\n", "", &refused);
@@ -218,6 +256,21 @@ mod tests {
                    "key": "\"x\"\n", "detail": "", "result": "not_ready"}),
         ];
         assert_eq!(lines(&path), expected);
+    }
+
+    #[test]
+    fn what_jobs_do_is_written_down_with_the_key_and_the_project() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let audit = Audit::new(&path, Arc::new(ManualClock::new(0)));
+        for (rights, is_done) in [(Rights::of_key_named("ci"), false), (Rights::default(), true)] {
+            let (thing, project, detail) = ("net".to_owned(), "digits".to_owned(), "by job digits-7".to_owned());
+            audit.record_effect(&JobEffect { effect: Effect::PublishModel, thing, rights, project, detail, is_done });
+        }
+        let told = |line: &Value| ["who", "action", "model", "project", "result"].map(|key| line[key].clone());
+        let lines: Vec<_> = lines(&path).iter().map(told).collect();
+        assert_eq!(lines[0], ["key:ci", "model.publish", "net", "digits", "refused"]);
+        assert_eq!(lines[1], ["no_key", "model.publish", "net", "digits", "ok"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod dense;
 pub(crate) mod describe;
 pub mod encode;
 pub mod image;
+pub(crate) mod keep;
 pub(crate) mod nonfinite;
 pub(crate) mod number;
 pub(crate) mod outcome;
@@ -34,6 +35,7 @@ use crate::models::Serving;
 use crate::observe::RequestId;
 use call::{Call, Deadline, rejected};
 use decode::Inputs;
+use keep::Keep;
 use reference::Reference;
 use route::Routed;
 
@@ -68,14 +70,14 @@ async fn answer(
     how: Answering<'_>,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let deadline = Deadline::of(&parts.headers)?;
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
     let wanted = Wanted::of(&parts.headers);
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
     // A model that is not there is said to be so before its input is read.
     app.models().check(reference).inspect_err(|error| rejected(app.metrics(), error))?;
     let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
-    let mut call = Call::begin(app, reference, deadline, &body).await?;
+    let mut call = Call::begin(app, reference, deadline, keep, &body).await?;
     let decoding = Instant::now();
     let inputs = match how {
         Answering::Plainly => content::inputs(call.signature(), &parts.headers, &body).await,

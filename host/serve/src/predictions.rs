@@ -2,11 +2,15 @@
 //! answers at once, or tells it as events; `GET` looks at it, `/cancel` ends it, and `PUT` makes it under the client's own
 //! identifier, once however often it is sent.
 //!
+//! A prediction belongs to the key that it was asked for with ([`Owner`]): to others, those with the scope `admin` included, it
+//! is not there, and they may use its identifier for one of theirs.
+//!
 //! A prediction that waits for its client ends with it; one that the client can come back to does not. Whatever is wrong
 //! with a request is said before anything is made of it.
 
 pub mod error;
 mod events;
+mod owner;
 mod prediction;
 mod request;
 mod run;
@@ -23,13 +27,17 @@ use saggar_plugin::Signature;
 use saggar_store::records::id;
 use tokio::time::timeout;
 
+use crate::access::Actor;
 use crate::app::App;
+use crate::audit::Action;
 use crate::body::Whole;
 use crate::error::{ApiError, accepted, found};
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Call, Deadline, rejected};
 use crate::predict::decode::{self, Inputs};
+use crate::predict::keep::Keep;
 use error::PredictionError;
+use owner::Owner;
 use prediction::{End, Prediction};
 use request::{Asked, Patience};
 use run::Guard;
@@ -75,9 +83,10 @@ pub(crate) async fn put(
 pub(crate) async fn one(
     State(app): State<App>,
     Path(id): Path<String>,
+    owner: Owner,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let prediction = get(&app, &id)?;
+    let prediction = get(&app, &owner, &id)?;
     match Patience::of(&headers) {
         Patience::Events(after) => return Ok(events::answer(prediction, after, None)),
         Patience::Until(wait) => drop(timeout(wait, prediction.over()).await),
@@ -87,20 +96,28 @@ pub(crate) async fn one(
 }
 
 /// `POST /predictions/{id}/cancel`.
-pub(crate) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let prediction = get(&app, &id)?;
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    owner: Owner,
+    actor: Actor,
+) -> Result<Response, ApiError> {
+    let prediction = get(&app, &owner, &id).map_err(ApiError::from);
+    app.audit().record(&actor, Action::PredictionCancel, &id, "", &prediction);
+    let prediction = prediction?;
     Predictions::cancel(&prediction, app.now_ms());
     Ok(found(prediction.json()))
 }
 
-fn get(app: &App, id: &str) -> Result<Arc<Prediction>, PredictionError> {
-    let found = app.predictions().store.get(id, app.now_ms());
+fn get(app: &App, owner: &Owner, id: &str) -> Result<Arc<Prediction>, PredictionError> {
+    let found = app.predictions().store.get(owner, id, app.now_ms());
     found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
 }
 
 async fn make(app: App, request: Request, id: Option<String>) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let deadline = Deadline::of(&parts.headers)?;
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
+    let owner = Owner::of(&parts.extensions);
     let patience = Patience::of(&parts.headers);
     if !request::is_json(&parts.headers) {
         let got = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -112,7 +129,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     let asked = Asked::of(&body.bytes)?;
     let digest = if id.is_some() { Some(asked.digest()?) } else { None };
     if let (Some(id), Some(digest)) = (&id, &digest)
-        && let Some(there) = app.predictions().store.get(id, app.now_ms())
+        && let Some(there) = app.predictions().store.get(&owner, id, app.now_ms())
     {
         if !there.is_of(digest) {
             return Err(PredictionError::Conflict { id: id.clone() }.into());
@@ -122,7 +139,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     if let Some(address) = &asked.webhook {
         app.predictions().webhooks.check(address)?;
     }
-    let mut call = Call::begin(&app, asked.model.as_ref(), deadline, &body).await?;
+    let mut call = Call::begin(&app, asked.model.as_ref(), deadline, keep, &body).await?;
     let began = Instant::now();
     let inputs = inputs(call.signature(), &asked, &body).await;
     let inputs = call.decoded(began, inputs)?;
@@ -130,7 +147,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     let own = id.is_none();
     let id = id.unwrap_or_else(|| id::new(now_ms).to_ascii_lowercase());
     let by = (call.serving().model.clone(), call.serving().version);
-    let prediction = Prediction::new(id, by, digest, &asked.input, now_ms);
+    let prediction = Prediction::new((owner, id), by, digest, &asked.input, now_ms);
     let prediction = app.predictions().store.add(prediction, now_ms)?;
     let webhook = asked.webhook.map(|address| app.predictions().webhooks.open(address, asked.filter));
     drop(body);

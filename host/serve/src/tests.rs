@@ -4,6 +4,7 @@ mod access;
 mod batches;
 mod cog;
 mod connections;
+mod effects;
 mod events;
 mod fixture;
 mod formula;

@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Call, Deadline, rejected};
+use crate::predict::keep::Keep;
 use crate::predict::reference::{Reference, Which, is_alias};
 use error::TfsError;
 use examples::Method;
@@ -76,14 +77,14 @@ async fn begin<T: Send + 'static>(
     decode: impl FnOnce(&Signature, &[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(Call, T), ApiError> {
     let (parts, body) = request.into_parts();
-    let deadline = Deadline::of(&parts.headers)?;
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
     let reference = target.reference()?;
     // A model that is not there is said to be so before its input is read.
     let found = app.models().check(Some(&reference)).inspect_err(|error| rejected(app.metrics(), error));
     found.map_err(|error| target.refused(error))?;
     let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
-    let call = Call::begin(app, Some(&reference), deadline, &body).await;
+    let call = Call::begin(app, Some(&reference), deadline, keep, &body).await;
     let mut call = call.map_err(|error| target.refused(error))?;
     if body.bytes.len() <= INLINE_BYTES_MAX {
         let decoded = call.decode(|signature| decode(signature, &body.bytes))?;

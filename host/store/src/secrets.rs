@@ -1,17 +1,48 @@
 //! Secrets that jobs may be granted, by name: one file that only its owner may read, replaced as a whole.
 //!
-//! Values are in no record, log or listing; who starts an attempt reads those that its job names.
+//! Values are in no record, log or listing; who starts an attempt reads those that its job names. A secret lists the projects
+//! whose keys may have jobs read it; one that lists none is for keys without a limit alone.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{MANIFEST_BYTES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
+use crate::projects::{self, ProjectsError};
+use crate::rights::{Effect, Rights};
 use crate::{regular_file, versions};
+
+/// A secret as it is kept. One without projects is its value alone, as builds before wrote it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    Value(String),
+    Listed { value: String, projects: Vec<String> },
+}
+
+impl Kept {
+    fn new(value: &str, projects: Vec<String>) -> Kept {
+        let value = value.to_owned();
+        if projects.is_empty() { Kept::Value(value) } else { Kept::Listed { value, projects } }
+    }
+
+    fn projects(&self) -> &[String] {
+        match self {
+            Kept::Value(_) => &[],
+            Kept::Listed { projects, .. } => projects,
+        }
+    }
+
+    fn into_value(self) -> String {
+        let (Kept::Value(value) | Kept::Listed { value, .. }) = self;
+        value
+    }
+}
 
 /// The file of secrets. Clones are of the same file.
 #[derive(Clone, Debug)]
@@ -40,6 +71,9 @@ pub enum SecretError {
     /// No more are kept.
     #[error("there are {SECRETS_MAX} secrets already")]
     TooMany,
+    /// Projects that it cannot list.
+    #[error(transparent)]
+    Projects(#[from] ProjectsError),
     /// The file holds something else.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
@@ -59,36 +93,42 @@ impl Secrets {
         Secrets { path: path.into() }
     }
 
-    /// Names, sorted.
+    /// Names with the projects that each lists, sorted; those alone that `rights` let use.
     ///
     /// # Errors
     /// `Store`; `Damaged`.
-    pub fn names(&self) -> Result<Vec<String>, SecretError> {
-        Ok(self.read()?.into_keys().collect())
+    pub fn names(&self, rights: &Rights) -> Result<BTreeMap<String, Vec<String>>, SecretError> {
+        let listed = self.read()?.into_iter().map(|(name, kept)| (name, kept.projects().to_vec()));
+        Ok(listed.filter(|(_, projects)| rights.reaches(Effect::UseSecret, Some(projects))).collect())
     }
 
-    /// The values of these names; names that there are not are left out.
+    /// The values of these names; names that there are not, or that `rights` do not let use, are left out.
     ///
     /// # Errors
     /// `Store`; `Damaged`.
-    pub fn values(&self, names: &[String]) -> Result<BTreeMap<String, String>, SecretError> {
+    pub fn values(&self, names: &[String], rights: &Rights) -> Result<BTreeMap<String, String>, SecretError> {
         let mut all = self.read()?;
-        Ok(names.iter().filter_map(|name| all.remove_entry(name)).collect())
+        let may = |kept: &Kept| rights.check(Effect::UseSecret, "", Some(kept.projects())).is_ok();
+        let found = names.iter().filter_map(|name| all.remove_entry(name)).filter(|(_, kept)| may(kept));
+        Ok(found.map(|(name, kept)| (name, kept.into_value())).collect())
     }
 
-    /// Keeps a value, in the place of one of that name.
+    /// Keeps a value, in the place of one of that name. Where no projects are given, it lists those that the one before did.
     ///
     /// # Errors
-    /// `BadName`; `BadLength`; `TooMany`; `Store`; `Damaged`.
-    pub fn set(&self, name: &str, value: &str) -> Result<(), SecretError> {
+    /// `BadName`; `BadLength`; `Projects`; `TooMany`; `Store`; `Damaged`.
+    pub fn set(&self, name: &str, value: &str, projects: Option<Vec<String>>) -> Result<(), SecretError> {
         if !versions::is_name(name) {
             return Err(SecretError::BadName { name: name.to_owned() });
         }
         if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&value.len()) {
             return Err(SecretError::BadLength { name: name.to_owned(), bytes: value.len() });
         }
+        let projects = projects.map(projects::checked).transpose()?;
         self.change(|secrets| {
-            secrets.insert(name.to_owned(), value.to_owned());
+            let before = || secrets.get(name).map(|kept| kept.projects().to_vec()).unwrap_or_default();
+            let kept = Kept::new(value, projects.unwrap_or_else(before));
+            secrets.insert(name.to_owned(), kept);
             if secrets.len() > SECRETS_MAX { Err(SecretError::TooMany) } else { Ok(()) }
         })
     }
@@ -101,7 +141,7 @@ impl Secrets {
         self.change(|secrets| Ok(secrets.remove(name).is_some()))
     }
 
-    fn read(&self) -> Result<BTreeMap<String, String>, SecretError> {
+    fn read(&self) -> Result<BTreeMap<String, Kept>, SecretError> {
         match regular_file::read(&self.path, MANIFEST_BYTES_MAX) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 // The reason names a place, never what is there.
@@ -115,7 +155,7 @@ impl Secrets {
 
     fn change<T>(
         &self,
-        work: impl FnOnce(&mut BTreeMap<String, String>) -> Result<T, SecretError>,
+        work: impl FnOnce(&mut BTreeMap<String, Kept>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
         let _lock = durable::locked(&self.path)?;
         let mut secrets = self.read()?;
@@ -131,22 +171,57 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::keys::Scope;
+    use crate::rights::tests::rights;
+
+    fn names(secrets: &Secrets, rights: &Rights) -> Vec<String> {
+        secrets.names(rights).unwrap().into_keys().collect()
+    }
 
     #[test]
     fn secrets_are_kept_for_their_owner_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
         let secrets = Secrets::new(&path);
-        assert!(secrets.names().unwrap().is_empty());
-        secrets.set("github-token", "hunter2hunter2").unwrap();
-        secrets.set("other", "something else").unwrap();
+        let all = Rights::default();
+        assert!(names(&secrets, &all).is_empty());
+        secrets.set("github-token", "hunter2hunter2", None).unwrap();
+        secrets.set("other", "something else", None).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(secrets.names().unwrap(), ["github-token", "other"]);
+        assert_eq!(names(&secrets, &all), ["github-token", "other"]);
         let wanted = ["github-token".to_owned(), "absent".to_owned()];
-        let values = Secrets::new(&path).values(&wanted).unwrap();
+        let values = Secrets::new(&path).values(&wanted, &all).unwrap();
         assert_eq!(values.into_iter().collect::<Vec<_>>(), [("github-token".to_owned(), "hunter2hunter2".to_owned())]);
         assert!(secrets.remove("other").unwrap() && !secrets.remove("other").unwrap());
-        assert_eq!(secrets.names().unwrap(), ["github-token"]);
+        assert_eq!(names(&secrets, &all), ["github-token"]);
+    }
+
+    #[test]
+    fn a_limited_key_uses_the_secrets_of_its_projects_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secrets.json");
+        // As builds before wrote it.
+        std::fs::write(&path, r#"{"old": "something old"}"#).unwrap();
+        let secrets = Secrets::new(&path);
+        let (digits, faces) = (vec!["digits".to_owned()], vec!["faces".to_owned()]);
+        secrets.set("mine", "something mine", Some(digits.clone())).unwrap();
+        secrets.set("theirs", "something theirs", Some(faces)).unwrap();
+        let limited = rights(&[Scope::JobsWrite], &["digits"]);
+        let wanted = ["mine", "old", "theirs"].map(str::to_owned);
+        let values = |rights| secrets.values(&wanted, rights).unwrap().into_keys().collect::<Vec<_>>();
+        assert_eq!((names(&secrets, &limited), values(&limited)), (vec!["mine".to_owned()], vec!["mine".to_owned()]));
+        let all = rights(&[Scope::JobsWrite], &[]);
+        assert_eq!((names(&secrets, &all), values(&all)), (wanted.to_vec(), wanted.to_vec()));
+        assert_eq!(values(&rights(&[Scope::JobsRead], &[])), [""; 0], "it takes the scope, too");
+        // A new value keeps the list; an empty list takes it away.
+        secrets.set("mine", "something newer", None).unwrap();
+        assert_eq!(secrets.names(&limited).unwrap()["mine"], digits);
+        secrets.set("mine", "something newer", Some(Vec::new())).unwrap();
+        assert!(names(&secrets, &limited).is_empty());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(r#""mine": "something newer""#) && text.contains(r#""old": "something old""#), "{text}");
+        let bad = secrets.set("mine", "something newer", Some(vec!["A b".to_owned()]));
+        assert!(matches!(bad, Err(SecretError::Projects(_))));
     }
 
     #[test]
@@ -154,10 +229,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
         let secrets = Secrets::new(&path);
-        assert!(matches!(secrets.set("../x", "long enough"), Err(SecretError::BadName { .. })));
-        assert!(matches!(secrets.set("x", "short"), Err(SecretError::BadLength { bytes: 5, .. })));
+        assert!(matches!(secrets.set("../x", "long enough", None), Err(SecretError::BadName { .. })));
+        assert!(matches!(secrets.set("x", "short", None), Err(SecretError::BadLength { bytes: 5, .. })));
         std::fs::write(&path, "{\"token\": hunter2hunter2}").unwrap();
-        let error = secrets.names().unwrap_err().to_string();
+        let error = secrets.names(&Rights::default()).unwrap_err().to_string();
         assert!(error.contains("damaged") && !error.contains("hunter"), "{error}");
     }
 }

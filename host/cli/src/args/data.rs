@@ -21,6 +21,14 @@ pub(crate) enum Data {
     Add(DataAdd),
     /// Remove a version of a dataset, or all of them.
     Rm(DataRm),
+    /// Say which projects a dataset belongs to: keys that are limited to others do not see it.
+    Projects {
+        /// The dataset.
+        name: String,
+        /// A project. May be given several times; without any, the dataset belongs to none.
+        #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
+        projects: Vec<String>,
+    },
 }
 
 #[derive(Debug, Args)]

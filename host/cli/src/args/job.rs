@@ -147,8 +147,12 @@ pub(crate) enum Secret {
     Set {
         /// Its name.
         name: String,
+        /// A project whose keys may have jobs read it. May be given several times. Where it is left out, those that the secret
+        /// has already stay; a secret that has none is for keys that are limited to no project.
+        #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
+        projects: Vec<String>,
     },
-    /// List names.
+    /// List names, and the projects whose keys may have jobs read each.
     Ls,
     /// Forget a secret.
     Rm {

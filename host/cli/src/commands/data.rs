@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Data, DataAdd, DataRm};
 use crate::client::{Client, Payload, segment};
+use crate::commands::models::belonging;
 use crate::exit::{self, Failure};
 use crate::output::{Output, agree};
 use crate::project;
@@ -22,6 +23,11 @@ pub(crate) fn data(args: &Data, client: &Client, output: Output) -> Result<(), F
         Data::Get(get) => get::get(get, client, output),
         Data::Add(add) => self::add(add, client, output),
         Data::Rm(rm) => remove(rm, client, output),
+        Data::Projects { name, projects } => {
+            let path = format!("/api/v1/datasets/{}/projects", segment(name));
+            belonging(&client.put_json(&path, &json!({ "projects": projects }))?, output);
+            Ok(())
+        }
     }
 }
 

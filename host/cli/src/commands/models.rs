@@ -17,6 +17,11 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
         }
         Models::Rollback { model } => told(client.post(&path(model, "rollback"), Payload::Nothing)?, output),
         Models::Canary { model, version, share } => canary(client, model, *version, *share, output),
+        Models::Projects { model, projects } => {
+            let belongs = client.put_json(&path(model, "projects"), &json!({ "projects": projects }))?;
+            belonging(&belongs, output);
+            Ok(())
+        }
         Models::Load { model, version } => {
             told(client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?, output)
         }
@@ -30,6 +35,18 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
 /// The path of a command for a model.
 fn path(model: &str, command: &str) -> String {
     format!("/api/v1/models/{}/{command}", segment(model))
+}
+
+/// Says which projects a model or a dataset belongs to now.
+pub(crate) fn belonging(answer: &Value, output: Output) {
+    if output.json {
+        output.json(answer);
+        return;
+    }
+    let projects = answer["projects"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let projects = projects.collect::<Vec<&str>>().join(", ");
+    let projects = if projects.is_empty() { "no project" } else { &projects };
+    output.line(&format!("{} belongs to {projects}", text(answer, "name")));
 }
 
 /// Says how the model stands now.

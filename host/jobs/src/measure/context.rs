@@ -181,6 +181,7 @@ impl JobContext for Measuring {
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
+        self.trial.rights.as_ref().map_or(Ok(()), |rights| rights.read_weights(model))?;
         match &self.trial.models {
             Some(models) => open_model(models, model, version),
             None => Err(PluginError::job(format!("model `{model}`: no models are here"))),

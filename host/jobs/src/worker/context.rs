@@ -9,14 +9,15 @@ use bytes::Bytes;
 use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
-    Checkpoint, CheckpointError, Checkpoints, Clock, Home, ModelError, Models, Publication, Retention, SavedVariable,
-    SystemClock, digest_of_variables,
+    Checkpoint, CheckpointError, Checkpoints, Clock, Home, ModelError, Models, ProjectsError, Publication, Retention,
+    SavedVariable, SystemClock, digest_of_variables,
 };
 
 use super::beginning;
 use super::channel::{Channel, Control};
 use super::finite::Finite;
 use super::ranks;
+use super::rights::JobRights;
 use super::spending::Spending;
 use super::words::Words;
 use crate::protocol::{Event, Start};
@@ -32,6 +33,7 @@ pub(super) struct Parts {
     pub(super) checkpoints: Checkpoints,
     pub(super) room: Room,
     pub(super) models: Models,
+    pub(super) rights: JobRights,
     pub(super) home: Home,
     pub(super) plugin_wasm: Bytes,
     pub(super) plugin_digest: String,
@@ -62,6 +64,18 @@ impl Context {
         let finite = Finite::new(parts.start.spec.non_finite).of(parts.start.spec.precision);
         let (last_tried, last_tried_step, last_checkpoint_step) = (Instant::now(), 0, 0);
         Context { parts, spending, words, last_tried, last_tried_step, last_checkpoint_step, metrics, finite }
+    }
+
+    /// Asks whether the job may publish a model; where it may not, its supervisor is told.
+    fn may_publish(&self, model: &str) -> Result<(), PluginError> {
+        let refused = match self.parts.rights.publish(model) {
+            Ok(()) => return Ok(()),
+            Err(ProjectsError::Refused(refused)) => refused,
+            Err(error) => return Err(PluginError::job(format!("model `{model}`: {error}"))),
+        };
+        let reason = format!("{refused}; {}", refused.hint());
+        self.parts.channel.send(&Event::PublicationRefused { model: model.to_owned(), reason: reason.clone() });
+        Err(PluginError::job(reason))
     }
 
     /// What it counts, for the usage report.
@@ -213,6 +227,7 @@ impl JobContext for Context {
         let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
         let room = self.parts.room.take((bytes + self.parts.plugin_wasm.len() + config.len()) as u64);
         room.map_err(|error| PluginError::job(format!("model `{model}`: {error}")))?;
+        self.may_publish(model)?;
         let publication = Publication {
             model,
             plugin: &self.parts.plugin_wasm,
@@ -221,13 +236,17 @@ impl JobContext for Context {
             source_job: &self.parts.start.name,
             created_ms: SystemClock.now_ms(),
         };
-        let published = self.parts.models.publish(&publication).map_err(|error| PluginError::job(error.to_string()))?;
+        let published = self.parts.models.publish(&publication).map_err(|error| {
+            self.parts.rights.publication_failed(model);
+            PluginError::job(error.to_string())
+        })?;
         let version = published.version;
         self.parts.channel.send(&Event::Published { model: model.to_owned(), version });
         Ok(version)
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
+        self.parts.rights.read_weights(model)?;
         open_model(&self.parts.models, model, version)
     }
 

@@ -9,7 +9,7 @@ use saggar_device::{Backend, Meter};
 use saggar_plugin::{Host, Outcome, Plugin, PluginError};
 use saggar_store::{Dataset, Home, Models};
 
-use super::{Attempt, Failure};
+use super::{Attempt, Failure, JobRights};
 use crate::measure::{Trial, Until, measure};
 use crate::protocol::Event;
 use crate::spec::ESTIMATE;
@@ -18,6 +18,7 @@ use crate::spec::ESTIMATE;
 pub(super) struct Parts {
     pub(super) datasets: BTreeMap<String, Arc<Dataset>>,
     pub(super) secrets: BTreeMap<String, String>,
+    pub(super) rights: JobRights,
     pub(super) began: Instant,
 }
 
@@ -31,12 +32,13 @@ impl Attempt<'_> {
         device: &Arc<dyn Backend>,
         parts: Parts,
     ) -> Result<Outcome, Failure> {
-        let Parts { datasets, secrets, began } = parts;
+        let Parts { datasets, secrets, rights, began } = parts;
         let spec = &self.start.spec;
         let meter = spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let reporter = self.channel.report_usage(meter.clone(), Arc::default(), began, None);
         let models = Some(Models::new(self.models));
-        let trial = Trial { spec: spec.clone(), datasets, secrets, models, until: Until::Enough };
+        let (spec, rights, until) = (spec.clone(), Some(rights), Until::Enough);
+        let trial = Trial { spec, datasets, secrets, models, rights, until };
         let (channel, control) = (self.channel.clone(), Arc::clone(&self.control));
         let measured = measure(host, plugin, device, meter, trial, move |step, of| {
             channel.send(&Event::Progress { step, of });

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use saggar_store::Rights;
 
+use super::sight::Sight;
 use crate::observe::RequestId;
 
 /// Whose request it is. A request without this extension came from this machine.
@@ -23,6 +25,8 @@ pub enum Who {
     Key(Arc<str>),
     /// The user at the command line.
     Cli,
+    /// Somebody who had no key when a job was submitted, or a schedule set.
+    Nobody,
 }
 
 impl fmt::Display for Who {
@@ -34,17 +38,20 @@ impl fmt::Display for Who {
             // Keys are named by users, who may name one `loopback`.
             Who::Key(name) => write!(f, "key:{name}"),
             Who::Cli => f.write_str("cli"),
+            Who::Nobody => f.write_str("no_key"),
         }
     }
 }
 
-/// Who asks, and in which request. Handlers take it as an argument, or make it of a request's extensions.
+/// Who asks, with which rights, and in which request. Handlers take it as an argument, or make it of a request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// Whose request it is.
     pub who: Who,
     /// The request; empty where there is none.
     pub request_id: String,
+    /// What they may do.
+    pub rights: Rights,
 }
 
 impl Actor {
@@ -52,12 +59,18 @@ impl Actor {
     pub fn of(extensions: &Extensions) -> Actor {
         let who = extensions.get::<Who>().cloned().unwrap_or(Who::Loopback);
         let request_id = extensions.get::<RequestId>().map_or_else(String::new, |id| id.0.clone());
-        Actor { who, request_id }
+        Actor { who, request_id, rights: Sight::of(extensions).rights().clone() }
+    }
+
+    /// Whoever has these rights, in no request: a job, or a schedule.
+    pub(crate) fn of_rights(rights: &Rights) -> Actor {
+        let who = rights.key().map_or(Who::Nobody, |name| Who::Key(name.into()));
+        Actor { who, request_id: String::new(), rights: rights.clone() }
     }
 
     /// The user at the command line, who needs no server.
     pub fn cli() -> Actor {
-        Actor { who: Who::Cli, request_id: String::new() }
+        Actor { who: Who::Cli, request_id: String::new(), rights: Rights::default() }
     }
 }
 

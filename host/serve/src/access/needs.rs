@@ -1,10 +1,10 @@
-//! What each route asks of a key. A route that is not in the table wants `admin`; a test walks all routes so that there is
-//! none.
+//! What each route asks of a key: the effect that it has, whose scope the table of effects (`saggar_store::rights`) says. A
+//! route that is not in the table wants `admin`; a test walks all routes so that there is none.
 
 use std::collections::HashMap;
 
 use axum::http::Method;
-use saggar_store::keys::Scope;
+use saggar_store::Effect;
 
 /// What a route asks for at a guarded door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) enum Need {
     Key,
     /// Nothing on this machine, `metrics:read` elsewhere.
     Metrics,
-    /// A key with this scope.
-    Scope(Scope),
+    /// A key that may do this.
+    Effect(Effect),
 }
 
 const GET: Method = Method::GET;
@@ -27,38 +27,32 @@ const PUT: Method = Method::PUT;
 const DELETE: Method = Method::DELETE;
 const OPTIONS: Method = Method::OPTIONS;
 
-/// Asks a model.
-const PREDICT: Need = Need::Scope(Scope::Predict);
-/// Sees jobs and what they are made of.
-const SEE_JOBS: Need = Need::Scope(Scope::JobsRead);
-/// Changes jobs and what they are made of.
-const DO_JOBS: Need = Need::Scope(Scope::JobsWrite);
-/// Changes models.
-const DO_MODELS: Need = Need::Scope(Scope::ModelsWrite);
-/// Changes who may do what.
-const ADMIN: Need = Need::Scope(Scope::Admin);
+/// A route that has this effect.
+const fn does(effect: Effect) -> Need {
+    Need::Effect(effect)
+}
 
 /// Every route and method, as `App::routes` has them. Methods that read stand for `HEAD` too.
 const TABLE: &[(Method, &str, Need)] = &[
     (GET, "/", Need::Page),
-    (POST, "/", PREDICT),
+    (POST, "/", does(Effect::Predict)),
     (GET, "/console/{fingerprint}/{*name}", Need::Nothing),
-    (GET, "/predict", PREDICT),
-    (POST, "/predict", PREDICT),
-    (GET, "/models/{model}/predict", PREDICT),
-    (POST, "/models/{model}/predict", PREDICT),
-    (GET, "/models/{model}/{*path}", PREDICT),
-    (POST, "/models/{model}/{*path}", PREDICT),
-    (POST, "/predictions", PREDICT),
-    (GET, "/predictions/{id}", PREDICT),
-    (PUT, "/predictions/{id}", PREDICT),
-    (POST, "/predictions/{id}/cancel", PREDICT),
+    (GET, "/predict", does(Effect::Predict)),
+    (POST, "/predict", does(Effect::Predict)),
+    (GET, "/models/{model}/predict", does(Effect::Predict)),
+    (POST, "/models/{model}/predict", does(Effect::Predict)),
+    (GET, "/models/{model}/{*path}", does(Effect::Predict)),
+    (POST, "/models/{model}/{*path}", does(Effect::Predict)),
+    (POST, "/predictions", does(Effect::Predict)),
+    (GET, "/predictions/{id}", does(Effect::ReadPrediction)),
+    (PUT, "/predictions/{id}", does(Effect::Predict)),
+    (POST, "/predictions/{id}/cancel", does(Effect::CancelPrediction)),
     (GET, "/v1/", Need::Key),
     (GET, "/v1/{*path}", Need::Key),
-    (POST, "/v1/{*path}", PREDICT),
+    (POST, "/v1/{*path}", does(Effect::Predict)),
     (OPTIONS, "/v1/{*path}", Need::Nothing),
     (GET, "/V1/{*path}", Need::Key),
-    (POST, "/V1/{*path}", PREDICT),
+    (POST, "/V1/{*path}", does(Effect::Predict)),
     (OPTIONS, "/V1/{*path}", Need::Nothing),
     (GET, "/v2", Need::Key),
     (GET, "/v2/", Need::Key),
@@ -69,15 +63,15 @@ const TABLE: &[(Method, &str, Need)] = &[
     (GET, "/v2/models/{model}/ready", Need::Key),
     (GET, "/v2/models/{model}/config", Need::Key),
     (GET, "/v2/models/{model}/stats", Need::Key),
-    (POST, "/v2/models/{model}/infer", PREDICT),
+    (POST, "/v2/models/{model}/infer", does(Effect::Predict)),
     (GET, "/v2/models/{model}/versions/{version}", Need::Key),
     (GET, "/v2/models/{model}/versions/{version}/ready", Need::Key),
     (GET, "/v2/models/{model}/versions/{version}/config", Need::Key),
     (GET, "/v2/models/{model}/versions/{version}/stats", Need::Key),
-    (POST, "/v2/models/{model}/versions/{version}/infer", PREDICT),
+    (POST, "/v2/models/{model}/versions/{version}/infer", does(Effect::Predict)),
     (POST, "/v2/repository/index", Need::Key),
-    (POST, "/v2/repository/models/{model}/load", DO_MODELS),
-    (POST, "/v2/repository/models/{model}/unload", DO_MODELS),
+    (POST, "/v2/repository/models/{model}/load", does(Effect::LoadModel)),
+    (POST, "/v2/repository/models/{model}/unload", does(Effect::UnloadModel)),
     (GET, "/healthz", Need::Nothing),
     (GET, "/livez", Need::Nothing),
     (GET, "/readyz", Need::Nothing),
@@ -86,60 +80,62 @@ const TABLE: &[(Method, &str, Need)] = &[
     (GET, "/openapi.json", Need::Key),
     (GET, "/api/v1/models", Need::Key),
     (GET, "/api/v1/models/{model}", Need::Key),
-    (POST, "/api/v1/models/{model}/import", DO_MODELS),
-    (POST, "/api/v1/models/{model}/versions", DO_MODELS),
-    (POST, "/api/v1/models/{model}/load", DO_MODELS),
-    (POST, "/api/v1/models/{model}/unload", DO_MODELS),
-    (POST, "/api/v1/models/{model}/warm", DO_MODELS),
-    (POST, "/api/v1/models/{model}/promote", DO_MODELS),
-    (POST, "/api/v1/models/{model}/rollback", DO_MODELS),
-    (PUT, "/api/v1/models/{model}/aliases/{alias}", DO_MODELS),
-    (DELETE, "/api/v1/models/{model}/aliases/{alias}", DO_MODELS),
-    (PUT, "/api/v1/models/{model}/traffic", DO_MODELS),
-    (PUT, "/api/v1/models/{model}/shadow", DO_MODELS),
-    (DELETE, "/api/v1/models/{model}/shadow", DO_MODELS),
+    (POST, "/api/v1/models/{model}/import", does(Effect::PublishModel)),
+    (POST, "/api/v1/models/{model}/versions", does(Effect::PublishModel)),
+    (POST, "/api/v1/models/{model}/load", does(Effect::LoadModel)),
+    (POST, "/api/v1/models/{model}/unload", does(Effect::UnloadModel)),
+    (POST, "/api/v1/models/{model}/warm", does(Effect::LoadModel)),
+    (POST, "/api/v1/models/{model}/promote", does(Effect::DeployModel)),
+    (POST, "/api/v1/models/{model}/rollback", does(Effect::DeployModel)),
+    (PUT, "/api/v1/models/{model}/aliases/{alias}", does(Effect::DeployModel)),
+    (DELETE, "/api/v1/models/{model}/aliases/{alias}", does(Effect::DeployModel)),
+    (PUT, "/api/v1/models/{model}/traffic", does(Effect::DeployModel)),
+    (PUT, "/api/v1/models/{model}/shadow", does(Effect::DeployModel)),
+    (DELETE, "/api/v1/models/{model}/shadow", does(Effect::DeployModel)),
+    (PUT, "/api/v1/models/{model}/projects", does(Effect::AssignProjects)),
     (GET, "/api/v1/models/{model}/config", Need::Key),
-    (PUT, "/api/v1/models/{model}/config", DO_MODELS),
-    (GET, "/api/v1/plugins", SEE_JOBS),
-    (POST, "/api/v1/plugins", DO_JOBS),
-    (POST, "/api/v1/plugins/{digest}/resume-test", DO_JOBS),
-    (GET, "/api/v1/jobs", SEE_JOBS),
-    (POST, "/api/v1/jobs", DO_JOBS),
-    (GET, "/api/v1/jobs/{job}", SEE_JOBS),
-    (POST, "/api/v1/jobs/{job}/stop", DO_JOBS),
-    (POST, "/api/v1/jobs/{job}/checkpoint", DO_JOBS),
-    (POST, "/api/v1/jobs/{job}/preempt", DO_JOBS),
-    (POST, "/api/v1/jobs/{job}/restart", DO_JOBS),
-    (DELETE, "/api/v1/jobs/{job}", DO_JOBS),
-    (POST, "/api/v1/jobs/gc", DO_JOBS),
-    (GET, "/api/v1/queues", SEE_JOBS),
-    (GET, "/api/v1/quota", SEE_JOBS),
-    (GET, "/api/v1/schedules", SEE_JOBS),
-    (POST, "/api/v1/schedules", DO_JOBS),
-    (DELETE, "/api/v1/schedules/{name}", DO_JOBS),
-    (GET, "/api/v1/secrets", DO_JOBS),
-    (PUT, "/api/v1/secrets/{name}", ADMIN),
-    (DELETE, "/api/v1/secrets/{name}", ADMIN),
-    (GET, "/api/v1/jobs/{job}/logs", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/metrics", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/attempts", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/events", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/checkpoints", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/checkpoints/{which}", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/output", SEE_JOBS),
-    (GET, "/api/v1/jobs/{job}/output/{*path}", SEE_JOBS),
-    (GET, "/api/v1/events", SEE_JOBS),
-    (GET, "/api/v1/datasets", SEE_JOBS),
-    (POST, "/api/v1/datasets", DO_JOBS),
-    (PUT, "/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", DO_JOBS),
-    (POST, "/api/v1/datasets/{name}/uploads/{id}/commit", DO_JOBS),
-    (DELETE, "/api/v1/datasets/{name}/{version}", DO_JOBS),
-    (GET, "/api/v1/datasets/{name}/{version}/export", SEE_JOBS),
-    (POST, "/api/v1/datasets/{name}/from-job", DO_JOBS),
+    (PUT, "/api/v1/models/{model}/config", does(Effect::ConfigureModel)),
+    (GET, "/api/v1/plugins", does(Effect::ReadPlugin)),
+    (POST, "/api/v1/plugins", does(Effect::UploadPlugin)),
+    (POST, "/api/v1/plugins/{digest}/resume-test", does(Effect::UploadPlugin)),
+    (GET, "/api/v1/jobs", does(Effect::ReadJob)),
+    (POST, "/api/v1/jobs", does(Effect::SubmitJob)),
+    (GET, "/api/v1/jobs/{job}", does(Effect::ReadJob)),
+    (POST, "/api/v1/jobs/{job}/stop", does(Effect::ControlJob)),
+    (POST, "/api/v1/jobs/{job}/checkpoint", does(Effect::ControlJob)),
+    (POST, "/api/v1/jobs/{job}/preempt", does(Effect::ControlJob)),
+    (POST, "/api/v1/jobs/{job}/restart", does(Effect::SubmitJob)),
+    (DELETE, "/api/v1/jobs/{job}", does(Effect::DeleteJob)),
+    (POST, "/api/v1/jobs/gc", does(Effect::DeleteJob)),
+    (GET, "/api/v1/queues", does(Effect::ReadJob)),
+    (GET, "/api/v1/quota", does(Effect::ReadJob)),
+    (GET, "/api/v1/schedules", does(Effect::ReadJob)),
+    (POST, "/api/v1/schedules", does(Effect::SetSchedule)),
+    (DELETE, "/api/v1/schedules/{name}", does(Effect::SetSchedule)),
+    (GET, "/api/v1/secrets", does(Effect::ListSecrets)),
+    (PUT, "/api/v1/secrets/{name}", does(Effect::SetSecret)),
+    (DELETE, "/api/v1/secrets/{name}", does(Effect::SetSecret)),
+    (GET, "/api/v1/jobs/{job}/logs", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/metrics", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/attempts", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/events", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/checkpoints", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/checkpoints/{which}", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/output", does(Effect::ReadJob)),
+    (GET, "/api/v1/jobs/{job}/output/{*path}", does(Effect::ReadJob)),
+    (GET, "/api/v1/events", does(Effect::ReadJob)),
+    (GET, "/api/v1/datasets", does(Effect::ReadDataset)),
+    (PUT, "/api/v1/datasets/{name}/projects", does(Effect::AssignProjects)),
+    (POST, "/api/v1/datasets", does(Effect::PushDataset)),
+    (PUT, "/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", does(Effect::PushDataset)),
+    (POST, "/api/v1/datasets/{name}/uploads/{id}/commit", does(Effect::PushDataset)),
+    (DELETE, "/api/v1/datasets/{name}/{version}", does(Effect::DeleteDataset)),
+    (GET, "/api/v1/datasets/{name}/{version}/export", does(Effect::ReadDataset)),
+    (POST, "/api/v1/datasets/{name}/from-job", does(Effect::PushDataset)),
     (GET, "/api/v1/devices", Need::Key),
-    (GET, "/api/v1/keys", ADMIN),
-    (POST, "/api/v1/keys", ADMIN),
-    (DELETE, "/api/v1/keys/{name}", ADMIN),
+    (GET, "/api/v1/keys", does(Effect::ManageKeys)),
+    (POST, "/api/v1/keys", does(Effect::ManageKeys)),
+    (DELETE, "/api/v1/keys/{name}", does(Effect::ManageKeys)),
 ];
 
 /// The table, ready to be asked.
@@ -165,7 +161,7 @@ impl Needs {
     /// What a route asks for; what the table does not have is for `admin` alone. No route at all may still be a path that the
     /// default model declares.
     pub(crate) fn of(&self, route: Option<&str>, method: &Method) -> Need {
-        route.map_or(PREDICT, |route| self.listed(route, method).unwrap_or(ADMIN))
+        route.map_or(does(Effect::Predict), |route| self.listed(route, method).unwrap_or(does(Effect::Administer)))
     }
 
     /// Every route and method that the table has.

@@ -1,5 +1,6 @@
 //! Why a request is not let in.
 
+use saggar_store::Refused;
 use saggar_store::keys::Scope;
 use thiserror::Error;
 
@@ -37,6 +38,25 @@ pub enum AccessError {
         /// The project that was asked for.
         project: String,
         /// Those that it may name.
+        projects: String,
+    },
+    /// A key that may not do this to this thing.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A header that asks for what the key may not do to this thing.
+    #[error("{header}: {refused}")]
+    Header {
+        /// The header, and what it asks for.
+        header: &'static str,
+        /// Why not.
+        refused: Refused,
+    },
+    /// A key of some projects, where all are shown.
+    #[error("the key {name} is for {projects}, and the metrics are of every project")]
+    AllProjects {
+        /// The key's name.
+        name: String,
+        /// Those that it is for.
         projects: String,
     },
     /// Too many requests in a short time.
@@ -94,7 +114,7 @@ impl AccessError {
             AccessError::NoKey => Some("missing"),
             AccessError::UnknownKey => Some("unknown"),
             AccessError::ExpiredKey { .. } => Some("expired"),
-            AccessError::Scope { .. } => Some("scope"),
+            AccessError::Scope { .. } | AccessError::AllProjects { .. } => Some("scope"),
             _ => None,
         }
     }

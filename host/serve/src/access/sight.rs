@@ -5,7 +5,8 @@
 //! route's `{job}` as a [`SeenJob`] and look up names that come in bodies by [`Sight::job`]; a test walks every route, and
 //! another one keeps handlers from asking the records by themselves.
 //!
-//! Plugins, datasets, models, devices and secrets are shared by all projects and are not looked at here.
+//! Models, datasets and secrets have lists of projects, which are looked at in `things`; plugins and devices are shared by
+//! all.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use saggar_jobs::{JobError, Jobs};
+use saggar_store::Rights;
 use saggar_store::keys::KeyRecord;
 use saggar_store::records::Job;
 
@@ -22,22 +24,19 @@ use super::AccessError;
 use crate::app::App;
 use crate::error::ApiError;
 
-/// The projects whose jobs a request may see. A request without this extension sees all of them.
+/// What a request may see and do. A request without this extension may everything.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sight(Option<Arc<Limit>>);
-
-#[derive(Debug)]
-struct Limit {
-    /// The key's name.
-    key: String,
-    projects: Vec<String>,
-}
+pub(crate) struct Sight(Arc<Rights>);
 
 impl Sight {
     /// What the holder of a key may see.
     pub(super) fn of_key(key: &KeyRecord) -> Sight {
-        let limit = |projects: &Vec<String>| Arc::new(Limit { key: key.name.clone(), projects: projects.clone() });
-        Sight(key.projects.as_ref().map(limit))
+        Sight::of_rights(Rights::of_key(key))
+    }
+
+    /// What whoever has these rights may see.
+    pub(crate) fn of_rights(rights: Rights) -> Sight {
+        Sight(Arc::new(rights))
     }
 
     /// What the request with these extensions may see.
@@ -45,19 +44,24 @@ impl Sight {
         extensions.get::<Sight>().cloned().unwrap_or_default()
     }
 
+    /// The rights of the request's key.
+    pub(crate) fn rights(&self) -> &Rights {
+        &self.0
+    }
+
     /// Whether jobs of this project are there for it.
     pub(crate) fn sees(&self, project: &str) -> bool {
-        self.0.as_ref().is_none_or(|limit| limit.projects.iter().any(|seen| seen == project))
+        self.0.sees(project)
     }
 
     /// Whether what this key used is there for it: who sees some projects alone sees no key but its own.
     pub(crate) fn sees_key(&self, key: &str) -> bool {
-        self.0.as_ref().is_none_or(|limit| limit.key == key)
+        self.0.projects().is_none() || self.0.key() == Some(key)
     }
 
     /// The projects, for a filter of jobs; none where all are seen.
     pub(crate) fn projects(&self) -> Option<Vec<String>> {
-        self.0.as_ref().map(|limit| limit.projects.clone())
+        self.0.projects().map(<[String]>::to_vec)
     }
 
     /// The job of this name or identifier, as far as it is there for the request.
@@ -86,20 +90,19 @@ impl Sight {
     /// # Errors
     /// `Project`, with those that the key has.
     pub(crate) fn check_submission(&self, project: &str) -> Result<(), AccessError> {
-        match &self.0 {
-            Some(limit) if !self.sees(project) => {
-                let projects = limit.projects.join(", ");
-                let project = project.chars().take(80).collect();
-                Err(AccessError::Project { name: limit.key.clone(), project, projects })
+        match (self.0.key(), self.0.projects()) {
+            (Some(name), Some(projects)) if !self.sees(project) => {
+                let (name, project) = (name.to_owned(), project.chars().take(80).collect());
+                Err(AccessError::Project { name, project, projects: projects.join(", ") })
             }
-            Some(_) | None => Ok(()),
+            _ => Ok(()),
         }
     }
 
     /// The idempotency key of a submission to this project. Those of a limited key hold for the project alone: the same text
     /// must not bring up a job that somebody submitted to another one.
     pub(crate) fn idempotency_key(&self, project: &str, key: String) -> String {
-        if self.0.is_none() || key.is_empty() { key } else { format!("project {project} {key}") }
+        if self.0.projects().is_none() || key.is_empty() { key } else { format!("project {project} {key}") }
     }
 }
 
@@ -133,11 +136,14 @@ impl FromRequestParts<App> for SeenJob {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn limited(projects: &[&str]) -> Sight {
-        let projects = projects.iter().map(|name| (*name).to_owned()).collect();
-        Sight(Some(Arc::new(Limit { key: "ci".to_owned(), projects })))
+        let projects: Vec<&str> = projects.to_vec();
+        let rights = json!({ "id": "00000000", "name": "ci", "scopes": ["jobs:write"], "projects": projects });
+        Sight::of_rights(serde_json::from_value(rights).unwrap())
     }
 
     #[test]

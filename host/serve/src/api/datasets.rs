@@ -6,15 +6,15 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::Source;
-use saggar_store::DatasetError;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
 use saggar_store::limits::CHUNK_BYTES_MAX;
+use saggar_store::{DatasetError, Effect};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::query::digest;
-use crate::access::{Actor, Sight};
+use crate::access::{Actor, Sight, things};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created, no_content};
@@ -38,10 +38,35 @@ struct OfJob {
 
 /// `GET /api/v1/datasets`.
 pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
-    let infos = app.blocking(|parts| parts.datasets.list()).await?;
+    let rights = sight.rights().clone();
+    let list = move |parts: &crate::Parts| {
+        let mut seen = Vec::new();
+        for info in parts.datasets.list()? {
+            let listed = Listed::of(parts, info)?;
+            if rights.reaches(Effect::ReadDataset, Some(&listed.projects)) {
+                seen.push(listed);
+            }
+        }
+        Ok::<_, ApiError>(seen)
+    };
+    let seen = app.blocking(list).await?;
     let users = Users::of(&app).await?;
-    let all = infos.iter().map(|info| dataset(info, &users, &sight)).collect::<Vec<Value>>();
+    let all = seen.iter().map(|listed| dataset(listed, &users, &sight)).collect::<Vec<Value>>();
     Ok(Json(json!({ "datasets": all })))
+}
+
+/// A version, and the projects that its dataset belongs to.
+struct Listed {
+    info: DatasetInfo,
+    projects: Vec<String>,
+}
+
+impl Listed {
+    /// Blocks.
+    fn of(parts: &crate::Parts, info: DatasetInfo) -> Result<Listed, ApiError> {
+        let projects = parts.dataset_projects().recorded(&info.name)?.unwrap_or_default();
+        Ok(Listed { info, projects })
+    }
 }
 
 /// `DELETE /api/v1/datasets/{name}/{version}`: refused while a job that is not over mounts it.
@@ -61,7 +86,9 @@ pub(crate) async fn remove(
 async fn removed(app: &App, sight: &Sight, reference: String) -> Result<u64, ApiError> {
     let resolved = reference.clone();
     let _turn = app.references().write().await;
-    let info = app.blocking(move |parts| parts.datasets.resolve(&resolved)).await?;
+    let rights = sight.rights().clone();
+    let find = move |parts: &crate::Parts| things::find_dataset(parts, &rights, Effect::DeleteDataset, &resolved);
+    let info = app.blocking(find).await?;
     let users = Users::of(app).await?;
     let mounting = users.jobs(&info);
     if !mounting.is_empty() {
@@ -83,22 +110,29 @@ async fn removed(app: &App, sight: &Sight, reference: String) -> Result<u64, Api
 pub(crate) async fn of_job(
     State(app): State<App>,
     Path(name): Path<String>,
+    actor: Actor,
     sight: Sight,
     request: Request,
 ) -> Result<Response, ApiError> {
     let OfJob { job, path } = app.bodies().json(request).await?;
     let job = sight.job(app.jobs(), &job).await?;
-    let now_ms = app.now_ms();
+    let (now_ms, rights) = (app.now_ms(), actor.rights.clone());
+    let (taken, from) = (name.clone(), format!("from job {}", job.name));
     let take = move |parts: &crate::Parts| {
         let _turn = parts.uploads.turn()?;
-        let room = |bytes| parts.room(bytes);
-        let info = parts.datasets.ingest_output(&name, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
-        count_bytes(parts)?;
-        Ok::<_, DatasetError>(info)
+        things::with_dataset(parts, &rights, &taken, Some(&job.project), || {
+            let room = |bytes| parts.room(bytes);
+            let info = parts.datasets.ingest_output(&taken, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
+            count_bytes(parts)?;
+            Listed::of(parts, info)
+        })
     };
-    let info = app.blocking(take).await?;
+    let listed = app.blocking(take).await;
+    app.audit().record(&actor, Action::DatasetPush, &name, &from, &listed);
+    let listed = listed?;
+    let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken from a job");
-    Ok(created(dataset(&info, &Users::of(&app).await?, &sight)))
+    Ok(created(dataset(&listed, &Users::of(&app).await?, &sight)))
 }
 
 /// One number over all of them: it is only read where datasets came or went.
@@ -146,13 +180,14 @@ impl Users {
 }
 
 /// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
-pub(crate) async fn begin(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn begin(State(app): State<App>, sight: Sight, request: Request) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.bodies().read(&parts, body, ANNOUNCEMENT_BYTES_MAX).await?;
     // An announcement may be long: reading it would keep the executor's other tasks waiting.
     let begin = move |parts: &crate::Parts| {
         let Announcement { name, files } =
             serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+        things::check_push(parts, sight.rights(), &name)?;
         Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.room(bytes))?)
     };
     let begun = app.blocking(begin).await?;
@@ -180,22 +215,30 @@ pub(crate) async fn chunk(
 pub(crate) async fn commit(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
+    actor: Actor,
     sight: Sight,
 ) -> Result<Response, ApiError> {
     let id = digest("id", &id)?;
-    let now_ms = app.now_ms();
+    let (now_ms, rights, committed) = (app.now_ms(), actor.rights.clone(), name.clone());
     let commit = move |parts: &crate::Parts| {
-        let room = |going, bytes| parts.room_after(going, bytes);
-        let info = parts.uploads.commit(&name, &id, now_ms, room)?;
-        count_bytes(parts)?;
-        Ok::<_, DatasetError>(info)
+        things::with_dataset(parts, &rights, &committed, None, || {
+            let room = |going, bytes| parts.room_after(going, bytes);
+            let info = parts.uploads.commit(&committed, &id, now_ms, room)?;
+            count_bytes(parts)?;
+            Listed::of(parts, info)
+        })
     };
-    let info = app.blocking(commit).await?;
+    let listed = app.blocking(commit).await;
+    let detail = listed.as_ref().map_or_else(|_| String::new(), |listed| format!("version {}", listed.info.version));
+    app.audit().record(&actor, Action::DatasetPush, &name, &detail, &listed);
+    let listed = listed?;
+    let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken in");
-    Ok(Json(dataset(&info, &Users::of(&app).await?, &sight)).into_response())
+    Ok(Json(dataset(&listed, &Users::of(&app).await?, &sight)).into_response())
 }
 
-fn dataset(info: &DatasetInfo, users: &Users, sight: &Sight) -> Value {
+fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
+    let Listed { info, projects } = listed;
     let field = |field: &saggar_store::Field| {
         json!({
             "name": field.name,
@@ -215,6 +258,7 @@ fn dataset(info: &DatasetInfo, users: &Users, sight: &Sight) -> Value {
         "fields": info.fields.iter().map(field).collect::<Vec<Value>>(),
         "splits": info.splits.iter().map(split).collect::<Map<String, Value>>(),
         "created_ms": info.created_ms,
+        "projects": projects,
         "used_by": seen.map(|user| user.job.as_str()).collect::<Vec<&str>>(),
     })
 }

@@ -3,8 +3,10 @@
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use saggar_store::Effect;
 
 use super::pieces;
+use crate::access::{Sight, things};
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -12,11 +14,13 @@ use crate::error::ApiError;
 pub(crate) async fn tar(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
+    sight: Sight,
 ) -> Result<Response, ApiError> {
     let file = format!("{name}-{version}.tar");
     let open = move |parts: &crate::Parts| {
-        let info = parts.datasets.resolve(&format!("{name}/{version}"))?;
-        parts.datasets.export(&info.name, info.version)
+        let reference = format!("{name}/{version}");
+        let info = things::find_dataset(parts, sight.rights(), Effect::ReadDataset, &reference)?;
+        Ok::<_, ApiError>(parts.datasets.export(&info.name, info.version)?)
     };
     let export = app.blocking(open).await?;
     let headers = [

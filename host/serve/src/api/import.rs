@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::query::Parameters;
 use crate::access::Actor;
+use crate::access::things::with_publication;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -32,7 +33,7 @@ pub(crate) async fn import(
         parts.room(body.bytes.len() as u64)?;
         Ok::<_, ApiError>(parts.importer.import(&name, &body.bytes, &options)?)
     };
-    let published = app.blocking(import).await;
+    let published = with_publication(&app, &actor.rights, &model, app.blocking(import)).await;
     let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
     app.audit().record(&actor, Action::ModelImport, &model, &detail, &published);
     let published = published?;

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_store::Effect;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::Actor;
+use crate::access::things::with_model;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -56,20 +58,23 @@ async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
 /// `POST /api/v1/models/{model}/load`, of a version or of those that are needed.
 pub(crate) async fn load(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
     let version = maybe(&app, request).await?;
-    let done = app.lifecycle().load(&name, version).await;
+    let work = app.lifecycle().load(&name, version);
+    let done = with_model(&app, &actor.rights, Effect::LoadModel, &name, work).await;
     answer(&app, &actor, Action::ModelLoad, (&name, &described(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/unload`, of a version or of all.
 pub(crate) async fn unload(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
     let version = maybe(&app, request).await?;
-    let done = app.lifecycle().unload(&name, version).await;
+    let work = app.lifecycle().unload(&name, version);
+    let done = with_model(&app, &actor.rights, Effect::UnloadModel, &name, work).await;
     answer(&app, &actor, Action::ModelUnload, (&name, &described(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/warm`.
 pub(crate) async fn warm(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
-    let done = app.lifecycle().warm(&name).await;
+    let work = app.lifecycle().warm(&name);
+    let done = with_model(&app, &actor.rights, Effect::LoadModel, &name, work).await;
     answer(&app, &actor, Action::ModelWarm, (&name, ""), done)
 }
 
@@ -103,13 +108,15 @@ pub(crate) async fn promote(
             return Err(ApiError::Parameter { name: "version", expected: "a version's number, or \"newest\"", got });
         }
     };
-    let done = app.lifecycle().promote(&name, version).await;
+    let work = app.lifecycle().promote(&name, version);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelPromote, (&name, &described(version, "newest")), done)
 }
 
 /// `POST /api/v1/models/{model}/rollback`.
 pub(crate) async fn roll_back(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
-    let done = app.lifecycle().roll_back(&name).await;
+    let work = app.lifecycle().roll_back(&name);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelRollback, (&name, ""), done)
 }
 
@@ -127,7 +134,8 @@ pub(crate) async fn set_alias(
     request: Request,
 ) -> Answer {
     let Pointed { version } = app.bodies().json(request).await?;
-    let done = app.lifecycle().set_alias(&name, &alias, version).await;
+    let work = app.lifecycle().set_alias(&name, &alias, version);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelAlias, (&name, &format!("{alias} to version {version}")), done)
 }
 
@@ -137,7 +145,8 @@ pub(crate) async fn remove_alias(
     Path((name, alias)): Path<(String, String)>,
     actor: Actor,
 ) -> Answer {
-    let done = app.lifecycle().remove_alias(&name, &alias).await;
+    let work = app.lifecycle().remove_alias(&name, &alias);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelUnalias, (&name, &alias), done)
 }
 
@@ -150,7 +159,8 @@ pub(crate) async fn set_traffic(
 ) -> Answer {
     let traffic: BTreeMap<String, u32> = app.bodies().json(request).await?;
     let detail = format!("{traffic:?}");
-    let done = app.lifecycle().set_traffic(&name, traffic).await;
+    let work = app.lifecycle().set_traffic(&name, traffic);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelTraffic, (&name, &detail), done)
 }
 
@@ -163,13 +173,15 @@ pub(crate) async fn set_shadow(
 ) -> Answer {
     let shadow: ShadowPlan = app.bodies().json(request).await?;
     let detail = format!("{} percent to {}", shadow.percent, shadow.to);
-    let done = app.lifecycle().set_shadow(&name, Some(shadow)).await;
+    let work = app.lifecycle().set_shadow(&name, Some(shadow));
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelShadow, (&name, &detail), done)
 }
 
 /// `DELETE /api/v1/models/{model}/shadow`.
 pub(crate) async fn remove_shadow(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
-    let done = app.lifecycle().set_shadow(&name, None).await;
+    let work = app.lifecycle().set_shadow(&name, None);
+    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelShadow, (&name, "none"), done)
 }
 
@@ -187,6 +199,7 @@ pub(crate) async fn configure(
 ) -> Answer {
     let (parts, body) = request.into_parts();
     let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
-    let done = app.lifecycle().configure(&name, &whole.bytes).await;
+    let work = app.lifecycle().configure(&name, &whole.bytes);
+    let done = with_model(&app, &actor.rights, Effect::ConfigureModel, &name, work).await;
     answer(&app, &actor, Action::ModelConfigure, (&name, ""), done)
 }

@@ -32,14 +32,13 @@ pub(crate) async fn set(State(app): State<App>, request: Request) -> Result<Resp
     // What it refers to must be there; each job then means what is newest at its time.
     submit::pin(&app, &sight, &mut spec).await?;
     let _turn = app.references().write().await;
-    let owner = submit::owner(&actor);
     let set = match is_hidden(&app, &sight, &name).await? {
         // Names are of the whole server: one that is taken cannot be had, and what has it stays.
         true => {
             let reason = "the name is taken; choose another one".to_owned();
             Err(ApiError::Conflict { what: format!("schedule {name}"), reason })
         }
-        false => app.jobs().set_schedule(&name, &cron, &asked, owner).await.map_err(ApiError::from),
+        false => app.jobs().set_schedule(&name, &cron, &asked, actor.rights.clone()).await.map_err(ApiError::from),
     };
     app.audit().record(&actor, Action::ScheduleSet, &name, &cron, &set);
     let set = set?;

@@ -5,22 +5,25 @@ use axum::extract::{Path, Request, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::Actor;
+use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
 
-/// A secret's value.
+/// A secret's value, and the projects whose keys may have jobs read it. Left out, those stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Secret {
     value: String,
+    #[serde(default)]
+    projects: Option<Vec<String>>,
 }
 
-/// `GET /api/v1/secrets`.
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
-    let names = app.blocking(|parts| parts.home.secrets().names()).await?;
-    Ok(Json(json!({ "secrets": names })))
+/// `GET /api/v1/secrets`: those that who asks may use.
+pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+    let secrets = app.blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
+    let names: Vec<&String> = secrets.keys().collect();
+    Ok(Json(json!({ "secrets": names, "projects": secrets })))
 }
 
 /// `PUT /api/v1/secrets/{name}`.
@@ -30,10 +33,11 @@ pub(crate) async fn set(
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let actor = Actor::of(request.extensions());
-    let Secret { value } = app.bodies().json(request).await?;
+    let Secret { value, projects } = app.bodies().json(request).await?;
+    let detail = projects.as_ref().map_or_else(String::new, |projects| format!("for {}", projects.join(", ")));
     let asked = name.clone();
-    let set = app.blocking(move |parts| parts.home.secrets().set(&asked, &value)).await;
-    app.audit().record(&actor, Action::SecretSet, &name, "", &set);
+    let set = app.blocking(move |parts| parts.home.secrets().set(&asked, &value, projects)).await;
+    app.audit().record(&actor, Action::SecretSet, &name, &detail, &set);
     set?;
     Ok(Json(json!({ "name": name })))
 }

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use saggar_jobs::{JobSpec, Origin};
-use saggar_store::VariableKind;
+use saggar_store::{Effect, VariableKind};
 
 use super::jobs::submit;
+use crate::access::things::with_model;
 use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
@@ -60,7 +61,8 @@ pub(crate) async fn publish(
         let app = app.clone();
         move |bytes| app.parts().room(bytes)
     };
-    let done = app.lifecycle().publish(&model, plugin, weights, room).await;
+    let work = app.lifecycle().publish(&model, plugin, weights, room);
+    let done = with_model(&app, &actor.rights, Effect::PublishModel, &model, work).await;
     let detail = done.as_ref().map_or_else(|_| String::new(), |(made, _)| format!("version {}", made.version));
     app.audit().record(&actor, Action::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;

@@ -2,8 +2,9 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use saggar_store::keys::KeyError;
+use saggar_store::{ProjectsError, Refused};
 
-use super::{Meaning, internal};
+use super::{ApiError, Meaning, internal};
 use crate::access::AccessError;
 
 pub(super) fn meaning(error: &AccessError) -> Meaning {
@@ -21,6 +22,11 @@ pub(super) fn meaning(error: &AccessError) -> Meaning {
         AccessError::Project { project, .. } => {
             let hint = format!("name one of those, or make a key with `saggar key create NAME --project {project}`");
             of(StatusCode::FORBIDDEN, "foreign_project", &hint)
+        }
+        AccessError::Refused(error) | AccessError::Header { refused: error, .. } => refused(error),
+        AccessError::AllProjects { .. } => {
+            let hint = "make a key with `saggar key create NAME --scope metrics:read` and no project";
+            of(StatusCode::FORBIDDEN, "foreign_project", hint)
         }
         AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
             let code = if matches!(error, AccessError::Rate { .. }) { "rate_limited" } else { "quota_exceeded" };
@@ -62,12 +68,50 @@ pub(super) fn headers(error: &AccessError, headers: &mut HeaderMap) {
             None
         }
         AccessError::Project { .. }
+        | AccessError::AllProjects { .. }
+        | AccessError::Refused(_)
+        | AccessError::Header { .. }
         | AccessError::ForeignHost { .. }
         | AccessError::CrossSite { .. }
         | AccessError::VersionSkew { .. } => None,
     };
     if let Some(challenge) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+}
+
+/// Something that the rights of a key do not allow.
+fn refused(error: &Refused) -> Meaning {
+    let code = match error {
+        Refused::Scope { .. } => "missing_scope",
+        Refused::Project { .. } => "foreign_project",
+        Refused::KeyGone { .. } => "unknown_key",
+        Refused::Unknown { .. } => return internal(),
+    };
+    Meaning { status: StatusCode::FORBIDDEN, code, hint: error.hint() }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> ApiError {
+        ApiError::Access(refused.into())
+    }
+}
+
+impl From<ProjectsError> for ApiError {
+    fn from(error: ProjectsError) -> ApiError {
+        let expected = "a list of at most 64 names: lower-case letters, digits and `._-`";
+        match error {
+            ProjectsError::Refused(refused) => refused.into(),
+            ProjectsError::Store(error) => error.into(),
+            ProjectsError::NotFound { name } => {
+                ApiError::NotFound { kind: "thing of the name", name, hint: "it must have a version".to_owned() }
+            }
+            ProjectsError::BadName { name } => ApiError::Parameter { name: "projects", expected, got: name },
+            ProjectsError::TooMany { count } => {
+                ApiError::Parameter { name: "projects", expected, got: format!("{count} of them") }
+            }
+            error => ApiError::Internal { cause: error.to_string() },
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn disk_full() -> Meaning {
 pub(super) fn secret(error: &SecretError) -> Meaning {
     let of = |status, code| Meaning { status, code, hint: String::new() };
     match error {
-        SecretError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
+        SecretError::BadName { .. } | SecretError::Projects(_) => of(StatusCode::BAD_REQUEST, "bad_name"),
         SecretError::BadLength { .. } => of(StatusCode::BAD_REQUEST, "bad_secret"),
         SecretError::TooMany => of(StatusCode::CONFLICT, "too_many"),
         _ => internal(),

@@ -140,6 +140,17 @@ pub struct Step {
 #[error("model.json: {0}")]
 pub struct BadSettings(pub String);
 
+impl KeepAlive {
+    /// Whether a model that is kept for this long sleeps sooner than one that is kept for `other`.
+    pub(crate) fn is_shorter_than(self, other: KeepAlive) -> bool {
+        match (self, other) {
+            (KeepAlive::Forever, _) => false,
+            (KeepAlive::For(_), KeepAlive::Forever) => true,
+            (KeepAlive::For(time), KeepAlive::For(other)) => time < other,
+        }
+    }
+}
+
 impl Settings {
     /// What the file says.
     ///

@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::limits::{INFER_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Answer, Call, Deadline, rejected};
 use crate::predict::encode::EncodeError;
+use crate::predict::keep::Keep;
 use crate::predict::reference::Reference;
 
 /// `POST /v2/models/{model}/infer`: the version that default requests get.
@@ -39,14 +40,14 @@ pub(super) async fn by_version(
 
 async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let deadline = Deadline::of(&parts.headers)?;
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
     // A model that is not there is said to be so before its input is read.
     app.models().check(Some(reference)).inspect_err(|error| rejected(app.metrics(), error))?;
     let body = app.bodies().read_coded(&parts, body, INFER_BYTES_MAX).await;
     let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
     // Never by the content type: clients in use send none.
     let json_bytes = header_length(&parts.headers, &body.bytes)?;
-    let mut call = Call::begin(app, Some(reference), deadline, &body).await?;
+    let mut call = Call::begin(app, Some(reference), deadline, keep, &body).await?;
     let Asked { inputs, outputs, id, limit } = read(&mut call, body, json_bytes).await?;
     if let Some(limit) = limit {
         call.within(limit);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_store::Effect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use super::error::InferError;
 use super::parameter::{self, refused, unfit};
 use crate::access::Actor;
+use crate::access::things::with_model;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
@@ -87,11 +89,13 @@ pub(super) async fn load(
         }
     }
     if let Some(config) = config {
-        let done = app.lifecycle().configure(&model, config.as_bytes()).await;
+        let work = app.lifecycle().configure(&model, config.as_bytes());
+        let done = with_model(&app, &actor.rights, Effect::ConfigureModel, &model, work).await;
         app.audit().record(&actor, Action::ModelConfigure, &model, "", &done);
         done?;
     }
-    let done = app.lifecycle().load(&model, None).await;
+    let work = app.lifecycle().load(&model, None);
+    let done = with_model(&app, &actor.rights, Effect::LoadModel, &model, work).await;
     app.audit().record(&actor, Action::ModelLoad, &model, "", &done);
     done?;
     Ok(Json(json!({ "name": model, "load": true })))
@@ -109,7 +113,8 @@ pub(super) async fn unload(
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
         dependents.truth(PLACE, "unload_dependents")?;
     }
-    let done = app.lifecycle().unload(&model, None).await;
+    let work = app.lifecycle().unload(&model, None);
+    let done = with_model(&app, &actor.rights, Effect::UnloadModel, &model, work).await;
     app.audit().record(&actor, Action::ModelUnload, &model, "", &done);
     match done {
         Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),

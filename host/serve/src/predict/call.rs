@@ -11,6 +11,7 @@ use saggar_metrics::Metrics;
 use saggar_plugin::{PieceSink, Signature};
 
 use super::decode::{Inputs, Tensor};
+use super::keep::Keep;
 use super::outcome::{Phase, Record};
 use super::reference::Reference;
 use crate::app::App;
@@ -21,44 +22,38 @@ use crate::memory::{AnswerCharge, MemoryCharge, decode_bytes, run_bytes};
 use crate::models::Serving;
 use crate::models::cache::Cache;
 use crate::models::queue;
-use crate::models::settings::KeepAlive;
 
 /// The header by which a client says how many milliseconds a prediction may take.
 const DEADLINE_MS: &str = "x-saggar-deadline-ms";
 
-/// The header by which a client says how long the model is to stay loaded when nobody asks for it.
-const KEEP_ALIVE: &str = "x-saggar-keep-alive";
-
-/// When a prediction must be over, and how long its model stays after it.
+/// When a prediction must be over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     began: Instant,
     /// The time that the client gave, or none.
     limit: Option<Duration>,
-    keep_alive: Option<KeepAlive>,
 }
 
 impl Deadline {
     /// The time that the client gives, or the default, from now on. To be called when the request has arrived.
     ///
     /// # Errors
-    /// `Parameter` where the header has no positive number, or the one about keeping the model no time.
+    /// `Parameter` where the header has no positive number.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Deadline, ApiError> {
         let began = Instant::now();
-        let keep_alive = headers.get(KEEP_ALIVE).map(keep_alive).transpose()?;
-        let Some(value) = headers.get(DEADLINE_MS) else { return Ok(Deadline { began, limit: None, keep_alive }) };
+        let Some(value) = headers.get(DEADLINE_MS) else { return Ok(Deadline { began, limit: None }) };
         let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|&ms| ms > 0);
         let milliseconds = milliseconds.ok_or_else(|| ApiError::Parameter {
             name: "X-Saggar-Deadline-Ms",
             expected: "a whole number of milliseconds above 0",
             got: String::from_utf8_lossy(value.as_bytes()).chars().take(80).collect(),
         })?;
-        Ok(Deadline { keep_alive, ..Deadline::within(began, Duration::from_millis(milliseconds)) })
+        Ok(Deadline::within(began, Duration::from_millis(milliseconds)))
     }
 
     /// So long after `began`, for clients that say it in another way.
     pub(crate) fn within(began: Instant, limit: Duration) -> Deadline {
-        Deadline { began, limit: Some(limit.min(DEADLINE_MAX)), keep_alive: None }
+        Deadline { began, limit: Some(limit.min(DEADLINE_MAX)) }
     }
 
     /// With this limit, where the client gave none.
@@ -76,15 +71,6 @@ impl Deadline {
     }
 }
 
-fn keep_alive(value: &HeaderValue) -> Result<KeepAlive, ApiError> {
-    let text = String::from_utf8_lossy(value.as_bytes());
-    text.trim().parse().map_err(|_| ApiError::Parameter {
-        name: "X-Saggar-Keep-Alive",
-        expected: "a time such as 5m or 0s, or forever",
-        got: text.chars().take(80).collect(),
-    })
-}
-
 /// A prediction that holds a place in its version's queue.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -98,20 +84,23 @@ pub(crate) struct Call {
 impl Call {
     /// Takes a place for a prediction by the version that `reference` means; none means the default model. A model that
     /// sleeps is woken, and the request waits meanwhile. To be called once the body is whole: a slow client must not keep a
-    /// version from draining. Memory for decoding the body is charged.
+    /// version from draining. `keep` is what the client says of how long the model stays loaded. Memory for decoding the body
+    /// is charged.
     ///
     /// # Errors
-    /// Where there is no such model or version, it is not ready, or its queue is full; `MemoryFull`, `MemoryShare`.
+    /// Where there is no such model or version, it is not ready, or its queue is full; what [`Keep::apply`] refuses;
+    /// `MemoryFull`, `MemoryShare`.
     pub(crate) async fn begin(
         app: &App,
         reference: Option<&Reference>,
         deadline: Deadline,
+        keep: Option<Keep>,
         body: &Whole,
     ) -> Result<Call, ApiError> {
         let lease = app.models().lease(reference, deadline.until()).await;
         let lease = lease.inspect_err(|error| rejected(app.metrics(), error))?;
-        if let Some(keep) = deadline.keep_alive {
-            app.models().keep(&lease.serving().model, keep);
+        if let Some(keep) = keep {
+            keep.apply(app, &lease.serving().model).await?;
         }
         let deadline = deadline.or(lease.serving().terms().deadline);
         let mut charge = body.another_charge();

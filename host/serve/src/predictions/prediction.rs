@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::owner::Owner;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
 
 /// Where a prediction stands.
@@ -63,6 +64,7 @@ pub(super) enum Event {
 /// One prediction.
 #[derive(Debug)]
 pub(super) struct Prediction {
+    pub(super) owner: Owner,
     pub(super) id: String,
     /// The model that computes it.
     model: String,
@@ -91,9 +93,9 @@ struct State {
 }
 
 impl Prediction {
-    /// A prediction by this version of a model.
+    /// A prediction of this owner, by this version of a model.
     pub(super) fn new(
-        id: String,
+        (owner, id): (Owner, String),
         (model, version): (String, u64),
         digest: Option<Digest>,
         input: &Bytes,
@@ -113,7 +115,17 @@ impl Prediction {
             task: None,
         };
         let state = Mutex::new(state);
-        Prediction { id, model, version, digest, input, created_ms: now_ms, state, events: watch::Sender::new(1) }
+        Prediction {
+            owner,
+            id,
+            model,
+            version,
+            digest,
+            input,
+            created_ms: now_ms,
+            state,
+            events: watch::Sender::new(1),
+        }
     }
 
     // A panic while the lock is held leaves the state whole: each change is made at once.

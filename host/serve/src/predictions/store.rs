@@ -5,15 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::PredictionError;
+use super::owner::Owner;
 use super::prediction::Prediction;
 use crate::limits::{PREDICTIONS_KEPT_BYTES_MAX, PREDICTIONS_KEPT_MAX, PREDICTIONS_KEPT_TIME, PREDICTIONS_RUNNING_MAX};
 
-/// All predictions by identifier.
+/// All predictions by owner and identifier.
 #[derive(Debug, Default)]
 pub(super) struct Store(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
+    /// By [`Owner::place`].
     by_id: HashMap<String, Arc<Prediction>>,
     running: usize,
     /// Those that ended, in the order in which they did, with their bytes.
@@ -27,28 +29,29 @@ impl Store {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The prediction of this identifier.
-    pub(super) fn get(&self, id: &str, now_ms: u64) -> Option<Arc<Prediction>> {
+    /// The owner's prediction of this identifier.
+    pub(super) fn get(&self, owner: &Owner, id: &str, now_ms: u64) -> Option<Arc<Prediction>> {
         let mut held = self.held();
         held.forget(now_ms);
-        held.by_id.get(id).cloned()
+        held.by_id.get(&owner.place(id)).cloned()
     }
 
     /// Adds a prediction that is running.
     ///
     /// # Errors
-    /// `TooMany`; `Conflict` where there is one of this identifier.
+    /// `TooMany`; `Conflict` where the owner has one of this identifier.
     pub(super) fn add(&self, prediction: Prediction, now_ms: u64) -> Result<Arc<Prediction>, PredictionError> {
         let mut held = self.held();
         held.forget(now_ms);
         if held.running >= PREDICTIONS_RUNNING_MAX {
             return Err(PredictionError::TooMany { running: held.running });
         }
-        if held.by_id.contains_key(&prediction.id) {
+        let place = prediction.owner.place(&prediction.id);
+        if held.by_id.contains_key(&place) {
             return Err(PredictionError::Conflict { id: prediction.id });
         }
         let prediction = Arc::new(prediction);
-        held.by_id.insert(prediction.id.clone(), Arc::clone(&prediction));
+        held.by_id.insert(place, Arc::clone(&prediction));
         held.running += 1;
         Ok(prediction)
     }
@@ -73,7 +76,7 @@ impl Held {
             if !is_old && self.ended.len() <= PREDICTIONS_KEPT_MAX && self.ended_bytes <= PREDICTIONS_KEPT_BYTES_MAX {
                 return;
             }
-            self.by_id.remove(&oldest.id);
+            self.by_id.remove(&oldest.owner.place(&oldest.id));
             self.ended_bytes -= bytes;
             self.ended.pop_front();
         }
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     fn prediction(id: usize) -> Prediction {
-        Prediction::new(id.to_string(), ("m".to_owned(), 1), None, &Bytes::from_static(b"1"), 0)
+        Prediction::new((Owner::default(), id.to_string()), ("m".to_owned(), 1), None, &Bytes::from_static(b"1"), 0)
     }
 
     fn end(store: &Store, prediction: &Arc<Prediction>, output: &str, now_ms: u64) {
@@ -103,12 +106,12 @@ mod tests {
             let prediction = store.add(prediction(id), 0).unwrap();
             end(&store, &prediction, "1", 10);
         }
-        assert!(store.get("4", 10).is_none());
-        assert!(store.get("5", 10).is_some());
+        assert!(store.get(&Owner::default(), "4", 10).is_none());
+        assert!(store.get(&Owner::default(), "5", 10).is_some());
         assert!(matches!(store.add(prediction(5), 10), Err(PredictionError::Conflict { .. })));
         let last = 10 + PREDICTIONS_KEPT_TIME.as_millis() as u64;
-        assert!(store.get("5", last).is_some());
-        assert!(store.get("5", last + 1).is_none());
+        assert!(store.get(&Owner::default(), "5", last).is_some());
+        assert!(store.get(&Owner::default(), "5", last + 1).is_none());
         assert!(store.held().by_id.is_empty() && store.held().ended_bytes == 0);
     }
 
@@ -118,7 +121,7 @@ mod tests {
         let output = "x".repeat(PREDICTIONS_KEPT_BYTES_MAX / 3);
         let all: Vec<Arc<Prediction>> = (0..4).map(|id| store.add(prediction(id), 0).unwrap()).collect();
         all.iter().for_each(|prediction| end(&store, prediction, &output, 1));
-        assert_eq!((0..4).filter(|id| store.get(&id.to_string(), 1).is_some()).count(), 2);
+        assert_eq!((0..4).filter(|id| store.get(&Owner::default(), &id.to_string(), 1).is_some()).count(), 2);
     }
 
     #[test]

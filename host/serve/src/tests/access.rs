@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
+use saggar_store::Effect;
 use saggar_store::keys::{NewKey, Scope};
 use tower::ServiceExt;
 
@@ -76,9 +77,13 @@ async fn every_route_says_what_it_needs() {
     assert!(missing.is_empty(), "host/serve/src/access/needs.rs does not say what is needed for {missing:?}");
     let listed: Vec<String> = Needs::all().map(|(path, method)| format!("{method} {path}")).collect();
     assert_eq!(found, listed.len(), "a route of the table is gone, or there twice: {listed:#?}");
-    assert_eq!(needs.of(Some("/no/such/route"), &Method::GET), Need::Scope(Scope::Admin));
-    assert_eq!(needs.of(Some("/v1/{*path}"), &Method::PUT), Need::Scope(Scope::Admin));
-    assert_eq!(needs.of(None, &Method::POST), Need::Scope(Scope::Predict), "a path that the default model may declare");
+    assert_eq!(needs.of(Some("/no/such/route"), &Method::GET), Need::Effect(Effect::Administer));
+    assert_eq!(needs.of(Some("/v1/{*path}"), &Method::PUT), Need::Effect(Effect::Administer));
+    assert_eq!(
+        needs.of(None, &Method::POST),
+        Need::Effect(Effect::Predict),
+        "a path that the default model may declare"
+    );
 }
 
 #[tokio::test]

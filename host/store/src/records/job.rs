@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobState, Reason};
 use crate::clock::Millis;
+use crate::rights::Rights;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,8 @@ pub struct NewJob {
     pub experiment: Option<String>,
     /// The name of the key that it was submitted with.
     pub owner: Option<String>,
+    /// What that key may do.
+    pub rights: Rights,
     /// Steps to do, 0 where not known.
     pub steps_target: u64,
     /// Asking again with the same key gives the same job.
@@ -75,6 +78,9 @@ pub struct Job {
     pub experiment: Option<String>,
     /// The name of the key that it was submitted with.
     pub owner: Option<String>,
+    /// What that key could do then. Whoever acts for the job asks [`Rights::now`].
+    #[serde(skip)]
+    pub rights: Rights,
     /// Where it stands.
     pub state: JobState,
     /// Why.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::clock::Millis;
+use crate::rights::Rights;
 
 /// A job to submit at certain times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +16,9 @@ pub struct Schedule {
     pub spec: String,
     /// The key that it was made with, whose limits its jobs have.
     pub owner: Option<String>,
+    /// What that key could do then.
+    #[serde(skip)]
+    pub rights: Rights,
     /// When it was made.
     pub created_ms: Millis,
     /// Times until here are dealt with.

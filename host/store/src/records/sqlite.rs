@@ -28,12 +28,13 @@ mod space;
 mod thinning;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
-const SCHEMAS: [&str; 5] = [
+const SCHEMAS: [&str; 6] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
     include_str!("sqlite/estimated.sql"),
     include_str!("sqlite/points.sql"),
+    include_str!("sqlite/rights.sql"),
 ];
 
 /// The records in one SQLite file.

@@ -7,6 +7,7 @@ use super::*;
 use crate::limits::SERIES_MAX;
 
 mod bounds;
+mod rights;
 mod schemas;
 
 fn records() -> (TempDir, SqliteRecords) {
@@ -397,7 +398,8 @@ fn schedules_are_settled_once() {
         name: "nightly".to_owned(),
         cron: "15 23 * * *".to_owned(),
         spec: "{}".to_owned(),
-        owner: None,
+        owner: Some("ci".to_owned()),
+        rights: crate::rights::tests::rights(&[crate::Scope::JobsWrite], &["p"]),
         created_ms: 5,
         settled_ms: 5,
         last_job: None,

@@ -122,6 +122,7 @@ impl Training {
             datasets: self.datasets.clone(),
             secrets: Default::default(),
             models: self.models.clone(),
+            rights: None,
             until,
         }
     }

@@ -79,12 +79,16 @@ fn show(schedules: &[Value], output: Output) {
 
 pub(crate) fn secret(args: &Secret, client: &Client, output: Output) -> Result<(), Failure> {
     match args {
-        Secret::Set { name } => {
+        Secret::Set { name, projects } => {
             let mut value = String::new();
             let read = std::io::stdin().read_to_string(&mut value);
             read.map_err(|error| Failure::new(exit::UNEXPECTED, "read", format!("standard input: {error}")))?;
             let value = value.strip_suffix('\n').unwrap_or(&value);
-            let set = client.put_json(&format!("/api/v1/secrets/{}", segment(name)), &json!({ "value": value }))?;
+            let mut body = json!({ "value": value });
+            if !projects.is_empty() {
+                body["projects"] = json!(projects);
+            }
+            let set = client.put_json(&format!("/api/v1/secrets/{}", segment(name)), &body)?;
             told(&set, "kept", output);
         }
         Secret::Ls => {
@@ -94,7 +98,17 @@ pub(crate) fn secret(args: &Secret, client: &Client, output: Output) -> Result<(
                 return Ok(());
             }
             let names = answer["secrets"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            names.for_each(|name| output.line(name));
+            if output.quiet {
+                names.for_each(|name| output.line(name));
+                return Ok(());
+            }
+            let row = |name: &str| {
+                let projects = answer["projects"][name].as_array().into_iter().flatten().filter_map(Value::as_str);
+                let projects = projects.collect::<Vec<&str>>().join(",");
+                vec![name.to_owned(), if projects.is_empty() { "-".to_owned() } else { projects }]
+            };
+            let rows: Vec<Vec<String>> = names.map(row).collect();
+            output.table(&["SECRET", "PROJECTS"], &rows);
         }
         Secret::Rm { name } => {
             let gone = client.delete(&format!("/api/v1/secrets/{}", segment(name)))?;

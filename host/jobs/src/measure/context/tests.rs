@@ -9,7 +9,8 @@ use crate::spec::JobSpec;
 fn reported(spec: JobSpec, until: Until, of: u64) -> (Vec<u64>, Measured) {
     let times = Arc::new(AtomicUsize::new(0));
     let measured = Arc::new(Mutex::new(Measured { begins_at: begins_at(&spec), ..Measured::default() }));
-    let trial = Trial { spec, datasets: Default::default(), secrets: Default::default(), models: None, until };
+    let trial =
+        Trial { spec, datasets: Default::default(), secrets: Default::default(), models: None, rights: None, until };
     let counted = Arc::clone(&times);
     let wait = Box::new(move || {
         counted.fetch_add(1, Ordering::AcqRel);

@@ -5,16 +5,17 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
-use saggar_store::CheckpointInfo;
 use saggar_store::error::DatasetError;
 use saggar_store::models::{Found, FoundState, plugin_of, scan};
 use saggar_store::records::Job;
+use saggar_store::{CheckpointInfo, Effect, Refused, Rights};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::shown;
-use crate::access::{Actor, SeenJob, Sight, Who};
+use crate::access::{Actor, SeenJob, Sight, Who, things};
 use crate::app::App;
+use crate::audit::Action;
 use crate::error::{ApiError, created};
 
 /// The header under which submitting the same twice makes one job.
@@ -56,7 +57,7 @@ pub(crate) async fn restart(
 
 /// Who submits, and under what.
 struct Submitter {
-    owner: Option<String>,
+    actor: Actor,
     sight: Sight,
     idempotency_key: Option<String>,
 }
@@ -65,11 +66,28 @@ impl Submitter {
     fn of(request: &Request) -> Result<Submitter, ApiError> {
         let idempotency_key = idempotency_key(request.headers())?;
         let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
-        Ok(Submitter { owner: owner(&actor), sight, idempotency_key })
+        Ok(Submitter { actor, sight, idempotency_key })
     }
 
     /// Looks up what the specification refers to, and records the job.
-    async fn record(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
+    async fn record(&self, app: &App, spec: JobSpec) -> Result<Job, ApiError> {
+        let (project, secrets) = (spec.project.clone(), spec.secrets.clone());
+        let recorded = self.recorded(app, spec).await;
+        let name = recorded.as_ref().map_or("", |job| job.name.as_str());
+        for secret in &secrets {
+            app.audit().record(
+                &self.actor,
+                Action::SecretUse,
+                secret,
+                &format!("in job {name} of {project}"),
+                &recorded,
+            );
+        }
+        app.audit().record(&self.actor, Action::JobSubmit, name, &format!("in {project}"), &recorded);
+        recorded
+    }
+
+    async fn recorded(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
         self.sight.check_submission(&spec.project)?;
         let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
         // Who asks again must hear of the job that there is, though what it refers to may be gone since.
@@ -81,20 +99,25 @@ impl Submitter {
         // What it refers to is not removed before the job that refers to it is there.
         let _kept = app.references().read().await;
         pin(app, &self.sight, &mut spec).await?;
-        let (plugin, owner) = (spec.plugin.clone(), self.owner.clone());
-        let job = app.jobs().submit(Submission { spec, owner, idempotency_key }).await?;
+        let (plugin, owner, rights) = (spec.plugin.clone(), owner(&self.actor), self.actor.rights.clone());
+        let job = app.jobs().submit(Submission { spec, owner, rights, idempotency_key }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
     }
 }
 
-/// What a schedule's job refers to, looked up when its time has come.
+/// What a schedule's job refers to, looked up when its time has come, with what is left of the rights that it was set with.
 ///
 /// # Errors
-/// Those of [`pin`], as far as floors below know them.
-pub(crate) async fn resolved(app: &App, mut spec: JobSpec) -> Result<JobSpec, JobError> {
-    // What its owner may see was looked at when the schedule was set.
-    match pin(app, &Sight::default(), &mut spec).await {
+/// `Unresolved` where they do not suffice any more; those of [`pin`], as far as floors below know them.
+pub(crate) async fn resolved(app: &App, mut spec: JobSpec, rights: Rights) -> Result<JobSpec, JobError> {
+    let (keys, now_ms, project) = (app.access().file().clone(), app.now_ms(), spec.project.clone());
+    let look = move || rights.now(&keys, now_ms, Effect::SubmitJob, &project);
+    let now = tokio::task::spawn_blocking(look).await.map_err(std::io::Error::other)?;
+    let unresolved = |error: Refused| JobError::Unresolved { reason: error.to_string() };
+    let rights = now.map_err(unresolved)?;
+    rights.check(Effect::SubmitJob, &spec.project, Some(std::slice::from_ref(&spec.project))).map_err(unresolved)?;
+    match pin(app, &Sight::of_rights(rights), &mut spec).await {
         Ok(()) => Ok(spec),
         Err(ApiError::Job(error)) => Err(error),
         Err(error) if error.status().is_server_error() => Err(std::io::Error::other(error.to_string()).into()),
@@ -103,10 +126,10 @@ pub(crate) async fn resolved(app: &App, mut spec: JobSpec) -> Result<JobSpec, Jo
 }
 
 /// The name of the key that a request came with.
-pub(crate) fn owner(actor: &Actor) -> Option<String> {
+fn owner(actor: &Actor) -> Option<String> {
     match &actor.who {
         Who::Key(name) => Some(name.to_string()),
-        Who::Loopback | Who::Socket | Who::Anyone | Who::Cli => None,
+        Who::Loopback | Who::Socket | Who::Anyone | Who::Cli | Who::Nobody => None,
     }
 }
 
@@ -136,7 +159,27 @@ pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<
     if let Some(origin) = &mut spec.init_from {
         pin_origin(app, sight, origin).await?;
     }
-    Ok(())
+    check_secrets(app, sight, spec).await
+}
+
+/// Whether secrets that whoever is limited to projects names are theirs. One that is not is to them as one that there is not;
+/// for others a secret may come until the job runs.
+async fn check_secrets(app: &App, sight: &Sight, spec: &JobSpec) -> Result<(), ApiError> {
+    if spec.secrets.is_empty() || sight.rights().projects().is_none() {
+        return Ok(());
+    }
+    let rights = sight.rights().clone();
+    let usable = app.blocking(move |parts| parts.home.secrets().names(&rights)).await?;
+    match spec.secrets.iter().find(|name| !usable.contains_key(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name: String = name.chars().take(80).collect();
+            let project = &spec.project;
+            let hint =
+                format!("an administrator keeps one for {project}: `saggar secret set {name} --project {project}`");
+            Err(ApiError::NotFound { kind: "secret", name, hint })
+        }
+    }
 }
 
 /// The digest of a plugin that is there and trains, as it is written in records.
@@ -156,7 +199,10 @@ async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), Ap
         Source::Dataset { version, .. } => {
             let hint = "GET /api/v1/datasets lists them; `saggar data push` uploads one".to_owned();
             let missing = ApiError::NotFound { kind: "dataset", name: reference.clone(), hint };
-            let found = app.blocking(move |parts| parts.datasets.resolve(&reference)).await;
+            let rights = sight.rights().clone();
+            let find =
+                move |parts: &crate::Parts| things::find_dataset(parts, &rights, Effect::ReadDataset, &reference);
+            let found = app.blocking(find).await;
             let info = found.map_err(|error| match error {
                 ApiError::Dataset(DatasetError::NotFound { .. }) => missing,
                 error => error,
@@ -184,6 +230,8 @@ async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(),
             *name = job.name;
         }
         Origin::Model { model, version } => {
+            let may = things::check_model(app, sight.rights(), Effect::ReadWeights, model).await;
+            may.map_err(|_| no_version(model, *version))?;
             *version = Some(version_of(app, model, *version).await?.version);
         }
     }
@@ -197,11 +245,15 @@ async fn version_of(app: &App, model: &str, version: Option<u64>) -> Result<Foun
     let fits = |it: &Found| {
         it.name == model && it.state == FoundState::Complete && version.is_none_or(|version| it.version == version)
     };
-    found.into_iter().filter(fits).max_by_key(|found| found.version).ok_or_else(|| ApiError::NotFound {
+    found.into_iter().filter(fits).max_by_key(|found| found.version).ok_or_else(|| no_version(model, version))
+}
+
+fn no_version(model: &str, version: Option<u64>) -> ApiError {
+    ApiError::NotFound {
         kind: "model version",
         name: version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}")),
         hint: "GET /api/v1/models lists them".to_owned(),
-    })
+    }
 }
 
 /// One of a job's checkpoints.

@@ -58,8 +58,8 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
-         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -78,6 +78,7 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
             new.demand.slots_milli,
             new.experiment,
             new.owner,
+            row::rights_text(&new.rights),
         ],
     )?;
     series::event(tx, &id, "SUBMITTED", "", now_ms)?;

@@ -1,16 +1,17 @@
 //! Rows as values. SQLite's integers are `i64`: larger numbers are kept as its maximum.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Row, Transaction};
 
 use super::Outcome;
 use crate::records::{Attempt, Demand, Event, Job, JobState, MetricPoint, Reason, Running, Usage, Waiting};
+use crate::rights::Rights;
 
 /// Columns of [`job`], in its order.
 pub(super) const JOB: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
-    queue, priority, preemptible, device, slots_milli";
+    queue, priority, preemptible, device, slots_milli, rights";
 
 /// The first of [`JOB`]'s columns that [`demand`] reads.
 const JOB_DEMAND: usize = 22;
@@ -41,6 +42,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let number = |at: usize| row.get(at).map(unsigned);
     let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(unsigned));
     let stop: Option<String> = row.get(11)?;
+    let owner: Option<String> = row.get(7)?;
     Ok(Job {
         cursor: number(0)?,
         id: row.get(1)?,
@@ -51,7 +53,8 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         spec: row.get(6)?,
         demand: demand(row, JOB_DEMAND)?,
         experiment: row.get(21)?,
-        owner: row.get(7)?,
+        rights: rights(row, 27, owner.as_deref())?,
+        owner,
         state: row.get(8)?,
         reason: Reason { code: row.get(9)?, sentence: row.get(10)? },
         stop: match stop {
@@ -67,6 +70,22 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         epoch: number(19)?,
         attempts: row.get(20)?,
     })
+}
+
+/// What a key may do, from a column that is NULL without a key, and in records of builds that kept its name alone.
+pub(super) fn rights(row: &Row<'_>, at: usize, owner: Option<&str>) -> rusqlite::Result<Rights> {
+    match row.get::<_, Option<String>>(at)? {
+        Some(text) => {
+            let wrong = |error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error));
+            serde_json::from_str(&text).map_err(wrong)
+        }
+        None => Ok(owner.map(Rights::of_key_named).unwrap_or_default()),
+    }
+}
+
+/// What a key may do, for a column that [`rights`] reads.
+pub(super) fn rights_text(rights: &Rights) -> Option<String> {
+    rights.key().map(|_| serde_json::to_string(rights).expect("rights are plain data"))
 }
 
 /// A demand from `queue, priority, preemptible, device, slots_milli`, beginning with column `at`.

@@ -32,16 +32,25 @@ pub(super) fn put(tx: &Transaction<'_>, new: &Schedule) -> Outcome<()> {
         return Err(RecordError::Invalid { field, value: new.name.clone(), expected }.into());
     }
     tx.execute(
-        "INSERT OR REPLACE INTO schedules (name, cron, spec, owner, created_ms, settled_ms, last_job) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![new.name, new.cron, new.spec, new.owner, int(new.created_ms), int(new.settled_ms), new.last_job],
+        "INSERT OR REPLACE INTO schedules (name, cron, spec, owner, created_ms, settled_ms, last_job, rights) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            new.name,
+            new.cron,
+            new.spec,
+            new.owner,
+            int(new.created_ms),
+            int(new.settled_ms),
+            new.last_job,
+            row::rights_text(&new.rights),
+        ],
     )?;
     Ok(())
 }
 
 pub(super) fn list(tx: &Transaction<'_>) -> Outcome<Vec<Schedule>> {
     let mut statement = tx.prepare_cached(
-        "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job FROM schedules ORDER BY name",
+        "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job, rights FROM schedules ORDER BY name",
     )?;
     let rows = statement.query_map([], schedule)?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -49,11 +58,13 @@ pub(super) fn list(tx: &Transaction<'_>) -> Outcome<Vec<Schedule>> {
 
 fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
     let time = |at: usize| row.get::<_, i64>(at).map(|time| u64::try_from(time).unwrap_or(0));
+    let owner: Option<String> = row.get(3)?;
     Ok(Schedule {
         name: row.get(0)?,
         cron: row.get(1)?,
         spec: row.get(2)?,
-        owner: row.get(3)?,
+        rights: row::rights(row, 7, owner.as_deref())?,
+        owner,
         created_ms: time(4)?,
         settled_ms: time(5)?,
         last_job: row.get(6)?,

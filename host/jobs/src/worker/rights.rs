@@ -1,0 +1,91 @@
+//! What an attempt may do to things outside of its job. The rights are those of the key that the job was submitted with, and
+//! are asked at each effect, as the key is then: a training may run for days.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use saggar_plugin::PluginError;
+use saggar_store::{Claim, Clock, Effect, Home, KeyFile, Projects, ProjectsError, Refused, Rights, SystemClock};
+
+use crate::protocol::Start;
+
+/// The rights of a job, as its worker asks them.
+#[derive(Clone, Debug)]
+pub struct JobRights {
+    rights: Rights,
+    keys: KeyFile,
+    /// The job's project.
+    project: String,
+    models: Projects,
+}
+
+impl JobRights {
+    /// Those of the job that `start` describes, which publishes to `models`.
+    pub(super) fn new(start: &Start, home: &Home, models: &Path) -> JobRights {
+        JobRights {
+            rights: start.rights.clone(),
+            keys: home.keys(),
+            project: start.spec.project.clone(),
+            models: Projects::of_models(models),
+        }
+    }
+
+    fn now(&self, effect: Effect, thing: &str) -> Result<Rights, Refused> {
+        self.rights.now(&self.keys, SystemClock.now_ms(), effect, thing)
+    }
+
+    /// Asks whether the job may publish a model, and has a new one belong to the job's project.
+    ///
+    /// # Errors
+    /// `Refused`; `Store`.
+    pub(super) fn publish(&self, model: &str) -> Result<(), ProjectsError> {
+        let rights = self.now(Effect::PublishModel, model)?;
+        let claim = Claim { effect: Effect::PublishModel, rights: &rights, project: Some(&self.project) };
+        self.models.claim(model, &claim)
+    }
+
+    /// Frees the name of a new model whose publication failed.
+    pub(super) fn publication_failed(&self, model: &str) {
+        if self.rights.key().is_some() {
+            self.models.release(model);
+        }
+    }
+
+    /// Whether the job may read a model's weights. What it may not read is to the plugin as what there is not.
+    ///
+    /// # Errors
+    /// `Job`.
+    pub(crate) fn read_weights(&self, model: &str) -> Result<(), PluginError> {
+        let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
+        let rights = self.now(Effect::ReadWeights, model).map_err(|refused| refuse(&refused))?;
+        let projects = self.models.recorded(model).map_err(|error| refuse(&error))?;
+        let may = rights.check(Effect::ReadWeights, model, projects.as_deref());
+        may.map_err(|_| refuse(&"no version is published"))
+    }
+
+    /// The values of the secrets that the job names.
+    ///
+    /// # Errors
+    /// The first that there is not, or that the job may not read, in words.
+    pub(super) fn secrets(&self, home: &Home, names: &[String]) -> Result<BTreeMap<String, String>, String> {
+        let Some(first) = names.first() else { return Ok(BTreeMap::new()) };
+        let rights = self.now(Effect::UseSecret, first).map_err(|refused| refused.to_string())?;
+        let values = home.secrets().values(names, &rights).map_err(|error| error.to_string())?;
+        match names.iter().find(|name| !values.contains_key(*name)) {
+            None => Ok(values),
+            Some(name) => Err(missing_secret(name, rights.projects().map(|_| self.project.as_str()))),
+        }
+    }
+}
+
+/// What is said of a secret that there is not. Whoever is limited to projects is told the same of one that lists none of
+/// them.
+fn missing_secret(name: &str, project: Option<&str>) -> String {
+    match project {
+        None => format!("there is no secret {name}; `saggar secret set {name}` keeps one"),
+        Some(project) => format!(
+            "there is no secret {name} for {project}; an administrator keeps one: `saggar secret set {name} --project \
+             {project}`"
+        ),
+    }
+}

@@ -1,0 +1,440 @@
+//! Effects on things of projects, whichever way they come: models, datasets, secrets, predictions.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use saggar_store::digest::Digest;
+use saggar_store::keys::{NewKey, Scope};
+use saggar_store::records::Records;
+use saggar_store::{Effect, Kind, Rights};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::fixture::{Answer, BLOCK, Fixture, picture};
+use crate::access::needs::{Need, Needs};
+use crate::access::{Door, Reach};
+
+/// A server's guarded door, and a key.
+struct Client {
+    router: Router,
+    bearer: String,
+}
+
+impl Client {
+    /// With a key of these scopes, limited to these projects; to none where there are none.
+    fn new(fixture: &Fixture, name: &str, scopes: &[Scope], projects: &[&str]) -> Client {
+        let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
+        let new = NewKey {
+            name: name.to_owned(),
+            scopes: scopes.to_vec(),
+            projects: (!projects.is_empty()).then_some(projects),
+            rate: None,
+            quota: None,
+            max_running_jobs: None,
+            gpu_seconds: None,
+            expires_ms: None,
+        };
+        let bearer = format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1);
+        Client { router: fixture.app.router_at(Door { reach: Reach::Network, guarded: true }), bearer }
+    }
+
+    fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        request.header("content-type", "application/json").header("authorization", &self.bearer)
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        self.send(self.request(method, path).body(body).unwrap()).await
+    }
+
+    /// Status, code and text of a refusal, with a name taken out.
+    async fn refusal(&self, method: &str, path: &str, body: &Value, name: &str) -> (u16, String, String) {
+        let (status, code, text) = self.ask(method, path, body).await.error();
+        (status, code, text.replace(name, "NAME"))
+    }
+}
+
+/// A dataset that a client pushes; the answer to its announcement where that is refused.
+async fn push(client: &Client, name: &str, text: &str) -> Answer {
+    let digest = Digest::of(text.as_bytes());
+    let file = json!({ "path": "a.txt", "size": text.len(), "sha256": digest, "chunks": [digest] });
+    let begun = client.ask("POST", "/api/v1/datasets", &json!({ "name": name, "files": [file] })).await;
+    if !begun.status.is_success() {
+        return begun;
+    }
+    let upload = format!("/api/v1/datasets/{name}/uploads/{}", begun.json()["upload"].as_str().unwrap());
+    let chunk = client.request("PUT", &format!("{upload}/chunks/{digest}")).body(Body::from(text.to_owned())).unwrap();
+    assert_eq!(client.send(chunk).await.status, 204);
+    client.ask("POST", &format!("{upload}/commit"), &Value::Null).await
+}
+
+async fn spec(client: &Client, project: &str) -> Value {
+    let request = client.request("POST", "/api/v1/plugins").body(Body::from("plugin trains")).unwrap();
+    json!({ "project": project, "plugin": client.send(request).await.json()["digest"] })
+}
+
+fn names(listed: &Value, of: &str) -> Vec<String> {
+    listed[of].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Lines of the audit log: who, action, subject, result.
+fn audited(fixture: &Fixture) -> Vec<[String; 4]> {
+    let text = std::fs::read_to_string(fixture.home.audit_log()).unwrap_or_default();
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let action = line["action"].as_str().unwrap().to_owned();
+        let subject = line[action.split('.').next().unwrap()].as_str().unwrap().to_owned();
+        let text = |key: &str| line[key].as_str().unwrap().to_owned();
+        [text("who"), action, subject, text("result")]
+    };
+    text.lines().map(line).collect()
+}
+
+const WRITE: [Scope; 2] = [Scope::JobsWrite, Scope::ModelsWrite];
+
+#[test]
+fn every_route_of_a_thing_names_an_effect_on_it() {
+    let kinds = [
+        ("/api/v1/models/{model}/", Kind::Model),
+        ("/v2/repository/models/{model}/", Kind::Model),
+        ("/api/v1/datasets", Kind::Dataset),
+        ("/api/v1/secrets", Kind::Secret),
+        ("/predictions", Kind::Prediction),
+        ("/api/v1/jobs/{job}", Kind::Job),
+        ("/api/v1/schedules/", Kind::Schedule),
+    ];
+    let needs = Needs::new();
+    let mut named = BTreeSet::new();
+    for (path, method) in Needs::all() {
+        let need = needs.listed(path, method).unwrap();
+        let Some((_, kind)) = kinds.iter().find(|(prefix, _)| path.starts_with(prefix)) else { continue };
+        match need {
+            Need::Effect(Effect::Predict | Effect::AssignProjects | Effect::SubmitJob) => {}
+            Need::Effect(effect) => {
+                assert_eq!(effect.kind(), *kind, "{method} {path}");
+                named.insert(effect.name());
+            }
+            // What a model is called, and how it is served, every key may read.
+            Need::Key if *method == "GET" && *kind == Kind::Model => {}
+            need => panic!("{method} {path} asks for {need:?}"),
+        }
+    }
+    assert!(named.len() >= 14, "{named:?}");
+}
+
+#[tokio::test]
+async fn every_route_of_a_hidden_dataset_answers_as_of_none() {
+    let fixture = Fixture::new();
+    let (a, b) =
+        (Client::new(&fixture, "a", &WRITE, &["digits"]), Client::new(&fixture, "b", &WRITE, &["faces", "letters"]));
+    let all = Client::new(&fixture, "all", &WRITE, &[]);
+    let made = push(&b, "theirs", "to be or not").await;
+    assert_eq!((made.status.as_u16(), &made.json()["version"]), (200, &json!(1)), "{}", made.text());
+    assert_eq!(push(&all, "shared", "that is the question").await.status, 200);
+    // A walk over every route with a dataset and a version in its path.
+    let mut walked = 0;
+    for (path, method) in Needs::all().filter(|(path, _)| path.contains("{name}/{version}")) {
+        walked += 1;
+        let filled = |name: &str| path.replace("{name}", name).replace("{version}", "1");
+        let hidden = a.refusal(method.as_str(), &filled("theirs"), &Value::Null, "theirs").await;
+        let none = a.refusal(method.as_str(), &filled("nothere"), &Value::Null, "nothere").await;
+        assert_eq!((hidden.0, hidden.1.as_str()), (404, "not_found"), "{method} {path}");
+        assert_eq!(hidden, none, "{method} {path} tells a hidden dataset from none");
+    }
+    assert!(walked >= 2, "{walked}");
+    // Its name is taken, and nothing is told of it otherwise.
+    let taken = push(&a, "theirs", "mine").await.error();
+    assert_eq!((taken.0, taken.2.as_str()), (409, "dataset theirs: the name is taken; choose another one"));
+    let listed =
+        async |client: &Client| names(&client.ask("GET", "/api/v1/datasets", &Value::Null).await.json(), "datasets");
+    assert_eq!(listed(&a).await, ["shared"]);
+    assert_eq!(
+        (listed(&b).await, listed(&all).await),
+        (vec!["shared".to_owned(), "theirs".into()], vec!["shared".to_owned(), "theirs".into()])
+    );
+    // One that belongs to nobody is read and mounted, and changed by keys without a limit alone.
+    assert_eq!(a.ask("GET", "/api/v1/datasets/shared/1/export", &Value::Null).await.status, 200);
+    for refused in [push(&a, "shared", "again").await, a.ask("DELETE", "/api/v1/datasets/shared/1", &Value::Null).await]
+    {
+        let (status, code, text) = refused.error();
+        assert_eq!((status, code.as_str()), (403, "foreign_project"));
+        assert!(text.contains("dataset shared: it belongs to no project of the key a"), "{text}");
+        assert!(refused.json()["hint"].as_str().unwrap().contains("saggar data projects shared --project digits"));
+    }
+    let mut job = spec(&a, "digits").await;
+    for (name, status) in [("shared", 201), ("theirs", 404), ("nothere", 404)] {
+        job["data"] = json!([{ "dataset": name, "mount": "/data" }]);
+        let answer = a.ask("POST", "/api/v1/jobs", &job).await;
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+    }
+    let foreign = a.refusal("POST", "/api/v1/jobs", &job, "nothere").await;
+    job["data"] = json!([{ "dataset": "theirs", "mount": "/data" }]);
+    assert_eq!(a.refusal("POST", "/api/v1/jobs", &job, "theirs").await, foreign);
+    // Its own are its own.
+    assert_eq!(push(&b, "theirs", "a second").await.json()["version"], 2);
+    assert_eq!(b.ask("DELETE", "/api/v1/datasets/theirs/1", &Value::Null).await.status, 200);
+    let log = audited(&fixture);
+    for line in [
+        ["key:a", "dataset.remove", "theirs/1", "not_found"],
+        ["key:a", "dataset.remove", "shared/1", "foreign_project"],
+        ["key:b", "dataset.push", "theirs", "ok"],
+        ["key:b", "dataset.remove", "theirs/1", "ok"],
+    ] {
+        assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_administrator_says_whose_a_dataset_is() {
+    let fixture = Fixture::new();
+    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    assert_eq!(push(&admin, "old", "as of before").await.status, 200);
+    let assign = "/api/v1/datasets/old/projects";
+    let wanted = json!({ "projects": ["digits"] });
+    assert_eq!(limited.ask("PUT", assign, &wanted).await.error().0, 403);
+    assert_eq!(admin.ask("PUT", assign, &wanted).await.json(), json!({ "name": "old", "projects": ["digits"] }));
+    assert_eq!(push(&limited, "old", "now mine").await.json()["version"], 2);
+    assert_eq!(admin.ask("PUT", assign, &json!({ "projects": ["A b"] })).await.error().0, 400);
+    assert_eq!(admin.ask("PUT", "/api/v1/datasets/none/projects", &wanted).await.error().0, 404);
+    assert_eq!(admin.ask("PUT", "/api/v1/models/none/projects", &wanted).await.error().0, 404);
+}
+
+#[tokio::test]
+async fn a_secret_is_for_the_keys_of_its_projects() {
+    let fixture = Fixture::new();
+    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let all = Client::new(&fixture, "all", &[Scope::JobsWrite], &[]);
+    for (name, body) in [
+        ("mine", json!({ "value": "something mine", "projects": ["digits"] })),
+        ("theirs", json!({ "value": "something theirs", "projects": ["faces"] })),
+        ("nobodys", json!({ "value": "something else" })),
+    ] {
+        assert_eq!(admin.ask("PUT", &format!("/api/v1/secrets/{name}"), &body).await.status, 200);
+    }
+    let seen = limited.ask("GET", "/api/v1/secrets", &Value::Null).await.json();
+    assert_eq!(seen, json!({ "secrets": ["mine"], "projects": { "mine": ["digits"] } }));
+    let whole = all.ask("GET", "/api/v1/secrets", &Value::Null).await.json();
+    assert_eq!(whole["secrets"], json!(["mine", "nobodys", "theirs"]));
+    let digits = spec(&limited, "digits").await;
+    let with = |secret: &str| {
+        let mut spec = digits.clone();
+        spec["secrets"] = json!([secret]);
+        spec
+    };
+    let refused = async |secret: &str| {
+        let mut told = Vec::new();
+        let on_time = json!({ "name": "s", "cron": "0 0 * * *", "spec": with(secret) });
+        for (path, body) in [
+            ("/api/v1/jobs", with(secret)),
+            ("/api/v1/schedules", on_time),
+            ("/api/v1/jobs/digits-1/restart", json!({ "overrides": { "secrets": [secret] } })),
+        ] {
+            told.push(limited.refusal("POST", path, &body, secret).await);
+        }
+        told
+    };
+    assert_eq!(limited.ask("POST", "/api/v1/jobs", &with("mine")).await.json()["name"], "digits-1");
+    let none = refused("nothere").await;
+    assert!(none.iter().all(|(status, code, _)| (*status, code.as_str()) == (404, "not_found")), "{none:?}");
+    assert!(none[0].2.contains("saggar secret set NAME --project digits"), "{}", none[0].2);
+    for secret in ["theirs", "nobodys"] {
+        assert_eq!(refused(secret).await, none, "{secret} is told from none");
+    }
+    assert_eq!(all.ask("POST", "/api/v1/jobs", &with("nobodys")).await.status, 201);
+    // Who restarts a job acts with the rights of that one's own key.
+    assert_eq!(limited.ask("POST", "/api/v1/jobs/digits-2/restart", &Value::Null).await.error().0, 404);
+    let log = audited(&fixture);
+    for line in [
+        ["key:a", "secret.use", "mine", "ok"],
+        ["key:a", "secret.use", "theirs", "not_found"],
+        ["key:all", "secret.use", "nobodys", "ok"],
+        ["key:a", "job.submit", "digits-1", "ok"],
+        ["key:a", "job.submit", "", "not_found"],
+    ] {
+        assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_recorded_with_the_rights_of_its_key() {
+    let fixture = Fixture::new();
+    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let mut digits = spec(&limited, "digits").await;
+    assert_eq!(limited.ask("POST", "/api/v1/jobs", &digits).await.status, 201);
+    let key = fixture.home.keys().read().unwrap().remove(0);
+    let records: &dyn Records = &*fixture.records;
+    assert_eq!(records.get("digits-1").unwrap().rights, Rights::of_key(&key));
+    let on_time = json!({ "name": "s", "cron": "0 0 * * *", "spec": digits });
+    assert_eq!(limited.ask("POST", "/api/v1/schedules", &on_time).await.status, 201);
+    assert_eq!(records.schedules().unwrap()[0].rights, Rights::of_key(&key));
+    // Nobody says for themselves what they may do.
+    digits["rights"] = Value::Null;
+    assert_eq!(limited.ask("POST", "/api/v1/jobs", &digits).await.error().0, 400);
+    let open = fixture.post_json("/api/v1/jobs/digits-1/restart", "").await;
+    assert_eq!(open.status, 201);
+    assert_eq!(records.get("digits-2").unwrap().rights, Rights::default());
+}
+
+#[tokio::test]
+async fn a_model_of_another_project_is_not_changed() {
+    let fixture = Fixture::serving().await;
+    let limited = Client::new(&fixture, "a", &WRITE, &["digits"]);
+    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let body = |path: &str| match path.rsplit('/').next().unwrap() {
+        "versions" => json!({ "plugin": Digest::of(b"plugin trains").hex() }),
+        "promote" => json!({ "version": 1 }),
+        "{alias}" => json!({ "version": 1 }),
+        "traffic" | "config" => json!({}),
+        "shadow" => json!({ "to": "stable", "percent": 1 }),
+        _ => Value::Null,
+    };
+    spec(&limited, "digits").await;
+    let mut walked = 0;
+    for (path, method) in Needs::all() {
+        let need = Needs::new().listed(path, method).unwrap();
+        let Need::Effect(effect) = need else { continue };
+        if effect.kind() != Kind::Model || effect == Effect::Predict {
+            continue;
+        }
+        walked += 1;
+        let filled = path.replace("{model}", "digits").replace("{alias}", "canary");
+        let (status, code, text) = limited.ask(method.as_str(), &filled, &body(path)).await.error();
+        assert_eq!((status, code.as_str()), (403, "foreign_project"), "{method} {path}: {text}");
+        assert!(text.starts_with("model digits: it belongs to no project of the key a"), "{text}");
+    }
+    assert!(walked >= 15, "{walked}");
+    let config = json!({ "parameters": { "config": "{}" } });
+    let configured = limited.ask("POST", "/v2/repository/models/digits/load", &config).await;
+    assert_eq!(configured.error().0, 403);
+    let model = fixture.get("/api/v1/models/digits").await.json();
+    assert_eq!((&model["state"], &model["serving"]), (&json!("READY"), &json!(1)), "nothing happened to it");
+    // Once it belongs to the key's project, it may.
+    let wanted = json!({ "projects": ["faces", "digits"] });
+    assert_eq!(admin.ask("PUT", "/api/v1/models/digits/projects", &wanted).await.status, 200);
+    assert_eq!(limited.ask("POST", "/api/v1/models/digits/unload", &Value::Null).await.status, 200);
+    let log = audited(&fixture);
+    for line in [
+        ["key:a", "model.publish", "digits", "foreign_project"],
+        ["key:a", "model.unload", "digits", "foreign_project"],
+        ["key:boss", "model.assign", "digits", "ok"],
+        ["key:a", "model.unload", "digits", "ok"],
+    ] {
+        assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
+    }
+    // Whoever may begin a training with its weights is of its projects too.
+    let other = Client::new(&fixture, "c", &WRITE, &["letters"]);
+    let mut job = spec(&other, "letters").await;
+    job["init_from"] = json!("model:digits");
+    let hidden = other.refusal("POST", "/api/v1/jobs", &job, "digits").await;
+    job["init_from"] = json!("model:nothere");
+    assert_eq!(hidden, other.refusal("POST", "/api/v1/jobs", &job, "nothere").await);
+    assert_eq!(hidden.0, 404);
+}
+
+#[tokio::test]
+async fn a_key_that_may_predict_does_not_unload_by_a_header() {
+    let fixture = Fixture::serving().await;
+    let shop = Client::new(&fixture, "shop", &[Scope::Predict], &[]);
+    let ops = Client::new(&fixture, "ops", &[Scope::Predict, Scope::ModelsWrite], &[]);
+    let limited = Client::new(&fixture, "a", &[Scope::Predict, Scope::ModelsWrite], &["faces"]);
+    let infer =
+        json!({ "inputs": [{ "name": "image", "datatype": "UINT8", "shape": [1, 2, 2], "data": [1, 2, 3, 4] }] });
+    let ways = [
+        ("POST", "/predict", picture(1)),
+        ("POST", "/models/digits/predict", picture(1)),
+        ("POST", "/v2/models/digits/infer", infer.to_string()),
+        ("POST", "/v1/models/digits:predict", r#"{"instances": [{"image": [[1, 2], [3, 4]]}]}"#.to_owned()),
+        ("POST", "/predictions", format!("{{\"input\": {}}}", picture(1))),
+        ("PUT", "/predictions/mine", format!("{{\"input\": {}}}", picture(1))),
+    ];
+    let send = async |client: &Client, (method, path, body): &(&str, &str, String), keep: &str| {
+        let request = client.request(method, path).header("x-saggar-keep-alive", keep);
+        client.send(request.body(Body::from(body.clone())).unwrap()).await
+    };
+    for way in &ways {
+        for (client, why) in [(&shop, "lacks the scope models:write"), (&limited, "belongs to no project of the key")] {
+            let refused = send(client, way, "0s").await;
+            assert_eq!(refused.status, 403, "{}: {}", way.1, refused.text());
+            let text = refused.text();
+            assert!(text.contains("X-Saggar-Keep-Alive") && text.contains(why), "{}: {text}", way.1);
+            assert_eq!(send(client, way, "forever").await.status, 200, "{}", way.1);
+        }
+    }
+    let model = fixture.get("/api/v1/models/digits").await.json();
+    assert_eq!((&model["state"], &model["config"]["keep_alive"]), (&json!("READY"), &json!("forever")));
+    assert_eq!(send(&ops, &ways[0], "0s").await.status, 200);
+    let log = audited(&fixture);
+    for line in [
+        ["key:shop", "model.keep_alive", "digits", "missing_scope"],
+        ["key:a", "model.keep_alive", "digits", "foreign_project"],
+        ["key:ops", "model.keep_alive", "digits", "ok"],
+    ] {
+        assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
+    }
+    // Where no key is asked for, everything is as it was.
+    let request = Request::post("/predict").header("x-saggar-keep-alive", "0s").body(Body::from(picture(1))).unwrap();
+    assert_eq!(fixture.send(request).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_prediction_is_there_for_its_key_alone() {
+    let fixture = Fixture::serving().await;
+    let (a, b) =
+        (Client::new(&fixture, "a", &[Scope::Predict], &[]), Client::new(&fixture, "b", &[Scope::Predict], &[]));
+    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let input = json!({ "input": { "image": [[BLOCK, 2], [3, 4]] } });
+    let request = a.request("PUT", "/predictions/mine").header("prefer", "respond-async");
+    assert_eq!(a.send(request.body(Body::from(input.to_string())).unwrap()).await.status, 202);
+    // A walk over every route with a prediction in its path, besides the one that makes it.
+    let mut walked = 0;
+    for (path, method) in Needs::all().filter(|(path, method)| path.contains("/predictions/{id}") && *method != "PUT") {
+        walked += 1;
+        for client in [&b, &admin] {
+            let of =
+                async |id: &str| client.refusal(method.as_str(), &path.replace("{id}", id), &Value::Null, id).await;
+            let (hidden, none) = (of("mine").await, of("other").await);
+            assert_eq!((hidden.0, &hidden), (404, &none), "{method} {path}");
+        }
+    }
+    assert!(walked >= 2, "{walked}");
+    let events = b.request("GET", "/predictions/mine").header("accept", "text/event-stream").body(Body::empty());
+    assert_eq!(b.send(events.unwrap()).await.status, 404);
+    assert_eq!(fixture.get("/predictions/mine").await.status, 404, "and not for who needs no key");
+    assert_eq!(a.ask("GET", "/predictions/mine", &Value::Null).await.json()["status"], "processing", "it goes on");
+    // The identifier is free for others, with other inputs.
+    let other = json!({ "input": { "image": [[1, 2], [3, 4]] } });
+    let made = b.ask("PUT", "/predictions/mine", &other).await;
+    assert_eq!((made.status.as_u16(), &made.json()["output"]["sum"]), (200, &json!(10.0)));
+    assert_eq!(b.ask("POST", "/predictions/mine/cancel", &Value::Null).await.status, 200);
+    assert_eq!(a.ask("GET", "/predictions/mine", &Value::Null).await.json()["status"], "processing");
+    assert_eq!(a.ask("POST", "/predictions/mine/cancel", &Value::Null).await.json()["status"], "canceled");
+    fixture.host.gate.open();
+    // A key that comes later under the same name is another one.
+    fixture.home.keys().revoke("a").unwrap();
+    let again = Client::new(&fixture, "a", &[Scope::Predict], &[]);
+    assert_eq!(again.ask("GET", "/predictions/mine", &Value::Null).await.status, 404);
+    let log = audited(&fixture);
+    for line in [["key:b", "prediction.cancel", "mine", "not_found"], ["key:a", "prediction.cancel", "mine", "ok"]] {
+        assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_of_all_are_not_for_a_key_of_some_projects() {
+    let fixture = Fixture::new();
+    let limited = Client::new(&fixture, "a", &[Scope::MetricsRead], &["digits"]);
+    let all = Client::new(&fixture, "all", &[Scope::MetricsRead], &[]);
+    assert_eq!(all.ask("GET", "/metrics", &Value::Null).await.status, 200);
+    let (status, code, text) = limited.ask("GET", "/metrics", &Value::Null).await.error();
+    assert_eq!((status, code.as_str()), (403, "foreign_project"));
+    assert_eq!(text, "the key a is for digits, and the metrics are of every project");
+}
