@@ -138,6 +138,9 @@ fn lists_leave_others_out(place: &Place) {
     assert_eq!(used_by(&place.server.get("/api/v1/datasets")), json!(["faces-2"]));
     assert_eq!(used_by(&place.get("/api/v1/datasets")), json!([]));
     let (status, text) = place.ask("DELETE", "/api/v1/datasets/numbers/1", None, "\0");
+    assert!(status == 403 && text.contains("it belongs to no project of the key ci"), "{status} {text}");
+    place.server.saggar_ok(&["data", "projects", "numbers", "--project", "digits", "--project", "faces"]);
+    let (status, text) = place.ask("DELETE", "/api/v1/datasets/numbers/1", None, "\0");
     assert!(status == 409 && text.contains("mount it: 1 of other projects"), "{status} {text}");
 }
 

@@ -1,0 +1,223 @@
+//! Attacks on what keys may do, against the real binary: effects that a key has no right to, on every way to them.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use saggar_tests::{Answer, Payload, Server, Steady, binary, guest};
+use serde_json::{Value, json};
+
+/// Makes a key; its text.
+fn create(home: &Path, name: &str, scopes: &str, project: Option<&str>) -> String {
+    let mut command = Command::new(binary());
+    command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home);
+    let output = command.args(project.iter().flat_map(|project| ["--project", project])).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A server that asks for keys; where nothing is said, it is asked with one that may everything.
+fn guarded(home: &Path) -> Server {
+    let boss = create(home, "boss", "admin", None);
+    Server::start_with(home, &["--require-keys"]).with_key(&boss)
+}
+
+fn ask(server: &Server, key: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let payload = if body.is_null() { Payload::Nothing } else { Payload::Json(body) };
+    server.request_as(Some(key), method, path, payload)
+}
+
+/// Submits a job of `steady` with this key; the job when it is over.
+fn run(server: &Server, key: &str, job: &Steady) -> Value {
+    let answer = ask(server, key, "POST", "/api/v1/jobs", &job.spec(server));
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    server.wait_for_job(answer.json()["name"].as_str().unwrap())
+}
+
+/// Lines of the audit log with this action: who, subject, result.
+fn audited(home: &Path, action: &str) -> Vec<[String; 3]> {
+    let text = std::fs::read_to_string(home.join("audit.log")).unwrap_or_default();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let kind = action.split('.').next().unwrap().to_owned();
+    let told = |line: Value| [&line["who"], &line[&kind], &line["result"]].map(|it| it.as_str().unwrap().to_owned());
+    lines.filter(|line| line["action"] == action).map(told).collect()
+}
+
+fn has(lines: &[[String; 3]], wanted: [&str; 3]) -> bool {
+    lines.iter().any(|line| *line == wanted)
+}
+
+/// A model that answers, made by whoever may everything.
+fn serve_matmul(server: &Server) {
+    server.saggar_ok(&["run", guest("matmul").to_str().unwrap(), "--device", "cpu", "--wait"]);
+    server.wait_for_version("matmul", 1);
+}
+
+fn pixels() -> Value {
+    json!({ "x": vec![0.5; 784] })
+}
+
+/// The whole answer to a prediction of `matmul` with a further header.
+fn predict_with(server: &Server, key: &str, header: &str) -> String {
+    let (body, address) = (pixels().to_string(), server.url().trim_start_matches("http://"));
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /models/matmul/predict HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\nconnection: close\r\n{header}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_job_does_not_replace_the_model_of_another_project() {
+    let home = tempfile::tempdir().unwrap();
+    let server = guarded(home.path());
+    serve_matmul(&server);
+    let evil = create(home.path(), "evil", "jobs:write", Some("evil"));
+    let trusted = create(home.path(), "trusted", "jobs:write,models:write", None);
+    let versions = || std::fs::read_dir(home.path().join("models/matmul")).unwrap().count();
+    let before = versions();
+    let publish = |project: &str, model: &str| Steady::steps(6).with("project", project).parameter("model", model);
+    let refused = run(&server, &evil, &publish("evil", "matmul"));
+    assert_eq!(refused["state"], "FAILED", "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    for words in ["matmul", "key evil lacks the scope models:write", "saggar key create NAME --scope models:write"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    assert_eq!(versions(), before);
+    assert_eq!(server.get("/api/v1/models/matmul")["serving"], 1);
+    let name = refused["name"].as_str().unwrap();
+    assert!(!server.checkpoints(name).is_empty(), "what it has learnt stays");
+    // A new model is its project's, and its project's jobs go on with it.
+    for version in 1..=2 {
+        let seed = publish("evil", "own").with("seed", version);
+        assert_eq!(run(&server, &evil, &seed)["state"], "SUCCEEDED");
+    }
+    let other = create(home.path(), "other", "jobs:write", Some("other"));
+    assert_eq!(run(&server, &other, &publish("other", "own"))["state"], "FAILED");
+    assert_eq!(run(&server, &trusted, &publish("any", "matmul"))["state"], "SUCCEEDED");
+    let log = audited(home.path(), "model.publish");
+    for line in [
+        ["key:evil", "matmul", "refused"],
+        ["key:evil", "own", "ok"],
+        ["key:other", "own", "refused"],
+        ["key:trusted", "matmul", "ok"],
+        ["key:boss", "matmul", "ok"],
+    ] {
+        assert!(has(&log, line), "{line:?} of {log:?}");
+    }
+    // Nothing but the rights that a key has now: a job whose key was revoked trains on, and publishes nothing.
+    let long = publish("evil", "own").parameter("steps", 3_000).parameter("work", 2);
+    let job =
+        ask(&server, &evil, "POST", "/api/v1/jobs", &long.spec(&server)).json()["name"].as_str().unwrap().to_owned();
+    server.wait_for_step(&job, 1);
+    server.saggar_ok(&["key", "revoke", "evil", "--home", home.path().to_str().unwrap()]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["step"]), (&json!("FAILED"), &json!(3_000)), "{ended}");
+    assert!(ended["message"].as_str().unwrap().contains("the key evil was revoked"), "{ended}");
+}
+
+#[test]
+fn a_job_reads_no_secret_of_another_project() {
+    let home = tempfile::tempdir().unwrap();
+    let server = guarded(home.path());
+    let evil = create(home.path(), "evil", "jobs:write", Some("evil"));
+    let set = |name: &str, projects: &[&str]| {
+        let body = json!({ "value": "a value of 4711", "projects": projects });
+        assert_eq!(server.request("PUT", &format!("/api/v1/secrets/{name}"), Payload::Json(&body)).status, 200);
+    };
+    set("nobodys", &[]);
+    set("theirs", &["faces"]);
+    set("own", &["evil"]);
+    let job = |secret: &str| {
+        let job = Steady::steps(3).with("project", "evil").with("secrets", json!([secret]));
+        job.parameter("secret", secret).spec(&server)
+    };
+    let refusal = |secret: &str| {
+        let answer = ask(&server, &evil, "POST", "/api/v1/jobs", &job(secret));
+        (answer.status, answer.json()["error"].as_str().unwrap().replace(secret, "NAME"))
+    };
+    let none = refusal("absent");
+    assert_eq!(none.0, 404, "{}", none.1);
+    assert_eq!((refusal("theirs"), refusal("nobodys")), (none.clone(), none));
+    let listed = server.saggar_ok(&["--key", &evil, "secret", "ls"]);
+    assert!(listed.contains("own") && listed.contains("evil") && !listed.contains("theirs"), "{listed}");
+    let answer = ask(&server, &evil, "POST", "/api/v1/jobs", &job("own"));
+    let ended = server.wait_for_job(answer.json()["name"].as_str().unwrap());
+    assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    // Taken from the project, it is gone for jobs that begin later, whoever submitted them.
+    set("own", &["faces"]);
+    let again =
+        ask(&server, &evil, "POST", &format!("/api/v1/jobs/{}/restart", ended["name"].as_str().unwrap()), &json!({}));
+    assert_eq!(again.status, 404, "{}", again.text);
+    let log = audited(home.path(), "secret.use");
+    for line in [["key:evil", "own", "ok"], ["key:evil", "theirs", "not_found"]] {
+        assert!(has(&log, line), "{line:?} of {log:?}");
+    }
+}
+
+#[test]
+fn a_dataset_of_another_project_is_neither_deleted_nor_read() {
+    let home = tempfile::tempdir().unwrap();
+    let server = guarded(home.path());
+    let keys = ["digits", "evil"].map(|name| create(home.path(), name, "jobs:write", Some(name)));
+    let [digits, evil] = &keys;
+    server.saggar_ok(&["--key", digits, "data", "push", "examples/digits", "--name", "mine"]);
+    server.saggar_ok(&["data", "push", "examples/digits", "--name", "shared"]);
+    for (method, path) in [("DELETE", "/api/v1/datasets/mine/1"), ("GET", "/api/v1/datasets/mine/1/export")] {
+        assert_eq!(ask(&server, evil, method, path, &Value::Null).status, 404, "{method} {path}");
+    }
+    assert_eq!(ask(&server, evil, "DELETE", "/api/v1/datasets/shared/1", &Value::Null).status, 403);
+    let taken = server.saggar(&["--key", evil, "data", "push", "examples/digits", "--name", "mine"]);
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("the name is taken"), "{taken:?}");
+    let listed = server.saggar_ok(&["--key", evil, "data", "ls"]);
+    assert!(listed.contains("shared") && !listed.contains("mine"), "{listed}");
+    assert_eq!(ask(&server, digits, "DELETE", "/api/v1/datasets/mine/1", &Value::Null).status, 200);
+    server.saggar_ok(&["data", "projects", "shared", "--project", "evil"]);
+    assert_eq!(ask(&server, evil, "DELETE", "/api/v1/datasets/shared/1", &Value::Null).status, 200);
+    let log = audited(home.path(), "dataset.remove");
+    for line in [
+        ["key:evil", "mine/1", "not_found"],
+        ["key:evil", "shared/1", "foreign_project"],
+        ["key:digits", "mine/1", "ok"],
+    ] {
+        assert!(has(&log, line), "{line:?} of {log:?}");
+    }
+}
+
+#[test]
+fn predictions_of_another_key_are_not_there_and_a_header_unloads_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let server = guarded(home.path());
+    serve_matmul(&server);
+    let (shop, spy) = (create(home.path(), "shop", "predict", None), create(home.path(), "spy", "predict", None));
+    let body = json!({ "model": "matmul", "input": pixels() });
+    let made = ask(&server, &shop, "PUT", "/predictions/mine", &body);
+    assert_eq!(made.status, 200, "{}", made.text);
+    assert_eq!(ask(&server, &shop, "GET", "/predictions/mine", &Value::Null).json()["status"], "succeeded");
+    let error = |answer: Answer, id: &str| (answer.status, answer.json()["error"].as_str().unwrap().replace(id, "ID"));
+    for (method, end) in [("GET", ""), ("POST", "/cancel")] {
+        let of = |id: &str| error(ask(&server, &spy, method, &format!("/predictions/{id}{end}"), &Value::Null), id);
+        assert_eq!(of("mine"), of("none"), "{method} {end}");
+        assert_eq!(of("mine").0, 404);
+    }
+    // The same identifier with another input is the spy's own.
+    let other = json!({ "model": "matmul", "input": { "x": vec![0.25; 784] } });
+    assert_eq!(ask(&server, &spy, "PUT", "/predictions/mine", &other).status, 200);
+    // To unload takes its scope, by whatever way.
+    assert_eq!(ask(&server, &spy, "POST", "/api/v1/models/matmul/unload", &Value::Null).status, 403);
+    let answer = predict_with(&server, &spy, "X-Saggar-Keep-Alive: 0s");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(answer.contains("missing_scope") && answer.contains("X-Saggar-Keep-Alive"), "{answer}");
+    assert!(predict_with(&server, &spy, "X-Saggar-Keep-Alive: forever").starts_with("HTTP/1.1 200"));
+    assert_eq!(server.get("/api/v1/models/matmul")["state"], "READY");
+    assert!(has(&audited(home.path(), "model.keep_alive"), ["key:spy", "matmul", "missing_scope"]));
+    assert!(has(&audited(home.path(), "prediction.cancel"), ["key:spy", "mine", "not_found"]));
+}
