@@ -87,6 +87,7 @@ fn the_top_level_is_as_agreed() {
         "examples",
         "tests",
         "README.md",
+        "SECURITY.md",
         "LICENSE-MIT",
         "LICENSE-APACHE",
         "Makefile",

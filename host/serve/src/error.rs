@@ -4,6 +4,7 @@
 
 mod access;
 mod floors;
+mod success;
 
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::predictions::error::PredictionError;
 use crate::tfs::error::TfsError;
 
 pub(crate) use access::plain_on_tls;
+pub(crate) use success::{accepted, created, found, no_content, not_modified, not_ready};
 
 /// Why a request gets no answer of its own.
 #[derive(Debug, Error)]
@@ -460,38 +462,6 @@ fn prediction(error: &PredictionError) -> Meaning {
         PredictionError::TooMany { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
         PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "webhook_refused", ""),
     }
-}
-
-/// The answer to a request that made something.
-pub(crate) fn created(body: serde_json::Value) -> Response {
-    (StatusCode::CREATED, axum::Json(body)).into_response()
-}
-
-/// The answer to a request that goes on.
-pub(crate) fn accepted(json: String) -> Response {
-    let mut response = found(json);
-    *response.status_mut() = StatusCode::ACCEPTED;
-    response
-}
-
-/// An answer of JSON that is text already.
-pub(crate) fn found(json: String) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
-}
-
-/// The answer to a request after which there is nothing to say.
-pub(crate) fn no_content() -> Response {
-    StatusCode::NO_CONTENT.into_response()
-}
-
-/// The answer to a client that has what it asks for.
-pub(crate) fn not_modified() -> Response {
-    StatusCode::NOT_MODIFIED.into_response()
-}
-
-/// The answer of a probe while something is not ready.
-pub(crate) fn not_ready(body: serde_json::Value) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
 }
 
 impl IntoResponse for ApiError {

@@ -119,16 +119,16 @@ pub(super) fn without_idle_rows(context: &Context<'_>, mut groups: Vec<Group>) -
     }
     let mut readers = vec![0; context.graph.nodes.len()];
     groups.iter().flat_map(|group| &group.loads).for_each(|load| readers[load.index()] += 1);
-    for at in 0..groups.len() {
+    for slot in &mut groups {
         context.interrupt.check()?;
-        let Some(anchor) = groups[at].anchor else { continue };
+        let Some(anchor) = slot.anchor else { continue };
         let is_idle = |node: &NodeId| !context.claimed.contains(node) && readers[node.index()] == 0;
         let idle: BTreeSet<NodeId> = context.chains.rows(anchor).filter(is_idle).collect();
-        let roots = groups[at].roots.difference(&idle).copied().collect();
+        let roots = slot.roots.difference(&idle).copied().collect();
         if !idle.is_empty()
-            && let Ok(smaller) = group(context, Some(anchor), groups[at].local.clone(), roots)
+            && let Ok(smaller) = group(context, Some(anchor), slot.local.clone(), roots)
         {
-            groups[at] = smaller;
+            *slot = smaller;
         }
     }
     Ok(groups)

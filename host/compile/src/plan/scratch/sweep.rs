@@ -29,6 +29,9 @@ struct Range {
     bytes: usize,
 }
 
+/// What is taken: its last kernel, the position of its class, and its slab, offset and bytes.
+type Taken = (usize, usize, usize, usize, usize);
+
 /// Places `lifetimes` in slabs that are added to `slabs`.
 ///
 /// # Errors
@@ -43,8 +46,7 @@ pub(super) fn sweep(
     let mut order = lifetimes.to_vec();
     order.sort_by_key(|lifetime| (lifetime.from, Reverse(lifetime.bytes), lifetime.nodes[0]));
     let mut free: Vec<(Class, Free)> = Vec::new();
-    // What is taken: by its last kernel, with the class's position and the range.
-    let mut taken: BinaryHeap<Reverse<(usize, usize, usize, usize, usize)>> = BinaryHeap::new();
+    let mut taken: BinaryHeap<Reverse<Taken>> = BinaryHeap::new();
     for lifetime in order {
         interrupt.check()?;
         while let Some(&Reverse((to, class, slab, offset, bytes))) = taken.peek()
