@@ -4,42 +4,42 @@ use super::{Checked, ensure};
 use crate::program::{Body, End, Factor, Program, Store, ValueId};
 
 pub(super) fn check(program: &Program, body: &Body) -> Checked {
-    let sizes = Sizes(program);
+    let of = Sizes(program);
     match body {
-        Body::Map { dims, expr, stores } => sizes.stored(stores, dims, expr.instructions.len()),
+        Body::Map { dims, expr, stores } => of.stored(stores, dims, expr.instructions.len()),
         Body::Fold { outer, prologue, epilogue, .. } => {
             ensure(!prologue.instructions.is_empty(), "a fold has something to fold")?;
-            sizes.stored(&epilogue.stores, outer, epilogue.expr.instructions.len())
+            of.stored(&epilogue.stores, outer, epilogue.expr.instructions.len())
         }
         Body::MatMul { sizes, a, b, batch_stride_a, batch_stride_b, epilogue, .. } => {
             let [batch, m, n, k] = *sizes;
-            sizes.factor(&Factor { value: *a, transposed: false, batch_stride: *batch_stride_a }, batch, m * k)?;
-            sizes.factor(&Factor { value: *b, transposed: false, batch_stride: *batch_stride_b }, batch, k * n)?;
-            sizes.stored(&epilogue.stores, &[batch, m, n], epilogue.expr.instructions.len())
+            of.factor(&Factor { value: *a, transposed: false, batch_stride: *batch_stride_a }, batch, m * k)?;
+            of.factor(&Factor { value: *b, transposed: false, batch_stride: *batch_stride_b }, batch, k * n)?;
+            of.stored(&epilogue.stores, &[batch, m, n], epilogue.expr.instructions.len())
         }
-        Body::Chain { .. } => sizes.chain(body),
+        Body::Chain { .. } => of.chain(body),
         Body::Conv2d { input, filter, result, epilogue, .. } => {
-            sizes.windows(&[input, filter])?;
-            sizes.stored(&epilogue.stores, result, epilogue.expr.instructions.len())
+            of.windows(&[input, filter])?;
+            of.stored(&epilogue.stores, result, epilogue.expr.instructions.len())
         }
         Body::Conv2dInputGrad { gradient: a, filter: b, output, .. }
         | Body::Conv2dFilterGrad { input: a, gradient: b, output, .. }
-        | Body::MaxPool2dGrad { input: a, gradient: b, output, .. } => sizes.windows(&[a, b, output]),
+        | Body::MaxPool2dGrad { input: a, gradient: b, output, .. } => of.windows(&[a, b, output]),
         Body::Pool2d { input, output, .. } | Body::SumPool2dGrad { gradient: input, output, .. } => {
-            sizes.windows(&[input, output])
+            of.windows(&[input, output])
         }
         Body::ArgFold { dims, input, output, .. } => {
-            sizes.has(input, dims.iter().product())?;
-            sizes.has(output, dims[0] * dims[2])
+            of.has(input, dims.iter().product())?;
+            of.has(output, dims[0] * dims[2])
         }
         Body::Gather { dims, input, indices, output } => {
-            sizes.has(input, dims.iter().product())?;
-            sizes.has(output, dims[0] * sizes.elements(indices) * dims[2])
+            of.has(input, dims.iter().product())?;
+            of.has(output, dims[0] * of.elements(indices) * dims[2])
         }
         Body::Scatter { dims, base, indices, updates, output, .. } => {
-            base.iter().try_for_each(|base| sizes.has(base, dims.iter().product()))?;
-            sizes.has(updates, dims[0] * sizes.elements(indices) * dims[2])?;
-            sizes.has(output, dims.iter().product())
+            base.iter().try_for_each(|base| of.has(base, dims.iter().product()))?;
+            of.has(updates, dims[0] * of.elements(indices) * dims[2])?;
+            of.has(output, dims.iter().product())
         }
     }
 }

@@ -327,7 +327,9 @@ fn pages_are_not_believed() {
         &four,
         1,
         0,
-        expect!["d.parquet: column x: its page at byte 4: a dictionary of more than 1048576 values; write it without one"],
+        expect![
+            "d.parquet: column x: its page at byte 4: a dictionary of more than 1048576 values; write it without one"
+        ],
     );
     let twice = [dictionary(4, 4, 1), four.to_vec(), dictionary(4, 4, 1)].concat();
     check_page(
@@ -392,9 +394,7 @@ fn texts_take_more_memory_than_their_letters() {
     let pages = [dictionary(5, 5, 1), letter, data(size, size, count, 8), run].concat();
     check_file(
         &made(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])),
-        expect![
-            "d.parquet: column x: row 85197: its texts have more than 425984 bytes together; is the file damaged?"
-        ],
+        expect!["d.parquet: column x: row 85197: its texts have more than 425984 bytes together; is the file damaged?"],
     );
 }
 
