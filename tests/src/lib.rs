@@ -2,6 +2,7 @@
 //! reference plugins, and requests.
 
 mod cgroup;
+pub mod component;
 mod guests;
 mod http;
 mod jobs;

@@ -10,55 +10,11 @@ use std::time::{Duration, Instant};
 
 use saggar_plugin::limits::COMPILES_MAX;
 use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, PluginError, Purpose};
+use saggar_tests::component::{leb, plugin, with_functions};
 use saggar_tests::{Answer, Payload, Server, binary, children, kill_9, lenet, memory_kib};
 
 /// How long anything may take before a test gives up: this machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(180);
-
-/// A component that is a plugin by its exports, and traps when it is run.
-fn plugin() -> Vec<u8> {
-    let text = r#"(component
-        (core module $m
-          (memory (export "memory") 1)
-          (func (export "train") (result i32) unreachable))
-        (core instance $i (instantiate $m))
-        (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
-          "internal"))
-        (export $code "error-code" (type $code'))
-        (type $error' (record (field "code" $code) (field "message" string) (field "place" (option string))))
-        (export $error "error" (type $error'))
-        (func $train (result (result (error $error)))
-          (canon lift (core func $i "train") (memory (core memory $i "memory"))))
-        (instance $trainer (export "train" (func $train)))
-        (export "saggar:plugin/trainer@0.1.0" (instance $trainer)))"#;
-    wat::parse_str(text).unwrap()
-}
-
-fn leb(mut value: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-fn section(id: u8, content: &[u8]) -> Vec<u8> {
-    [&[id][..], &leb(content.len()), content].concat()
-}
-
-/// The plugin with a core module more, of functions that nothing calls: `code` is what each of them does, with `locals`
-/// locals of type `i32`.
-fn with_functions(functions: usize, locals: usize, code: &[u8]) -> Vec<u8> {
-    let body = [&[1][..], &leb(locals), &[0x7f], code, &[0x0b]].concat();
-    let body = [leb(body.len()), body].concat();
-    let types = section(1, &[1, 0x60, 0, 0]);
-    let declared = section(3, &[leb(functions), vec![0; functions]].concat());
-    let bodies = section(10, &[leb(functions), body.repeat(functions)].concat());
-    let module = [b"\0asm\x01\0\0\0".to_vec(), types, declared, bodies].concat();
-    [plugin(), section(1, &module)].concat()
-}
 
 /// A component within every limit that takes a compiler minutes: two functions whose locals all live through loops.
 fn slow(seed: u8) -> Vec<u8> {

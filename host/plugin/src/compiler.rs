@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use saggar_compile::{Program, Target};
+use saggar_device::available_host_bytes;
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::VerifiedGraph;
 
@@ -27,8 +28,9 @@ use crate::error::PluginError;
 use crate::fault::Fault;
 use crate::import::Imported;
 use crate::limits::{
-    ARTIFACT_BYTES_BASE, ARTIFACT_BYTES_MAX, ARTIFACT_BYTES_PER_BYTE, COMPILE_MEMORY_MAX, COMPILE_MEMORY_PER_BYTE,
-    COMPILES_MAX, COMPILES_WAITING_MAX, GRAPH_COMPILE_TIME_MAX, GRAPH_WORK_IN_PLACE_MAX, IMPORT_MEMORY_PER_BYTE,
+    ARTIFACT_BYTES_BASE, ARTIFACT_BYTES_MAX, ARTIFACT_BYTES_PER_BYTE, COMPILE_MEMORY_MAX, COMPILE_MEMORY_MIN,
+    COMPILE_MEMORY_PER_BYTE, COMPILES_MAX, COMPILES_WAITING_MAX, GRAPH_COMPILE_TIME_MAX, GRAPH_WORK_IN_PLACE_MAX,
+    IMPORT_MEMORY_PER_BYTE,
 };
 pub(crate) use frame::Received;
 pub use task::{CACHE_FLAG, CPU_FLAG, ChildOptions, KINDS, MEMORY_FLAG, SUBCOMMAND, run_child};
@@ -119,7 +121,7 @@ impl CompileChildren {
             kind: task::COMPONENT,
             arguments: Vec::new(),
             parts: &[wasm],
-            memory_bytes: COMPILE_MEMORY_MAX + bytes * COMPILE_MEMORY_PER_BYTE,
+            memory_bytes: memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE),
             answer_bytes_max: ARTIFACT_BYTES_MAX.min(ARTIFACT_BYTES_BASE + bytes * ARTIFACT_BYTES_PER_BYTE),
             deadline: Instant::now() + time,
             is_cancelled: &|| self.is_stopped(),
@@ -141,7 +143,7 @@ impl CompileChildren {
     ) -> Result<Imported, PluginError> {
         let header = ImportHeader { options: options.to_owned(), time };
         let header = serde_json::to_vec(&header).map_err(PluginError::engine)?;
-        let memory_bytes = COMPILE_MEMORY_MAX + file.len() as u64 * IMPORT_MEMORY_PER_BYTE;
+        let memory_bytes = memory_bytes(file.len() as u64 * IMPORT_MEMORY_PER_BYTE);
         let cache = cache_dir.into_iter().flat_map(|dir| [CACHE_FLAG.into(), dir.into_os_string()]);
         let request = Request {
             kind: task::IMPORT,
@@ -176,7 +178,7 @@ impl CompileChildren {
         let constants = graph.constants.iter().map(|constant| &**constant);
         let parts: Vec<&[u8]> = std::iter::once(&*header).chain(constants).collect();
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let memory_bytes = COMPILE_MEMORY_MAX + bytes * COMPILE_MEMORY_PER_BYTE;
+        let memory_bytes = memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE);
         let time = GRAPH_COMPILE_TIME_MAX;
         let request = Request {
             kind: task::GRAPH,
@@ -243,6 +245,13 @@ fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &Req
             PluginError::engine(format!("no process to {purpose} {what} can be started: {reason}"))
         }
     }
+}
+
+/// What a child may allocate whose input asks for `input_bytes`: no more than half of what the machine or control group has
+/// left, so that the server goes on beside it.
+fn memory_bytes(input_bytes: u64) -> u64 {
+    let half = available_host_bytes().map_or(u64::MAX, |bytes| bytes / 2);
+    (COMPILE_MEMORY_MAX + input_bytes).min(half.max(COMPILE_MEMORY_MIN))
 }
 
 fn broken(error: impl ToString) -> Fault {

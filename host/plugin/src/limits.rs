@@ -112,6 +112,8 @@ pub const COMPILE_TIME_MAX: Duration = Duration::from_secs(120);
 /// Memory that a compile child may allocate; the largest reference plugin takes 66 MiB. To this come
 /// [`COMPILE_MEMORY_PER_BYTE`] and [`IMPORT_MEMORY_PER_BYTE`].
 pub const COMPILE_MEMORY_MAX: u64 = 1 << 30;
+/// Where the machine has less than twice that left, a child may allocate half of it, but this much at least.
+pub const COMPILE_MEMORY_MIN: u64 = 128 << 20;
 /// Further memory for each byte of a component, or of a graph with its constants.
 pub const COMPILE_MEMORY_PER_BYTE: u64 = 4;
 /// Further memory for each byte of a model file that is imported: the file, the plugin's copy of it, and weights made of it.

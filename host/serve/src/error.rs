@@ -281,6 +281,10 @@ pub enum ApiError {
     },
 }
 
+/// What helps where a request's memory is short.
+const MEMORY_HINT: &str =
+    "send fewer or smaller requests at once, or start the server with a larger --request-memory-limit";
+
 fn known_models(known: &[String]) -> String {
     if known.is_empty() { "there is none yet".to_owned() } else { format!("known are {}", known.join(", ")) }
 }
@@ -388,15 +392,8 @@ impl ApiError {
             ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => {
                 of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
             }
-            ApiError::MemoryFull => {
-                let hint =
-                    "send fewer or smaller requests at once, or start the server with a larger --request-memory-limit";
-                of(StatusCode::SERVICE_UNAVAILABLE, "memory_full", hint)
-            }
-            ApiError::MemoryShare { .. } => {
-                let hint = "send fewer items at once, or start the server with a larger --request-memory-limit";
-                of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", hint)
-            }
+            ApiError::MemoryFull => of(StatusCode::SERVICE_UNAVAILABLE, "memory_full", MEMORY_HINT),
+            ApiError::MemoryShare { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", MEMORY_HINT),
             ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
             ApiError::Plugin(error) => floors::plugin(error),

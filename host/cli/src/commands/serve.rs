@@ -98,13 +98,6 @@ impl Floors {
         let host = Host::new(config).map_err(broken)?;
         let memory = MemoryLimits::of(args, device.current().info());
         let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
-        let plugin_host = Arc::new(PluginHost::new(
-            host.clone(),
-            Arc::clone(device),
-            memory.models_bytes,
-            args.load_timeout,
-            Arc::clone(&metrics),
-        ));
         let watch = ModelWatch::start(&models_dir).map_err(broken)?;
         let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
             host: host.clone(),
@@ -114,14 +107,11 @@ impl Floors {
             clock: Arc::clone(&clock),
             time: args.import_timeout,
         });
-        let lifecycle = Lifecycle::new(
-            Models::new(&models_dir),
-            plugin_host,
-            Arc::clone(&router),
-            Arc::clone(&metrics),
-            Arc::clone(&clock),
-            memory.models_bytes,
-        );
+        let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
+        let plugin_host =
+            Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
+        let (models, shown, counted) = (Models::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
+        let lifecycle = Lifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max);
         let lifecycle = Arc::new(lifecycle.with_settings(settings));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = Loader::new(Arc::clone(&lifecycle)).with_dropped(dropped);

@@ -45,10 +45,10 @@ fn a_program_that_breaks_a_promise_is_refused() {
     };
     assert_eq!(broken(odd), "a value is aligned");
     let shifted = |program: &mut Program| {
-        let map = program.kernels.iter_mut().find_map(|kernel| match &mut kernel.body {
-            Body::Map { expr, .. } => Some(expr),
-            _ => None,
-        });
+        let map = program
+            .kernels
+            .iter_mut()
+            .find_map(|kernel| if let Body::Map { expr, .. } = &mut kernel.body { Some(expr) } else { None });
         for (instruction, _) in &mut map.unwrap().instructions {
             if let Instruction::Load { view, .. } = instruction {
                 view.offset = 1;

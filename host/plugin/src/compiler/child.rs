@@ -207,7 +207,8 @@ fn has_used_its_time(_: ExitStatus) -> bool {
     false
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;

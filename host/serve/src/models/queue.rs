@@ -86,6 +86,9 @@ pub(crate) struct Computed {
     pub(crate) compute: Duration,
 }
 
+/// What a request gets: what was computed, with the charge that came with it.
+type Reply = Result<(Computed, MemoryCharge), PluginError>;
+
 /// A request in the queue, or in a batch.
 pub(super) struct Waiting {
     pub(super) request: Request,
@@ -93,7 +96,7 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Set when nobody waits for the answer any more.
     pub(super) gone: Arc<AtomicBool>,
-    reply: oneshot::Sender<Result<(Computed, MemoryCharge), PluginError>>,
+    reply: oneshot::Sender<Reply>,
     ticket: u64,
     /// Until it is taken into a batch.
     queued: Option<Counted>,
@@ -188,11 +191,7 @@ impl Queue {
     }
 
     /// Queues a request, and says whether its task is to gather the next batch.
-    fn push(
-        &self,
-        request: Request,
-        gone: &Arc<AtomicBool>,
-    ) -> (oneshot::Receiver<Result<(Computed, MemoryCharge), PluginError>>, u64, bool) {
+    fn push(&self, request: Request, gone: &Arc<AtomicBool>) -> (oneshot::Receiver<Reply>, u64, bool) {
         let (reply, answer) = oneshot::channel();
         let items = request.inputs.items.unwrap_or(1);
         let queued = Some(request.lease.serving().series().queued());

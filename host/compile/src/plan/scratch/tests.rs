@@ -21,9 +21,10 @@ fn lifetimes(count: usize, length: usize) -> Vec<Lifetime> {
 
 /// Checks that no two lifetimes share memory at the same time, and returns the bytes of all slabs.
 fn check(lifetimes: &[Lifetime], places: &BTreeMap<NodeId, Place>, slabs: &[Slab], target: &Target) -> usize {
-    let range = |lifetime: &Lifetime| match places[&lifetime.nodes[0]] {
-        Place::Slab { slab, offset_bytes } => (slab, offset_bytes, offset_bytes + lifetime.bytes),
-        other => panic!("{other:?}"),
+    let range = |lifetime: &Lifetime| {
+        let place = places[&lifetime.nodes[0]];
+        let Place::Slab { slab, offset_bytes } = place else { panic!("{place:?}") };
+        (slab, offset_bytes, offset_bytes + lifetime.bytes)
     };
     for (at, one) in lifetimes.iter().enumerate() {
         let (slab, start, end) = range(one);
