@@ -85,7 +85,7 @@ fn an_import_that_takes_too_long_is_killed() {
     let import = |file: &[u8], time: Duration| {
         Import { component: &component, file, options: "{}", time }.run(&host, device.clone())
     };
-    let file = sums(90_000);
+    let file = sums(48_000);
     let began = Instant::now();
     let error = import(&file, Duration::from_millis(300)).unwrap_err();
     // The child interrupts the plugin at its deadline, and is killed at the same time.
@@ -104,7 +104,7 @@ fn a_file_that_takes_long_in_the_models_directory_holds_up_no_other_model() {
     let home = tempfile::tempdir().unwrap();
     let models = home.path().join("models");
     std::fs::create_dir_all(&models).unwrap();
-    std::fs::write(models.join("large.onnx"), sums(90_000)).unwrap();
+    std::fs::write(models.join("large.onnx"), sums(48_000)).unwrap();
     let onnx = plugin("onnx");
     let server = Server::start_with(home.path(), &["--onnx-plugin", onnx.to_str().unwrap(), "--load-timeout", "10s"]);
     let file = sums(10);

@@ -155,8 +155,8 @@ fn a_load_that_goes_on_does_not_hold_up_the_end_of_the_server() {
 fn a_job_past_its_longest_time_is_killed_and_has_timed_out() {
     let (_home, server) = Server::fresh();
     let plugin = guest("hostile");
-    let run = ["run", plugin.to_str().unwrap(), "--max-runtime", "1s", "--name", "late", "--", "train=slow-graphs"];
+    let run = ["run", plugin.to_str().unwrap(), "--max-runtime", "1s", "--", "train=slow-graphs"];
     server.saggar_ok(&run);
-    let job = server.wait_for_job("late");
+    let job = server.wait_for_job("hostile-1");
     assert_eq!(job["state"], "TIMED_OUT", "{job}");
 }

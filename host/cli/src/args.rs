@@ -195,11 +195,11 @@ pub(crate) struct Serve {
     #[arg(long, hide = true, value_parser = units::duration, value_name = "TIME")]
     pub(crate) worker_silence: Option<Duration>,
     /// Memory that requests may take together, from their bodies to their answers: 512MiB. By default a quarter of what the
-    /// machine or control group has left at the start, 64MiB to 4GiB. One client gets half of it at most.
+    /// machine or control group has left at the start beside 192MiB, 64MiB to 4GiB. One client gets half of it at most.
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
     pub(crate) request_memory_limit: Option<u64>,
     /// Device memory that all models may hold together: 2GiB. Those that nobody asked for longest sleep where it is short.
-    /// By default, on the device cpu, half of what the machine or control group has left at the start.
+    /// By default, on the device cpu, half of what the machine or control group has left at the start beside 192MiB.
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
     pub(crate) models_memory: Option<u64>,
     /// How long a model version may take to load before it is given up: 60s.

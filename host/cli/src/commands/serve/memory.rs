@@ -7,7 +7,9 @@ use saggar_serve::limits::{
 
 use crate::args::Serve;
 
-/// Which part of the machine's memory models may take where they run in it.
+/// Memory that is left for the server itself and for datasets that are taken in, before the rest is shared out.
+const SERVER_MEMORY_RESERVED: u64 = 192 << 20;
+/// Which part of the rest models may take where they run in it.
 const MODELS_MEMORY_PART: u64 = 2;
 
 /// What requests and models may take.
@@ -31,8 +33,9 @@ impl MemoryLimits {
         limits
     }
 
-    /// Parts of the bytes that are left; models on a device with memory of its own are limited by that.
+    /// Parts of the bytes that are left beside the server's own; models on a device with memory of its own are limited by that.
     fn by_default(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
+        let available_bytes = available_bytes.map(|bytes| bytes.saturating_sub(SERVER_MEMORY_RESERVED));
         let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_PART);
         let models = available_bytes.filter(|_| models_in_host).map_or(u64::MAX, |bytes| bytes / MODELS_MEMORY_PART);
         MemoryLimits {
@@ -47,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_get_a_quarter_and_models_in_the_same_memory_a_half() {
+    fn requests_get_a_quarter_of_the_rest_and_models_in_the_same_memory_a_half() {
         let limits = |gib: u64, in_host| {
             let MemoryLimits { requests_bytes, models_bytes } = MemoryLimits::by_default(Some(gib << 30), in_host);
             (requests_bytes >> 20, models_bytes >> 20)
         };
-        assert_eq!(limits(2, true), (512, 1024));
-        assert_eq!(limits(64, true), (4096, 32 << 10));
-        assert_eq!(limits(2, false), (512, u64::MAX >> 20));
+        assert_eq!(limits(2, true), (464, 928));
+        assert_eq!(limits(64, true), (4096, (32 << 10) - 96));
+        assert_eq!(limits(2, false), (464, u64::MAX >> 20));
         assert_eq!(MemoryLimits::by_default(Some(1), true).requests_bytes, REQUEST_MEMORY_BYTES_MIN);
         assert_eq!(MemoryLimits::by_default(None, true).models_bytes, u64::MAX);
     }
