@@ -169,6 +169,33 @@ fn newlines(folder: &Path, bytes: usize) {
     encoder.finish().unwrap();
 }
 
+/// Trains `hostile` to publish a model that keeps 64 MB more with each call.
+fn publish_hoard(server: &Server) {
+    let plugin = guest("hostile");
+    let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hoard", "predict=hoard"];
+    server.saggar_ok(&run);
+    server.wait_for_version("hoard", 1);
+}
+
+#[test]
+fn calls_that_keep_device_memory_lose_their_instances() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--models-memory", "512MiB"]);
+    publish_hoard(&server);
+    let bytes = |server: &Server| server.get("/api/v1/models/hoard")["versions"][0]["bytes"].as_u64().unwrap();
+    let warm = bytes(&server);
+    assert!(warm >= 64 << 20, "it keeps memory while it is warmed: {warm}");
+    let mut most = 0;
+    for call in 0..8 {
+        let answer = server.request("POST", "/models/hoard/predict", Payload::Json(&json!({ "x": [1, 2, 3, 4] })));
+        assert_eq!(answer.status, 200, "call {call}: {}", answer.text);
+        most = most.max(bytes(&server));
+    }
+    // An eighth of the memory of models, and a little for programs.
+    assert!(most <= warm + (64 << 20) + (1 << 20), "{most} bytes are kept, {warm} when it was warm");
+    assert!(most > 64 << 20, "the case is reached");
+}
+
 #[test]
 fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     let Some(group) = MemoryGroup::new(GROUP_BYTES) else { return };
@@ -177,9 +204,7 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     std::fs::create_dir(&home).unwrap();
     // Trained outside of the group, which is about serving.
     let server = Server::with_digits(&home, &[]);
-    let plugin = guest("hostile");
-    let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hoard", "predict=hoard"];
-    server.saggar_ok(&run);
+    publish_hoard(&server);
     drop(server);
     let [good, bad] = [("good", "predict"), ("bad", "predict,jobs:read,jobs:write")].map(|(n, s)| key(&home, n, s));
     let server = serve_in(&group, &home);
