@@ -1,7 +1,7 @@
 //! Where a server would keep its state and listen: whether it can.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use crate::units;
 
 /// Free space below which a training may not be able to save its state.
 const FREE_BYTES_MIN: u64 = 1 << 30;
+/// Of the state directory: for its owner alone.
+const PRIVATE_MODE: u32 = 0o700;
 /// How long whoever listens may take to say who it is.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
@@ -26,7 +28,8 @@ pub(super) fn state_directory(home: &Path, fix: bool) -> Finding {
             let what = format!("{shown} is not there yet");
             return Finding::new(name, State::Missing, what).hint("`saggar serve` makes it; so does --fix");
         }
-        return match std::fs::create_dir_all(home) {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE).create(home);
+        return match made {
             Ok(()) => Finding::new(name, State::Fixed, format!("{shown} is made")),
             Err(error) => unwritable(home, &error),
         };
@@ -45,7 +48,7 @@ fn permissions(name: &str, home: &Path, fix: bool) -> Option<Finding> {
         return None;
     }
     let shown = home.display();
-    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700)).is_ok() {
+    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(PRIVATE_MODE)).is_ok() {
         return Some(Finding::new(name, State::Fixed, format!("{shown} is for its owner alone now (mode 700)")));
     }
     let what =
