@@ -158,7 +158,12 @@ fn each_foreign_interface_has_one_place() {
         (
             "StatusCode",
             "host/serve/src",
-            &["host/serve/src/error.rs", "host/serve/src/error/access.rs", "host/serve/src/error/floors.rs"],
+            &[
+                "host/serve/src/error.rs",
+                "host/serve/src/error/access.rs",
+                "host/serve/src/error/floors.rs",
+                "host/serve/src/error/success.rs",
+            ],
         ),
         ("wasmtime::", "host/serve/src", &[]),
         ("wgpu::", "host/serve/src", &[]),
