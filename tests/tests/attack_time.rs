@@ -73,10 +73,13 @@ fn a_model_that_keeps_the_host_busy_holds_up_nobody() {
                 attacks.map(|attack| attack.join().unwrap())
             })
         });
-        for ((status, answer), took) in attacks {
-            assert_eq!((status, &answer["code"]), (504, &json!("deadline")), "{way}: {answer}");
-            assert!(took < LATE_MAX, "{way}: answered after {took:?}");
+        // Fewer run at a time than are sent: one may have waited in vain.
+        let ends = [(504, json!("deadline")), (408, json!("deadline_queued"))];
+        for ((status, answer), took) in &attacks {
+            assert!(ends.contains(&(*status, answer["code"].clone())), "{way}: {status} {answer}");
+            assert!(*took < LATE_MAX, "{way}: answered after {took:?}");
         }
+        assert!(attacks.iter().any(|((status, _), _)| *status == 504), "{way}: one was computed: {attacks:?}");
         assert!(slowest < QUICK_MAX, "{way}: somebody else waited for {slowest:?}");
         assert_eq!(predict(&server, way, 1.0, 60_000).0, 200, "{way}: the model goes on");
     }
