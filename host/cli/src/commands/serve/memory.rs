@@ -33,7 +33,8 @@ impl MemoryLimits {
         limits
     }
 
-    /// Parts of the bytes that are left beside the server's own; models on a device with memory of its own are limited by that.
+    /// Divides the available memory, less the server's reserve. Models on a device with separate memory are limited by that
+    /// memory instead.
     fn by_default(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
         let available_bytes = available_bytes.map(|bytes| bytes.saturating_sub(SERVER_MEMORY_RESERVED));
         let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_PART);

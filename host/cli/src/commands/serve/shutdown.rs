@@ -1,6 +1,6 @@
-//! The end of `saggar serve`. The first Ctrl-C or SIGTERM lets requests finish and jobs save their state; the second one ends
-//! the process at once, and so does the end of the time that the first one gives. A thread of its own sees to that, whatever
-//! the server's threads do.
+//! Shutdown of `saggar serve`. The first Ctrl-C or SIGTERM starts a graceful shutdown: requests finish and jobs save their
+//! state. A second signal, or the end of the grace period, terminates the process at once. A dedicated thread enforces this
+//! even if every runtime thread is blocked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -96,7 +96,8 @@ async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: Waits, mode
     std::process::exit(code);
 }
 
-/// Waits until standard input ends. A thread of its own reads it: one of a runtime's would keep that from ending.
+/// Waits for end of file on standard input. A dedicated thread reads it, because a blocked runtime thread would prevent the
+/// runtime's shutdown.
 async fn input_end() {
     let (ended, end) = oneshot::channel();
     let read = move || {
