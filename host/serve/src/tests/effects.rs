@@ -2,67 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use saggar_store::digest::Digest;
-use saggar_store::keys::{NewKey, Scope};
+use saggar_store::keys::Scope;
 use saggar_store::records::Records;
 use saggar_store::{Effect, Kind, Rights};
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::fixture::{Answer, BLOCK, Fixture, picture};
+use super::key_client::KeyClient;
 use crate::access::needs::{Need, Needs};
-use crate::access::{Door, Reach};
-
-/// A server's guarded door, and a key.
-struct Client {
-    router: Router,
-    bearer: String,
-}
-
-impl Client {
-    /// With a key of these scopes, limited to these projects; to none where there are none.
-    fn new(fixture: &Fixture, name: &str, scopes: &[Scope], projects: &[&str]) -> Client {
-        let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
-        let new = NewKey {
-            name: name.to_owned(),
-            scopes: scopes.to_vec(),
-            projects: (!projects.is_empty()).then_some(projects),
-            rate: None,
-            quota: None,
-            max_running_jobs: None,
-            gpu_seconds: None,
-            expires_ms: None,
-        };
-        let bearer = format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1);
-        Client { router: fixture.app.router_at(Door { reach: Reach::Network, guarded: true }), bearer }
-    }
-
-    fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
-        request.header("content-type", "application/json").header("authorization", &self.bearer)
-    }
-
-    async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
-    }
-
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        self.send(self.request(method, path).body(body).unwrap()).await
-    }
-
-    /// Status, code and text of a refusal, with a name taken out.
-    async fn refusal(&self, method: &str, path: &str, body: &Value, name: &str) -> (u16, String, String) {
-        let (status, code, text) = self.ask(method, path, body).await.error();
-        (status, code, text.replace(name, "NAME"))
-    }
-}
 
 /// A dataset that a client pushes; the answer to its announcement where that is refused.
-async fn push(client: &Client, name: &str, text: &str) -> Answer {
+async fn push(client: &KeyClient, name: &str, text: &str) -> Answer {
     let digest = Digest::of(text.as_bytes());
     let file = json!({ "path": "a.txt", "size": text.len(), "sha256": digest, "chunks": [digest] });
     let begun = client.ask("POST", "/api/v1/datasets", &json!({ "name": name, "files": [file] })).await;
@@ -75,7 +28,7 @@ async fn push(client: &Client, name: &str, text: &str) -> Answer {
     client.ask("POST", &format!("{upload}/commit"), &Value::Null).await
 }
 
-async fn spec(client: &Client, project: &str) -> Value {
+async fn spec(client: &KeyClient, project: &str) -> Value {
     let request = client.request("POST", "/api/v1/plugins").body(Body::from("plugin trains")).unwrap();
     json!({ "project": project, "plugin": client.send(request).await.json()["digest"] })
 }
@@ -132,9 +85,11 @@ fn every_route_of_a_thing_names_an_effect_on_it() {
 #[tokio::test]
 async fn every_route_of_a_hidden_dataset_answers_as_of_none() {
     let fixture = Fixture::new();
-    let (a, b) =
-        (Client::new(&fixture, "a", &WRITE, &["digits"]), Client::new(&fixture, "b", &WRITE, &["faces", "letters"]));
-    let all = Client::new(&fixture, "all", &WRITE, &[]);
+    let (a, b) = (
+        KeyClient::new(&fixture, "a", &WRITE, &["digits"]),
+        KeyClient::new(&fixture, "b", &WRITE, &["faces", "letters"]),
+    );
+    let all = KeyClient::new(&fixture, "all", &WRITE, &[]);
     let made = push(&b, "theirs", "to be or not").await;
     assert_eq!((made.status.as_u16(), &made.json()["version"]), (200, &json!(1)), "{}", made.text());
     assert_eq!(push(&all, "shared", "that is the question").await.status, 200);
@@ -153,7 +108,7 @@ async fn every_route_of_a_hidden_dataset_answers_as_of_none() {
     let taken = push(&a, "theirs", "mine").await.error();
     assert_eq!((taken.0, taken.2.as_str()), (409, "dataset theirs: the name is taken; choose another one"));
     let listed =
-        async |client: &Client| names(&client.ask("GET", "/api/v1/datasets", &Value::Null).await.json(), "datasets");
+        async |client: &KeyClient| names(&client.ask("GET", "/api/v1/datasets", &Value::Null).await.json(), "datasets");
     assert_eq!(listed(&a).await, ["shared"]);
     assert_eq!(
         (listed(&b).await, listed(&all).await),
@@ -194,8 +149,8 @@ async fn every_route_of_a_hidden_dataset_answers_as_of_none() {
 #[tokio::test]
 async fn an_administrator_says_whose_a_dataset_is() {
     let fixture = Fixture::new();
-    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
-    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let limited = KeyClient::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let admin = KeyClient::new(&fixture, "boss", &[Scope::Admin], &[]);
     assert_eq!(push(&admin, "old", "as of before").await.status, 200);
     let assign = "/api/v1/datasets/old/projects";
     let wanted = json!({ "projects": ["digits"] });
@@ -210,9 +165,9 @@ async fn an_administrator_says_whose_a_dataset_is() {
 #[tokio::test]
 async fn a_secret_is_for_the_keys_of_its_projects() {
     let fixture = Fixture::new();
-    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
-    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
-    let all = Client::new(&fixture, "all", &[Scope::JobsWrite], &[]);
+    let admin = KeyClient::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let limited = KeyClient::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let all = KeyClient::new(&fixture, "all", &[Scope::JobsWrite], &[]);
     for (name, body) in [
         ("mine", json!({ "value": "something mine", "projects": ["digits"] })),
         ("theirs", json!({ "value": "something theirs", "projects": ["faces"] })),
@@ -244,7 +199,7 @@ async fn a_secret_is_for_the_keys_of_its_projects() {
     };
     assert_eq!(limited.ask("POST", "/api/v1/jobs", &with("mine")).await.json()["name"], "digits-1");
     let none = refused("nothere").await;
-    assert!(none.iter().all(|(status, code, _)| (*status, code.as_str()) == (404, "not_found")), "{none:?}");
+    assert!(none.iter().all(|(status, code, ..)| (*status, code.as_str()) == (404, "not_found")), "{none:?}");
     assert!(none[0].2.contains("saggar secret set NAME --project digits"), "{}", none[0].2);
     for secret in ["theirs", "nobodys"] {
         assert_eq!(refused(secret).await, none, "{secret} is told from none");
@@ -267,7 +222,7 @@ async fn a_secret_is_for_the_keys_of_its_projects() {
 #[tokio::test]
 async fn a_job_is_recorded_with_the_rights_of_its_key() {
     let fixture = Fixture::new();
-    let limited = Client::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
+    let limited = KeyClient::new(&fixture, "a", &[Scope::JobsWrite], &["digits"]);
     let mut digits = spec(&limited, "digits").await;
     assert_eq!(limited.ask("POST", "/api/v1/jobs", &digits).await.status, 201);
     let key = fixture.home.keys().read().unwrap().remove(0);
@@ -287,8 +242,8 @@ async fn a_job_is_recorded_with_the_rights_of_its_key() {
 #[tokio::test]
 async fn a_model_of_another_project_is_not_changed() {
     let fixture = Fixture::serving().await;
-    let limited = Client::new(&fixture, "a", &WRITE, &["digits"]);
-    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+    let limited = KeyClient::new(&fixture, "a", &WRITE, &["digits"]);
+    let admin = KeyClient::new(&fixture, "boss", &[Scope::Admin], &[]);
     let body = |path: &str| match path.rsplit('/').next().unwrap() {
         "versions" => json!({ "plugin": Digest::of(b"plugin trains").hex() }),
         "promote" => json!({ "version": 1 }),
@@ -331,7 +286,7 @@ async fn a_model_of_another_project_is_not_changed() {
         assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
     }
     // Whoever may begin a training with its weights is of its projects too.
-    let other = Client::new(&fixture, "c", &WRITE, &["letters"]);
+    let other = KeyClient::new(&fixture, "c", &WRITE, &["letters"]);
     let mut job = spec(&other, "letters").await;
     job["init_from"] = json!("model:digits");
     let hidden = other.refusal("POST", "/api/v1/jobs", &job, "digits").await;
@@ -343,9 +298,9 @@ async fn a_model_of_another_project_is_not_changed() {
 #[tokio::test]
 async fn a_key_that_may_predict_does_not_unload_by_a_header() {
     let fixture = Fixture::serving().await;
-    let shop = Client::new(&fixture, "shop", &[Scope::Predict], &[]);
-    let ops = Client::new(&fixture, "ops", &[Scope::Predict, Scope::ModelsWrite], &[]);
-    let limited = Client::new(&fixture, "a", &[Scope::Predict, Scope::ModelsWrite], &["faces"]);
+    let shop = KeyClient::new(&fixture, "shop", &[Scope::Predict], &[]);
+    let ops = KeyClient::new(&fixture, "ops", &[Scope::Predict, Scope::ModelsWrite], &[]);
+    let limited = KeyClient::new(&fixture, "a", &[Scope::Predict, Scope::ModelsWrite], &["faces"]);
     let infer =
         json!({ "inputs": [{ "name": "image", "datatype": "UINT8", "shape": [1, 2, 2], "data": [1, 2, 3, 4] }] });
     let ways = [
@@ -356,7 +311,7 @@ async fn a_key_that_may_predict_does_not_unload_by_a_header() {
         ("POST", "/predictions", format!("{{\"input\": {}}}", picture(1))),
         ("PUT", "/predictions/mine", format!("{{\"input\": {}}}", picture(1))),
     ];
-    let send = async |client: &Client, (method, path, body): &(&str, &str, String), keep: &str| {
+    let send = async |client: &KeyClient, (method, path, body): &(&str, &str, String), keep: &str| {
         let request = client.request(method, path).header("x-saggar-keep-alive", keep);
         client.send(request.body(Body::from(body.clone())).unwrap()).await
     };
@@ -389,8 +344,8 @@ async fn a_key_that_may_predict_does_not_unload_by_a_header() {
 async fn a_prediction_is_there_for_its_key_alone() {
     let fixture = Fixture::serving().await;
     let (a, b) =
-        (Client::new(&fixture, "a", &[Scope::Predict], &[]), Client::new(&fixture, "b", &[Scope::Predict], &[]));
-    let admin = Client::new(&fixture, "boss", &[Scope::Admin], &[]);
+        (KeyClient::new(&fixture, "a", &[Scope::Predict], &[]), KeyClient::new(&fixture, "b", &[Scope::Predict], &[]));
+    let admin = KeyClient::new(&fixture, "boss", &[Scope::Admin], &[]);
     let input = json!({ "input": { "image": [[BLOCK, 2], [3, 4]] } });
     let request = a.request("PUT", "/predictions/mine").header("prefer", "respond-async");
     assert_eq!(a.send(request.body(Body::from(input.to_string())).unwrap()).await.status, 202);
@@ -420,7 +375,7 @@ async fn a_prediction_is_there_for_its_key_alone() {
     fixture.host.gate.open();
     // A key that comes later under the same name is another one.
     fixture.home.keys().revoke("a").unwrap();
-    let again = Client::new(&fixture, "a", &[Scope::Predict], &[]);
+    let again = KeyClient::new(&fixture, "a", &[Scope::Predict], &[]);
     assert_eq!(again.ask("GET", "/predictions/mine", &Value::Null).await.status, 404);
     let log = audited(&fixture);
     for line in [["key:b", "prediction.cancel", "mine", "not_found"], ["key:a", "prediction.cancel", "mine", "ok"]] {
@@ -431,8 +386,8 @@ async fn a_prediction_is_there_for_its_key_alone() {
 #[tokio::test]
 async fn the_metrics_of_all_are_not_for_a_key_of_some_projects() {
     let fixture = Fixture::new();
-    let limited = Client::new(&fixture, "a", &[Scope::MetricsRead], &["digits"]);
-    let all = Client::new(&fixture, "all", &[Scope::MetricsRead], &[]);
+    let limited = KeyClient::new(&fixture, "a", &[Scope::MetricsRead], &["digits"]);
+    let all = KeyClient::new(&fixture, "all", &[Scope::MetricsRead], &[]);
     assert_eq!(all.ask("GET", "/metrics", &Value::Null).await.status, 200);
     let (status, code, text) = limited.ask("GET", "/metrics", &Value::Null).await.error();
     assert_eq!((status, code.as_str()), (403, "foreign_project"));

@@ -1,71 +1,18 @@
 //! Keys that are limited to projects: what they name of others is answered like what there is not.
 
-use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
 use futures::StreamExt;
-use saggar_store::keys::{NewKey, Scope};
+use saggar_store::keys::Scope;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::fixture::{Answer, Fixture};
+use super::fixture::Fixture;
+use super::key_client::KeyClient;
 use crate::access::needs::Needs;
-use crate::access::{Door, Reach};
 use crate::app::App;
 
-/// A server's guarded door, and a key.
-struct Client {
-    router: Router,
-    bearer: String,
-}
-
-impl Client {
-    /// With a key of this name that may see and submit jobs of these projects; of all where there are none.
-    fn new(fixture: &Fixture, name: &str, projects: &[&str]) -> Client {
-        let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
-        let new = NewKey {
-            name: name.to_owned(),
-            scopes: vec![Scope::JobsWrite, Scope::ModelsWrite],
-            projects: (!projects.is_empty()).then_some(projects),
-            rate: None,
-            quota: None,
-            max_running_jobs: None,
-            gpu_seconds: None,
-            expires_ms: None,
-        };
-        let bearer = format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1);
-        Client { router: fixture.app.router_at(Door { reach: Reach::Network, guarded: true }), bearer }
-    }
-
-    fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
-        request.header("content-type", "application/json").header("authorization", &self.bearer)
-    }
-
-    async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
-    }
-
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        self.send(self.request(method, path).body(body).unwrap()).await
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let answer = self.ask("GET", path, &Value::Null).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.json()
-    }
-
-    /// What an error says, with the names that were asked for taken out.
-    async fn refusal(&self, method: &str, path: &str, body: &Value, name: &str) -> (u16, String, String, String) {
-        let answer = self.ask(method, path, body).await;
-        assert!(!answer.status.is_success(), "{method} {path} is no refusal: {}", answer.text());
-        let hint = answer.json()["hint"].to_string();
-        let (status, code, text) = answer.error();
-        (status, code, text.replace(name, "NAME"), hint)
-    }
-}
+/// What the keys of these tests may do.
+const SCOPES: [Scope; 2] = [Scope::JobsWrite, Scope::ModelsWrite];
 
 /// The specification of a job of this project, whose plugin is there.
 async fn spec(fixture: &Fixture, project: &str) -> Value {
@@ -88,7 +35,8 @@ async fn every_route_of_a_hidden_job_answers_as_of_none() {
     let fixture = Fixture::new();
     submit(&fixture, "digits").await;
     let hidden = submit(&fixture, "faces").await;
-    let (limited, of_faces) = (Client::new(&fixture, "a", &["digits"]), Client::new(&fixture, "b", &["faces"]));
+    let (limited, of_faces) =
+        (KeyClient::new(&fixture, "a", &SCOPES, &["digits"]), KeyClient::new(&fixture, "b", &SCOPES, &["faces"]));
     let mut walked = 0;
     for (path, method) in Needs::all() {
         assert!(!path.starts_with("/api/v1/jobs/{") || path.contains("{job}"), "{path}: a job is called {{job}}");
@@ -96,7 +44,7 @@ async fn every_route_of_a_hidden_job_answers_as_of_none() {
             continue;
         }
         walked += 1;
-        let of = async |client: &Client, name: &str| {
+        let of = async |client: &KeyClient, name: &str| {
             client.refusal(method.as_str(), &filled(path, name), &Value::Null, name).await
         };
         let unknown = of(&limited, "none-1").await;
@@ -121,7 +69,7 @@ async fn every_route_of_a_hidden_job_answers_as_of_none() {
 async fn a_hidden_job_that_a_body_names_is_none() {
     let fixture = Fixture::new();
     submit(&fixture, "faces").await;
-    let client = Client::new(&fixture, "ci", &["digits"]);
+    let client = KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]);
     let spec = spec(&fixture, "digits").await;
     let with = |field: &str, value: Value| {
         let mut spec = spec.clone();
@@ -154,7 +102,7 @@ async fn a_hidden_job_that_a_body_names_is_none() {
 async fn nothing_is_submitted_to_another_project() {
     let fixture = Fixture::new();
     submit(&fixture, "digits").await;
-    let client = Client::new(&fixture, "ci", &["digits", "letters"]);
+    let client = KeyClient::new(&fixture, "ci", &SCOPES, &["digits", "letters"]);
     let faces = spec(&fixture, "faces").await;
     for (path, body) in [
         ("/api/v1/jobs", faces.clone()),
@@ -169,8 +117,8 @@ async fn nothing_is_submitted_to_another_project() {
     assert_eq!(client.ask("POST", "/api/v1/jobs/digits-1/restart", &letters).await.json()["name"], "letters-1");
 
     // Somebody else's idempotency key brings up nothing of theirs.
-    let all = Client::new(&fixture, "all", &[]);
-    let submit_once = async |client: &Client, spec: &Value| {
+    let all = KeyClient::new(&fixture, "all", &SCOPES, &[]);
+    let submit_once = async |client: &KeyClient, spec: &Value| {
         let request = client.request("POST", "/api/v1/jobs").header("idempotency-key", "k");
         client.send(request.body(Body::from(spec.to_string())).unwrap()).await.json()["name"].clone()
     };
@@ -183,12 +131,13 @@ async fn nothing_is_submitted_to_another_project() {
 #[tokio::test]
 async fn schedules_of_other_projects_are_not_there() {
     let fixture = Fixture::new();
-    let (all, client) = (Client::new(&fixture, "all", &[]), Client::new(&fixture, "ci", &["digits"]));
+    let (all, client) =
+        (KeyClient::new(&fixture, "all", &SCOPES, &[]), KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]));
     let schedule = async |name: &str, project: &str| json!({ "name": name, "cron": "0 0 * * *", "spec": spec(&fixture, project).await });
     let (theirs, own) = (schedule("theirs", "faces").await, schedule("own", "digits").await);
     assert_eq!(all.ask("POST", "/api/v1/schedules", &theirs).await.status, 201);
     assert_eq!(client.ask("POST", "/api/v1/schedules", &own).await.status, 201);
-    let names = async |client: &Client| {
+    let names = async |client: &KeyClient| {
         let listed = client.get("/api/v1/schedules").await;
         listed["schedules"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<Value>>()
     };
@@ -211,8 +160,9 @@ async fn lists_and_streams_show_what_is_seen() {
     for project in ["digits", "faces", "faces"] {
         submit(&fixture, project).await;
     }
-    let (all, client) = (Client::new(&fixture, "all", &[]), Client::new(&fixture, "ci", &["digits"]));
-    let names = async |client: &Client, query: &str| {
+    let (all, client) =
+        (KeyClient::new(&fixture, "all", &SCOPES, &[]), KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]));
+    let names = async |client: &KeyClient, query: &str| {
         let listed = client.get(&format!("/api/v1/jobs{query}")).await;
         let names = listed["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap().to_owned());
         names.collect::<Vec<String>>()
@@ -235,7 +185,7 @@ async fn lists_and_streams_show_what_is_seen() {
     }
     // What runs is counted for everybody and named to who sees it.
     assert_eq!(fixture.claim(1).job.name, "faces-2");
-    let pool = async |client: &Client| client.get("/api/v1/queues").await["pools"][0].clone();
+    let pool = async |client: &KeyClient| client.get("/api/v1/queues").await["pools"][0].clone();
     let (told, limited) = (pool(&all).await, pool(&client).await);
     assert_eq!((&told["used"], &told["jobs"]), (&json!(1.0), &json!(["faces-2"])));
     assert_eq!((&limited["used"], &limited["jobs"]), (&json!(1.0), &json!([])));
@@ -244,7 +194,7 @@ async fn lists_and_streams_show_what_is_seen() {
 #[tokio::test]
 async fn who_follows_hears_nothing_of_other_projects() {
     let fixture = Fixture::new();
-    let client = Client::new(&fixture, "ci", &["digits"]);
+    let client = KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]);
     let request = client.request("GET", "/api/v1/events?follow=1").body(Body::empty()).unwrap();
     let mut stream = client.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
     let mut heard = String::new();
@@ -263,11 +213,12 @@ async fn who_follows_hears_nothing_of_other_projects() {
 #[tokio::test]
 async fn what_is_in_the_way_is_not_named() {
     let fixture = Fixture::new();
-    let (all, client) = (Client::new(&fixture, "all", &[]), Client::new(&fixture, "ci", &["digits"]));
+    let (all, client) =
+        (KeyClient::new(&fixture, "all", &SCOPES, &[]), KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]));
     submit(&fixture, "faces").await;
     assert_eq!(fixture.claim(1).job.name, "faces-1");
     submit(&fixture, "digits").await;
-    let message = async |client: &Client| client.get("/api/v1/jobs/digits-1").await["message"].to_string();
+    let message = async |client: &KeyClient| client.get("/api/v1/jobs/digits-1").await["message"].to_string();
     assert!(message(&all).await.contains("used by faces-1"), "{}", message(&all).await);
     let limited = message(&client).await;
     assert!(limited.contains("used by a job of another project") && !limited.contains("faces"), "{limited}");
@@ -279,7 +230,8 @@ async fn what_is_in_the_way_is_not_named() {
     let mut reader = spec(&fixture, "faces").await;
     reader["data"] = json!([{ "job": "digits-1", "mount": "/data" }]);
     assert_eq!(all.ask("POST", "/api/v1/jobs", &reader).await.status, 201);
-    let refused = async |client: &Client| client.ask("DELETE", "/api/v1/jobs/digits-1", &Value::Null).await.error().2;
+    let refused =
+        async |client: &KeyClient| client.ask("DELETE", "/api/v1/jobs/digits-1", &Value::Null).await.error().2;
     assert!(refused(&all).await.contains("is read by faces-2"), "{}", refused(&all).await);
     assert!(refused(&client).await.contains("is read by 1 of other projects"), "{}", refused(&client).await);
 }
@@ -287,7 +239,8 @@ async fn what_is_in_the_way_is_not_named() {
 #[tokio::test]
 async fn quota_rows_are_of_what_is_seen() {
     let fixture = Fixture::new();
-    let (other, client) = (Client::new(&fixture, "other", &[]), Client::new(&fixture, "ci", &["digits"]));
+    let (other, client) =
+        (KeyClient::new(&fixture, "other", &SCOPES, &[]), KeyClient::new(&fixture, "ci", &SCOPES, &["digits"]));
     let (faces, digits) = (spec(&fixture, "faces").await, spec(&fixture, "digits").await);
     for (client, spec) in [(&other, &faces), (&client, &digits)] {
         assert_eq!(client.ask("POST", "/api/v1/jobs", spec).await.status, 201);
@@ -297,7 +250,7 @@ async fn quota_rows_are_of_what_is_seen() {
         let reason = saggar_store::records::Reason::default();
         records.finish_job(&claim.lease, saggar_store::JobState::Succeeded, &reason, 2).unwrap();
     }
-    let rows = async |client: &Client| {
+    let rows = async |client: &KeyClient| {
         let quota = client.get("/api/v1/quota").await;
         let of = |rows: &str, name: &str| {
             quota[rows].as_array().unwrap().iter().map(|row| row[name].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -331,8 +284,9 @@ async fn a_key_of_projects_is_made_and_shown() {
 #[tokio::test]
 async fn a_stream_ends_with_the_key_that_it_was_asked_for_with() {
     let fixture = Fixture::serving().await;
-    let (gone, stays) = (Client::new(&fixture, "gone", &[]), Client::new(&fixture, "stays", &["digits"]));
-    let open = async |client: &Client| {
+    let (gone, stays) =
+        (KeyClient::new(&fixture, "gone", &SCOPES, &[]), KeyClient::new(&fixture, "stays", &SCOPES, &["digits"]));
+    let open = async |client: &KeyClient| {
         let request = client.request("GET", "/api/v1/events?follow=1").body(Body::empty()).unwrap();
         let answer = client.router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200);

@@ -1,0 +1,75 @@
+//! A client with a key, at a listener that requires one.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use saggar_store::keys::{NewKey, Scope};
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::fixture::{Answer, Fixture};
+use crate::access::{Door, Reach};
+
+/// Sends requests with its key.
+pub(super) struct KeyClient {
+    pub(super) router: Router,
+    pub(super) bearer: String,
+}
+
+impl KeyClient {
+    /// Creates a key with these scopes. An empty list of projects does not limit it.
+    pub(super) fn new(fixture: &Fixture, name: &str, scopes: &[Scope], projects: &[&str]) -> KeyClient {
+        let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
+        let new = NewKey {
+            name: name.to_owned(),
+            scopes: scopes.to_vec(),
+            projects: (!projects.is_empty()).then_some(projects),
+            rate: None,
+            quota: None,
+            max_running_jobs: None,
+            gpu_seconds: None,
+            expires_ms: None,
+        };
+        let bearer = format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1);
+        KeyClient { router: fixture.app.router_at(Door { reach: Reach::Network, guarded: true }), bearer }
+    }
+
+    /// A request for JSON with the key, to be completed by a body.
+    pub(super) fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        request.header("content-type", "application/json").header("authorization", &self.bearer)
+    }
+
+    /// Sends it and reads the answer to its end.
+    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// Sends JSON, or no body where `body` is null.
+    pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        self.send(self.request(method, path).body(body).unwrap()).await
+    }
+
+    /// Gets JSON, and expects success.
+    pub(super) async fn get(&self, path: &str) -> Value {
+        let answer = self.ask("GET", path, &Value::Null).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()
+    }
+
+    /// Returns status, code, text and hint of an error. `name` is replaced, so that errors about different names compare.
+    pub(super) async fn refusal(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+        name: &str,
+    ) -> (u16, String, String, String) {
+        let answer = self.ask(method, path, body).await;
+        assert!(!answer.status.is_success(), "{method} {path} is no refusal: {}", answer.text());
+        let hint = answer.json()["hint"].to_string();
+        let (status, code, text) = answer.error();
+        (status, code, text.replace(name, "NAME"), hint)
+    }
+}
