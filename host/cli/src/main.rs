@@ -1,5 +1,6 @@
 //! The saggar command: the one place where the floors are put together.
 
+mod allocator;
 mod args;
 mod client;
 mod commands;
@@ -28,6 +29,7 @@ use output::Output;
 use server::ServerAddress;
 
 fn main() -> ExitCode {
+    allocator::bound_freed_memory();
     let cli = Cli::parse();
     let colour = !cli.no_color
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

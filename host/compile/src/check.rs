@@ -10,7 +10,7 @@ use crate::error::CompileError;
 use crate::expr::{Expr, Instruction, Register, View};
 use crate::program::{Body, Program};
 use crate::target::Target;
-use memory::Memory;
+use memory::SlabCheck;
 
 /// Checks every promise of [`crate::program`] that can be checked without running it: values in range and within the target's
 /// limits, elements within their values, whatever is read written before and not written over, and all outputs written.
@@ -19,7 +19,7 @@ use memory::Memory;
 /// `Internal`, naming the first kernel that breaks one; `Interrupted`.
 pub fn check(program: &Program, target: &Target, interrupt: &Interrupt<'_>) -> Result<(), CompileError> {
     let internal = |place: String, what| CompileError::Internal { pass: "check", place, what };
-    let mut memory = Memory::new(program, target).map_err(|what| internal("the memory plan".to_owned(), what))?;
+    let mut memory = SlabCheck::new(program, target).map_err(|what| internal("the memory plan".to_owned(), what))?;
     for (at, kernel) in program.kernels.iter().enumerate() {
         interrupt.check()?;
         let place = || format!("kernel {at} ({})", kernel.label);

@@ -35,9 +35,9 @@ use crate::limits::{
 pub(crate) use frame::Received;
 pub use task::{CACHE_FLAG, CPU_FLAG, ChildOptions, KINDS, MEMORY_FLAG, SUBCOMMAND, run_child};
 
-use child::{ChildError, Request};
+use child::{ChildError, ChildRequest};
 use refusal::Refusal;
-use slots::{NoSlot, Slots};
+use slots::{CompileSlots, NoSlot};
 use task::{ImportHeader, ImportedHeader, VariableHeader};
 
 /// Where a [`crate::Host`] compiles.
@@ -67,9 +67,9 @@ pub struct CompileChildren(Arc<Inner>);
 struct Inner {
     program: PathBuf,
     is_stopped: AtomicBool,
-    uploads: Slots,
-    loads: Slots,
-    graphs: Slots,
+    uploads: CompileSlots,
+    loads: CompileSlots,
+    graphs: CompileSlots,
 }
 
 /// What is compiled, for errors, and what was to be done with it.
@@ -89,9 +89,9 @@ impl CompileChildren {
         CompileChildren(Arc::new(Inner {
             program: program.into(),
             is_stopped: AtomicBool::new(false),
-            uploads: Slots::new(COMPILES_MAX, COMPILES_WAITING_MAX),
-            loads: Slots::new(COMPILES_MAX, usize::MAX),
-            graphs: Slots::new(COMPILES_MAX, usize::MAX),
+            uploads: CompileSlots::new(COMPILES_MAX, COMPILES_WAITING_MAX),
+            loads: CompileSlots::new(COMPILES_MAX, usize::MAX),
+            graphs: CompileSlots::new(COMPILES_MAX, usize::MAX),
         }))
     }
 
@@ -104,7 +104,7 @@ impl CompileChildren {
         self.0.is_stopped.load(Ordering::Acquire)
     }
 
-    fn slots(&self, purpose: Purpose) -> &Slots {
+    fn slots(&self, purpose: Purpose) -> &CompileSlots {
         match purpose {
             Purpose::Upload => &self.0.uploads,
             Purpose::Load => &self.0.loads,
@@ -117,7 +117,7 @@ impl CompileChildren {
     /// `Malformed`; `CompileLimit`; `CompilerBusy`; `CompilerStopped`; `CompilerCrashed`; `Engine`.
     pub(crate) fn component(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Received, PluginError> {
         let bytes = wasm.len() as u64;
-        let request = Request {
+        let request = ChildRequest {
             kind: task::COMPONENT,
             arguments: Vec::new(),
             parts: &[wasm],
@@ -145,7 +145,7 @@ impl CompileChildren {
         let header = serde_json::to_vec(&header).map_err(PluginError::engine)?;
         let memory_bytes = memory_bytes(file.len() as u64 * IMPORT_MEMORY_PER_BYTE);
         let cache = cache_dir.into_iter().flat_map(|dir| [CACHE_FLAG.into(), dir.into_os_string()]);
-        let request = Request {
+        let request = ChildRequest {
             kind: task::IMPORT,
             arguments: cache.collect(),
             parts: &[&header, component, file],
@@ -180,7 +180,7 @@ impl CompileChildren {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let memory_bytes = memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE);
         let time = GRAPH_COMPILE_TIME_MAX;
-        let request = Request {
+        let request = ChildRequest {
             kind: task::GRAPH,
             arguments: Vec::new(),
             parts: &parts,
@@ -207,7 +207,7 @@ impl CompileChildren {
         })
     }
 
-    fn run(&self, slots: &Slots, request: &Request<'_>) -> Result<Received, RunError> {
+    fn run(&self, slots: &CompileSlots, request: &ChildRequest<'_>) -> Result<Received, RunError> {
         let _slot = slots.acquire(request.deadline, request.is_cancelled).map_err(RunError::Slot)?;
         let began = Instant::now();
         let answer = child::run(&self.0.program, request).map_err(RunError::Child);
@@ -223,7 +223,7 @@ enum RunError {
 }
 
 /// What is said of a child that gave no result.
-fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &Request<'_>) -> PluginError {
+fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &ChildRequest<'_>) -> PluginError {
     let Subject { what, purpose } = subject;
     let limit = |limit: String| PluginError::CompileLimit { what, purpose, limit };
     match error {

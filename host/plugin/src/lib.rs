@@ -45,8 +45,8 @@ pub use model::{
 };
 pub use rehearsal::{Rehearsed, rehearse};
 pub use replies::{Piece, PieceSink, Undelivered};
+pub use saggar_device::CancelToken;
 pub use shards::{Mean, Shards};
-pub use state::Cancel;
 pub use train::{Beginning, JobContext, LogLevel, OpenedModel, Outcome, TrainLimits, train};
 pub use watch::ModelWatch;
 pub use worlds::{WIT, World, exports, worlds};

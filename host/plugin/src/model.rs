@@ -21,7 +21,7 @@ use crate::error::PluginError;
 use crate::graphs::Executables;
 use crate::limits::{LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
 use crate::replies::{PieceSink, Reply};
-use crate::state::{Cancel, Clock};
+use crate::state::Clock;
 use crate::variables::{Namespace, Weights};
 
 use instances::{Instances, Patience, Recipe};
@@ -104,7 +104,7 @@ pub struct Terms {
     /// Where pieces go that the plugin sends of its outputs before it is done.
     pub sink: Option<Arc<dyn PieceSink>>,
     /// Tells that nobody waits for it any more.
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelToken>,
     /// Whether it is computed on an instance that is there, or given up: to load another one may take long.
     pub is_prompt: bool,
 }

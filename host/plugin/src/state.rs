@@ -74,37 +74,15 @@ pub(crate) struct Guard {
     /// The job's error that the plugin was told last.
     job: Option<PluginError>,
     clock: Clock,
-    cancel: Option<Cancel>,
+    /// Says when nobody waits for the call any more. Asked at every dispatch and every few milliseconds between.
+    cancel: Option<CancelToken>,
     /// Says when both of them end the call, to work of the host that may take long.
     token: CancelToken,
 }
 
-/// Tells whether anybody still waits for a prediction. Asked at every dispatch and every few milliseconds between.
-#[derive(Clone)]
-pub struct Cancel(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl Cancel {
-    /// A prediction that is to be given up once `is_cancelled` is true. It must answer at once.
-    pub fn new(is_cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
-        Cancel(Arc::new(is_cancelled))
-    }
-}
-
-impl Cancel {
-    fn is_cancelled(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl std::fmt::Debug for Cancel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Cancel").field(&(self.0)()).finish()
-    }
-}
-
 impl Guard {
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancel.as_ref().is_some_and(Cancel::is_cancelled)
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
     /// Whether the call may go on, whatever it does.
@@ -175,11 +153,11 @@ impl Clock {
 
     /// Cancels work of the host once the call is over, or cancelled. Not for a plugin that asks nothing: it has asked for
     /// this.
-    pub(crate) fn token(self, cancel: Option<Cancel>) -> CancelToken {
+    pub(crate) fn token(self, cancel: Option<CancelToken>) -> CancelToken {
         if self.limit.is_none() && cancel.is_none() {
             return CancelToken::never();
         }
-        CancelToken::new(move || self.check_call().is_err() || cancel.as_ref().is_some_and(Cancel::is_cancelled))
+        CancelToken::new(move || self.check_call().is_err() || cancel.as_ref().is_some_and(CancelToken::is_cancelled))
     }
 }
 
@@ -241,7 +219,7 @@ impl State {
     }
 
     /// Says who may end the call that has begun.
-    pub(crate) fn cancel_by(&mut self, cancel: Option<Cancel>) {
+    pub(crate) fn cancel_by(&mut self, cancel: Option<CancelToken>) {
         self.guard.cancel = cancel;
         self.guard.renew_token();
     }

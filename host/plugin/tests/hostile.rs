@@ -15,8 +15,8 @@ use recorder::{Record, Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
 use saggar_plugin::{
-    Cancel, Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin, PluginError,
-    Terms, TrainLimits, Undelivered, train,
+    CancelToken, Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin,
+    PluginError, Terms, TrainLimits, Undelivered, train,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -221,7 +221,7 @@ fn work_of_the_host_for_a_plugin_ends_with_its_call() {
         assert!(began.elapsed() < late, "{slow}: predicting ended after {:?}", began.elapsed());
 
         let began = Instant::now();
-        let cancel = Cancel::new(move || began.elapsed() > Duration::from_millis(500));
+        let cancel = CancelToken::new(move || began.elapsed() > Duration::from_millis(500));
         let terms = Terms { cancel: Some(cancel), ..Terms::within(PATIENCE) };
         let error = model.predict(x(1), &terms).unwrap_err();
         // Between two dispatches the plugin is told, and gives up by itself.

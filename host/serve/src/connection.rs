@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::limits::{ANSWER_QUIET_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
-pub(crate) use activity::{ConnectionActivity, Peer};
+pub(crate) use activity::{ConnectionActivity, PeerAddress};
 use admission::{Admission, ConnectionEntrance};
 use descriptors::Capacity;
-use http::Session;
+use http::HttpSession;
 use listener::{Accepted, Listener};
 use stream::Stream;
 use tls::Certificates;
@@ -106,7 +106,7 @@ async fn accept(
         };
         let certificates = listener.certificates().cloned();
         let (activity, stopping) = (admitted.activity().clone(), stopping.clone());
-        let session = Session { router: router.clone(), stopping, patience, activity };
+        let session = HttpSession { router: router.clone(), stopping, patience, activity };
         tokio::spawn(async move {
             if let Err(error) = connection(accepted, certificates, session).await {
                 // Clients come and go as they like; what they were answered is counted elsewhere.
@@ -117,7 +117,7 @@ async fn accept(
     }
 }
 
-async fn connection(accepted: Accepted, certificates: Option<Certificates>, mut session: Session) -> http::Ended {
+async fn connection(accepted: Accepted, certificates: Option<Certificates>, mut session: HttpSession) -> http::Ended {
     let patience = session.patience;
     match (accepted, certificates) {
         (Accepted::Tcp(stream, _), Some(certificates)) => {

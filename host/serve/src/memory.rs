@@ -85,11 +85,6 @@ impl MemoryBudget {
         }))
     }
 
-    /// The whole budget.
-    pub fn limit_bytes(&self) -> u64 {
-        self.0.limit_bytes
-    }
-
     /// Bytes that are charged now.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed)
@@ -102,7 +97,12 @@ impl MemoryBudget {
 
     /// An empty charge to the account of the client whose request has these extensions.
     pub(crate) fn charge_for(&self, extensions: &Extensions) -> MemoryCharge {
-        let account = extensions.get::<Who>().map_or_else(|| self.0.local.clone(), |who| self.account(who));
+        self.charge_of(extensions.get::<Who>())
+    }
+
+    /// An empty charge to this client's account; `None` is a client without a key.
+    pub(crate) fn charge_of(&self, who: Option<&Who>) -> MemoryCharge {
+        let account = who.map_or_else(|| self.0.local.clone(), |who| self.account(who));
         MemoryCharge { budget: self.clone(), account, bytes: 0 }
     }
 

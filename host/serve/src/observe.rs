@@ -15,7 +15,7 @@ use futures::FutureExt;
 use saggar_metrics::Metrics;
 use tracing::Instrument;
 
-use crate::access::{Access, Door};
+use crate::access::{Access, Door, Who};
 use crate::body::unread;
 use crate::error::{ApiError, ErrorBody};
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGER_BYTES_MAX};
@@ -50,7 +50,7 @@ pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Reque
     let method = method(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
     let admitted = access.admit(door, (route != UNMATCHED).then_some(&route), &mut request);
-    let charge = memory.charge_for(request.extensions());
+    let who = request.extensions().get::<Who>().cloned();
     let mut count = Count { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {
         Ok(()) => {
@@ -66,7 +66,7 @@ pub(crate) async fn observe(State(entrance): State<Entrance>, mut request: Reque
         let _entered = span.enter();
         ApiError::Internal { cause: format!("handler panicked: {}", panic_text(&*panic)) }.into_response()
     });
-    let response = charged(response, charge).unwrap_or_else(IntoResponse::into_response);
+    let response = charged(response, || memory.charge_of(who.as_ref())).unwrap_or_else(IntoResponse::into_response);
     let response = finish(response, &id);
     count.code = Some(response.status().as_u16());
     response

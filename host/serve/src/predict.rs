@@ -35,7 +35,7 @@ use crate::models::Serving;
 use crate::observe::RequestId;
 use call::{Call, Deadline, rejected};
 use decode::Inputs;
-use keep::Keep;
+use keep::KeepAliveOverride;
 use reference::Reference;
 use route::Routed;
 
@@ -70,7 +70,7 @@ async fn answer(
     how: Answering<'_>,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, KeepAliveOverride::of(&parts)?);
     let wanted = Wanted::of(&parts.headers);
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
     // A model that is not there is said to be so before its input is read.

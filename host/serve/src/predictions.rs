@@ -2,7 +2,7 @@
 //! answers at once, or tells it as events; `GET` looks at it, `/cancel` ends it, and `PUT` makes it under the client's own
 //! identifier, once however often it is sent.
 //!
-//! A prediction belongs to the key that it was asked for with ([`Owner`]): to others, those with the scope `admin` included, it
+//! A prediction belongs to the key that it was asked for with ([`PredictionOwner`]): to others, those with the scope `admin` included, it
 //! is not there, and they may use its identifier for one of theirs.
 //!
 //! A prediction that waits for its client ends with it; one that the client can come back to does not. Whatever is wrong
@@ -35,9 +35,9 @@ use crate::error::{ApiError, accepted, found};
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Call, Deadline, rejected};
 use crate::predict::decode::{self, Inputs};
-use crate::predict::keep::Keep;
+use crate::predict::keep::KeepAliveOverride;
 use error::PredictionError;
-use owner::Owner;
+use owner::PredictionOwner;
 use prediction::{End, Prediction};
 use request::{Asked, Patience};
 use run::Guard;
@@ -83,7 +83,7 @@ pub(crate) async fn put(
 pub(crate) async fn one(
     State(app): State<App>,
     Path(id): Path<String>,
-    owner: Owner,
+    owner: PredictionOwner,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let prediction = get(&app, &owner, &id)?;
@@ -99,7 +99,7 @@ pub(crate) async fn one(
 pub(crate) async fn cancel(
     State(app): State<App>,
     Path(id): Path<String>,
-    owner: Owner,
+    owner: PredictionOwner,
     actor: Actor,
 ) -> Result<Response, ApiError> {
     let prediction = get(&app, &owner, &id).map_err(ApiError::from);
@@ -109,15 +109,15 @@ pub(crate) async fn cancel(
     Ok(found(prediction.json()))
 }
 
-fn get(app: &App, owner: &Owner, id: &str) -> Result<Arc<Prediction>, PredictionError> {
+fn get(app: &App, owner: &PredictionOwner, id: &str) -> Result<Arc<Prediction>, PredictionError> {
     let found = app.predictions().store.get(owner, id, app.now_ms());
     found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
 }
 
 async fn make(app: App, request: Request, id: Option<String>) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
-    let owner = Owner::of(&parts.extensions);
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, KeepAliveOverride::of(&parts)?);
+    let owner = PredictionOwner::of(&parts.extensions);
     let patience = Patience::of(&parts.headers);
     if !request::is_json(&parts.headers) {
         let got = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));

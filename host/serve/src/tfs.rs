@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Call, Deadline, rejected};
-use crate::predict::keep::Keep;
+use crate::predict::keep::KeepAliveOverride;
 use crate::predict::reference::{Reference, Which, is_alias};
 use error::TfsError;
 use examples::Method;
@@ -77,7 +77,7 @@ async fn begin<T: Send + 'static>(
     decode: impl FnOnce(&Signature, &[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(Call, T), ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, KeepAliveOverride::of(&parts)?);
     let reference = target.reference()?;
     // A model that is not there is said to be so before its input is read.
     let found = app.models().check(Some(&reference)).inspect_err(|error| rejected(app.metrics(), error));

@@ -32,6 +32,9 @@ pub struct Home {
 /// What of the state directory may lie elsewhere, behind a symbolic link.
 pub const PLACES: [&str; 7] = ["objects", "objects/checkpoints", "models", "jobs", "cache", "datasets", "uploads"];
 
+/// Permissions of the state directory: only its owner may enter it.
+pub const PRIVATE_DIRECTORY_MODE: u32 = durable::PRIVATE_DIRECTORY_MODE;
+
 impl Home {
     /// A home that is there already, in a test.
     #[cfg(test)]

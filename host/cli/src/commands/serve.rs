@@ -169,7 +169,7 @@ impl Floors {
                 ended.send_replace(true);
             }
         });
-        let waits = shutdown::Waits::new();
+        let waits = shutdown::ShutdownProgress::new();
         shutdown::watch(shutdown.clone(), args.end_with_input, waits.clone(), models);
         let (children, mut stopping) = (self.children, shutdown.subscribe());
         tokio::spawn(async move {

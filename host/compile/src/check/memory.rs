@@ -7,7 +7,7 @@ use crate::program::{Body, Layout, Place, Program, Value, ValueId};
 use crate::schedule::reads_in_order;
 use crate::target::Target;
 
-pub(super) struct Memory<'a> {
+pub(super) struct SlabCheck<'a> {
     program: &'a Program,
     target: &'a Target,
     /// For each slab, the end of each range that holds a value, by its start.
@@ -15,12 +15,12 @@ pub(super) struct Memory<'a> {
     outputs: Vec<bool>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> SlabCheck<'a> {
     /// # Errors
     /// What is wrong with a value's place.
-    pub(super) fn new(program: &'a Program, target: &'a Target) -> Result<Memory<'a>, &'static str> {
+    pub(super) fn new(program: &'a Program, target: &'a Target) -> Result<SlabCheck<'a>, &'static str> {
         let outputs = program.outputs.iter().map(|port| port.descriptor.shape.elements() == 0).collect();
-        let memory = Memory { program, target, slabs: vec![BTreeMap::new(); program.slabs.len()], outputs };
+        let memory = SlabCheck { program, target, slabs: vec![BTreeMap::new(); program.slabs.len()], outputs };
         program.values.iter().try_for_each(|value| memory.place(value))?;
         let allowed =
             program.slabs.iter().all(|slab| slab.bytes <= target.slab_bytes_max.max(target.binding_bytes_max));

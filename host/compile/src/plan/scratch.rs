@@ -12,7 +12,7 @@ use crate::limits::PLACEMENT_VISITS_MAX;
 use crate::program::{Place, Slab};
 use crate::target::Target;
 use sweep::sweep;
-use timeline::{Placed, Timeline};
+use timeline::{PlacedLifetime, SlabTimeline};
 
 /// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed. If that would take too
 /// long, because very many are needed at once, the smallest ones are placed in the order of time instead.
@@ -26,26 +26,26 @@ pub(super) fn scratch(
     interrupt: &Interrupt<'_>,
 ) -> Result<Vec<Slab>, Interrupted> {
     let kernels = lifetimes.iter().map(|lifetime| lifetime.to + 1).max().unwrap_or(0);
-    let mut slabs: Vec<(Slab, Timeline)> = Vec::new();
+    let mut slabs: Vec<(Slab, SlabTimeline)> = Vec::new();
     let mut order: Vec<&Lifetime> = lifetimes.iter().collect();
     order.sort_by_key(|lifetime| (std::cmp::Reverse(lifetime.bytes), lifetime.from, lifetime.nodes[0]));
     let mut visits = 0;
     let mut rest = order.iter();
     for lifetime in rest.by_ref() {
         interrupt.check()?;
-        let mut fits = |(slab, timeline): &(Slab, Timeline)| {
+        let mut fits = |(slab, timeline): &(Slab, SlabTimeline)| {
             let offset = (slab.class == lifetime.class).then(|| gap(timeline, lifetime, &mut visits))?;
             // What one binding cannot show whole has a slab that begins with it.
             (offset + lifetime.bytes <= target.binding_bytes_max.max(lifetime.bytes)).then_some(offset)
         };
         let found = slabs.iter().enumerate().find_map(|(at, slab)| Some((at, fits(slab)?)));
         let (at, offset) = found.unwrap_or_else(|| {
-            slabs.push((Slab { class: lifetime.class, bytes: 0 }, Timeline::new(kernels)));
+            slabs.push((Slab { class: lifetime.class, bytes: 0 }, SlabTimeline::new(kernels)));
             (slabs.len() - 1, 0)
         });
         let (slab, timeline) = &mut slabs[at];
         slab.bytes = slab.bytes.max(offset + lifetime.bytes);
-        timeline.add(Placed { offset, bytes: lifetime.bytes, from: lifetime.from, to: lifetime.to });
+        timeline.add(PlacedLifetime { offset, bytes: lifetime.bytes, from: lifetime.from, to: lifetime.to });
         let place = Place::Slab { slab: at as u32, offset_bytes: offset };
         places.extend(lifetime.nodes.iter().map(|&node| (node, place)));
         if visits > PLACEMENT_VISITS_MAX {
@@ -58,7 +58,7 @@ pub(super) fn scratch(
 }
 
 /// The offset of the tightest gap between values that live at the same time, or past them all.
-fn gap(timeline: &Timeline, lifetime: &Lifetime, visits: &mut usize) -> usize {
+fn gap(timeline: &SlabTimeline, lifetime: &Lifetime, visits: &mut usize) -> usize {
     let mut others = timeline.overlapping(lifetime.from, lifetime.to);
     *visits += 1 + others.len();
     others.sort_unstable_by_key(|other| other.offset);

@@ -20,7 +20,7 @@ const EXIT_GRACE: Duration = Duration::from_secs(2);
 const STDERR_BYTES_MAX: u64 = 4 << 10;
 
 /// One child: what it runs, and within which limits.
-pub(super) struct Request<'a> {
+pub(super) struct ChildRequest<'a> {
     /// What it does, as the hidden subcommand's argument.
     pub(super) kind: &'static str,
     /// More arguments.
@@ -84,7 +84,7 @@ impl Running {
 ///
 /// # Errors
 /// [`ChildError`].
-pub(super) fn run(program: &Path, request: &Request<'_>) -> Result<Received, ChildError> {
+pub(super) fn run(program: &Path, request: &ChildRequest<'_>) -> Result<Received, ChildError> {
     let launch = |error: std::io::Error| ChildError::Launch { reason: error.to_string() };
     let mut child = Running(command(program, request).spawn().map_err(launch)?);
     let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
@@ -125,7 +125,7 @@ pub(super) fn run(program: &Path, request: &Request<'_>) -> Result<Received, Chi
 }
 
 /// Waits for the answer, until the deadline or until nobody needs it.
-fn wait<T>(answer: &mpsc::Receiver<T>, request: &Request<'_>) -> Result<T, ChildError> {
+fn wait<T>(answer: &mpsc::Receiver<T>, request: &ChildRequest<'_>) -> Result<T, ChildError> {
     loop {
         let left = request.deadline.saturating_duration_since(Instant::now());
         match answer.recv_timeout(left.min(CANCEL_POLL)) {
@@ -141,7 +141,7 @@ fn wait<T>(answer: &mpsc::Receiver<T>, request: &Request<'_>) -> Result<T, Child
 }
 
 /// The command, without anything of this process's environment: keys and passwords may be in it.
-fn command(program: &Path, request: &Request<'_>) -> Command {
+fn command(program: &Path, request: &ChildRequest<'_>) -> Command {
     let mut command = Command::new(program);
     let threads = thread::available_parallelism().map_or(1, usize::from).min(COMPILE_THREADS_MAX);
     let left = request.deadline.saturating_duration_since(Instant::now());
@@ -226,7 +226,7 @@ mod tests {
     fn outcome(script: &str, time: Duration, is_cancelled: &dyn Fn() -> bool) -> Result<Received, ChildError> {
         let dir = tempfile::tempdir().unwrap();
         let program = program(dir.path(), script);
-        let request = Request {
+        let request = ChildRequest {
             kind: "component",
             arguments: Vec::new(),
             parts: &[b"request"],
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_said() {
-        let request = Request {
+        let request = ChildRequest {
             kind: "component",
             arguments: Vec::new(),
             parts: &[],

@@ -8,7 +8,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// A semaphore whose waiters are bounded.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct CompileSlots {
     counts: Mutex<Counts>,
     freed: Condvar,
     running_max: usize,
@@ -34,18 +34,18 @@ pub(super) enum NoSlot {
 
 /// The right to run one child, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot<'a>(&'a Slots);
+pub(super) struct CompileSlot<'a>(&'a CompileSlots);
 
-impl Drop for Slot<'_> {
+impl Drop for CompileSlot<'_> {
     fn drop(&mut self) {
         self.0.counts().running -= 1;
         self.0.freed.notify_one();
     }
 }
 
-impl Slots {
-    pub(super) fn new(running_max: usize, waiting_max: usize) -> Slots {
-        Slots { counts: Mutex::default(), freed: Condvar::new(), running_max, waiting_max }
+impl CompileSlots {
+    pub(super) fn new(running_max: usize, waiting_max: usize) -> CompileSlots {
+        CompileSlots { counts: Mutex::default(), freed: Condvar::new(), running_max, waiting_max }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -56,7 +56,11 @@ impl Slots {
     ///
     /// # Errors
     /// `Full` at once where `waiting_max` requests wait already; `Deadline`; `Cancelled`.
-    pub(super) fn acquire(&self, deadline: Instant, is_cancelled: &dyn Fn() -> bool) -> Result<Slot<'_>, NoSlot> {
+    pub(super) fn acquire(
+        &self,
+        deadline: Instant,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<CompileSlot<'_>, NoSlot> {
         let mut counts = self.counts();
         if counts.running >= self.running_max && counts.waiting >= self.waiting_max {
             return Err(NoSlot::Full { waiting: counts.waiting });
@@ -81,7 +85,7 @@ impl Slots {
             Some(refused) => Err(refused),
             None => {
                 counts.running += 1;
-                Ok(Slot(self))
+                Ok(CompileSlot(self))
             }
         }
     }
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn no_more_run_and_wait_than_may() {
-        let slots = Slots::new(2, 1);
+        let slots = CompileSlots::new(2, 1);
         let first = slots.acquire(far(), NEVER).unwrap();
         let _second = slots.acquire(far(), NEVER).unwrap();
         assert_eq!(slots.acquire(soon(), NEVER).unwrap_err(), NoSlot::Deadline { waiting: 1 });

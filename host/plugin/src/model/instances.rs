@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Buffer, Meter};
+use saggar_device::{Backend, Buffer, CancelToken, Meter};
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::graphs::Executables;
 use crate::limits::MEMORY_BYTES_MAX;
 use crate::replies::Reply;
-use crate::state::{Cancel, Clock, Role, State};
+use crate::state::{Clock, Role, State};
 use crate::tensors::Tensor;
 use crate::variables::{Namespace, Weights};
 
@@ -64,7 +64,7 @@ pub(super) struct Terms {
     pub(super) weights: Arc<Weights>,
     /// What remains of the time, which [`Reply::limit`] gives whole.
     pub(super) left: Duration,
-    pub(super) cancel: Option<Cancel>,
+    pub(super) cancel: Option<CancelToken>,
     pub(super) reply: Reply,
 }
 

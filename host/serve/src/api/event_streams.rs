@@ -10,7 +10,7 @@ use axum::http::Extensions;
 use axum::http::request::Parts;
 
 use crate::access::Who;
-use crate::connection::{ConnectionActivity, Peer};
+use crate::connection::{ConnectionActivity, PeerAddress};
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAMS_EACH_MAX, EVENT_STREAMS_MAX};
 
@@ -20,7 +20,7 @@ pub(crate) enum StreamHolder {
     /// Whoever has the key of this name.
     Key(Arc<str>),
     /// A machine that needs no key.
-    Peer(Peer),
+    Peer(PeerAddress),
     /// The user of this machine.
     Local,
 }

@@ -13,12 +13,12 @@ const SITE_BITS: u32 = 64;
 
 /// Whose connections are counted together: an IPv4 address, or the IPv6 addresses of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Peer(IpAddr);
+pub(crate) struct PeerAddress(IpAddr);
 
-impl Peer {
+impl PeerAddress {
     /// The peer that has this address.
-    pub(crate) fn of(address: IpAddr) -> Peer {
-        Peer(match address.to_canonical() {
+    pub(crate) fn of(address: IpAddr) -> PeerAddress {
+        PeerAddress(match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << SITE_BITS)))
             }
@@ -35,7 +35,7 @@ impl Peer {
 /// The requests of a connection, and who it comes from. Each request carries it as an extension.
 #[derive(Debug)]
 pub(crate) struct ConnectionActivity {
-    peer: Option<Peer>,
+    peer: Option<PeerAddress>,
     opened: Instant,
     begun: AtomicUsize,
     running: AtomicUsize,
@@ -49,7 +49,7 @@ pub(crate) struct ConnectionActivity {
 
 impl ConnectionActivity {
     /// Of a connection that is opened now. `guarded` says whether a key is asked for.
-    pub(super) fn new(peer: Option<Peer>, guarded: bool) -> ConnectionActivity {
+    pub(super) fn new(peer: Option<PeerAddress>, guarded: bool) -> ConnectionActivity {
         ConnectionActivity {
             peer,
             opened: Instant::now(),
@@ -63,7 +63,7 @@ impl ConnectionActivity {
     }
 
     /// Who is at the other end; `None` of a socket file.
-    pub(crate) fn peer(&self) -> Option<Peer> {
+    pub(crate) fn peer(&self) -> Option<PeerAddress> {
         self.peer
     }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_site_is_one_peer() {
-        let peer = |text: &str| Peer::of(text.parse().unwrap());
+        let peer = |text: &str| PeerAddress::of(text.parse().unwrap());
         assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::9"));
         assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
         assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::sleep;
 
-use super::activity::{ConnectionActivity, Peer};
+use super::activity::{ConnectionActivity, PeerAddress};
 use super::descriptors::Capacity;
 use crate::limits::{EVICTION_PAUSE, STRANGER_REQUEST_TIME_MAX};
 
@@ -34,7 +34,7 @@ struct Open {
     next: u64,
     connections: HashMap<u64, Entry>,
     /// Connections of each peer that were not told to go.
-    peers: HashMap<Peer, usize>,
+    peers: HashMap<PeerAddress, usize>,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl Open {
-    fn leave_peer(&mut self, peer: Option<Peer>) {
+    fn leave_peer(&mut self, peer: Option<PeerAddress>) {
         let Some(peer) = peer else { return };
         if let Some(count) = self.peers.get_mut(&peer) {
             *count -= 1;
@@ -121,7 +121,7 @@ pub(super) struct ConnectionEntrance {
 impl ConnectionEntrance {
     /// Lets a connection in as soon as there is room, or returns `None` if its peer has as many as it may and all of them
     /// are busy.
-    pub(super) async fn admit(&self, peer: Option<Peer>) -> Option<Admitted> {
+    pub(super) async fn admit(&self, peer: Option<PeerAddress>) -> Option<Admitted> {
         let counted = self.count_peer(peer)?;
         let (permit, own_of) = self.permit().await;
         let activity = Arc::new(ConnectionActivity::new(peer, self.guarded));
@@ -135,7 +135,7 @@ impl ConnectionEntrance {
     }
 
     /// Counts one more of the peer's, for which one of its idle ones may have to go.
-    fn count_peer(&self, peer: Option<Peer>) -> Option<CountedPeer<'_>> {
+    fn count_peer(&self, peer: Option<PeerAddress>) -> Option<CountedPeer<'_>> {
         if let Some(peer) = peer {
             let mut open = self.shared.open();
             let many = open.peers.get(&peer).is_some_and(|count| *count >= self.shared.peer_connections_max);
@@ -170,7 +170,7 @@ impl ConnectionEntrance {
 /// A peer that one connection more is counted for. Dropping it, as when the server stops meanwhile, takes that back.
 struct CountedPeer<'a> {
     shared: &'a Shared,
-    peer: Option<Peer>,
+    peer: Option<PeerAddress>,
 }
 
 impl CountedPeer<'_> {
@@ -224,8 +224,8 @@ mod tests {
     use super::*;
     use crate::connection::activity::RunningRequest;
 
-    fn peer(last: u8) -> Option<Peer> {
-        Some(Peer::of(std::net::Ipv4Addr::new(192, 0, 2, last).into()))
+    fn peer(last: u8) -> Option<PeerAddress> {
+        Some(PeerAddress::of(std::net::Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
     /// The ways in by so many listeners that ask for keys.
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn this_machine_may_have_all_of_them() {
         let [entrance] = entrances(4);
-        let local = Some(Peer::of([127, 0, 0, 1].into()));
+        let local = Some(PeerAddress::of([127, 0, 0, 1].into()));
         for _ in 0..4 {
             let admitted = entrance.admit(local).await.unwrap();
             std::mem::forget(RunningRequest::begin(&admitted.activity));

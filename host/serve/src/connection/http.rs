@@ -40,7 +40,7 @@ pub(super) enum HttpVersion {
 
 /// What a connection is served with.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) router: Router,
     pub(super) stopping: watch::Receiver<bool>,
     pub(super) patience: Patience,
@@ -49,27 +49,31 @@ pub(super) struct Session {
 
 /// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ConnectionEnd {
     /// The server stops.
     Stop,
     /// Another connection needs the room.
     Eviction,
 }
 
-impl Session {
+impl HttpSession {
     /// Waits until the connection has to end.
-    pub(super) async fn ending(&mut self) -> Ending {
+    pub(super) async fn ending(&mut self) -> ConnectionEnd {
         tokio::select! {
-            () = told(&mut self.stopping) => Ending::Stop,
-            () = self.activity.eviction() => Ending::Eviction,
+            () = told(&mut self.stopping) => ConnectionEnd::Stop,
+            () = self.activity.eviction() => ConnectionEnd::Eviction,
         }
     }
 }
 
 /// Follows a connection that was told to end.
-async fn end(connection: impl Future<Output = hyper::Result<()>>, ending: Ending, session: &Session) -> Ended {
+async fn end(
+    connection: impl Future<Output = hyper::Result<()>>,
+    ending: ConnectionEnd,
+    session: &HttpSession,
+) -> Ended {
     let mut connection = pin!(connection);
-    if ending == Ending::Eviction {
+    if ending == ConnectionEnd::Eviction {
         if let Ok(ended) = timeout(EVICTED_TIME_MAX, connection.as_mut()).await {
             return Ok(ended?);
         }
@@ -82,7 +86,7 @@ async fn end(connection: impl Future<Output = hyper::Result<()>>, ending: Ending
 }
 
 /// Serves what the client begins to speak.
-pub(super) async fn serve<S>(mut stream: Stream<S>, mut session: Session) -> Ended
+pub(super) async fn serve<S>(mut stream: Stream<S>, mut session: HttpSession) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -96,7 +100,7 @@ where
 }
 
 /// Serves one version.
-pub(super) async fn serve_as<S>(version: HttpVersion, stream: S, session: Session) -> Ended
+pub(super) async fn serve_as<S>(version: HttpVersion, stream: S, session: HttpSession) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -106,7 +110,7 @@ where
     }
 }
 
-async fn serve_one<S>(stream: S, mut session: Session) -> Ended
+async fn serve_one<S>(stream: S, mut session: HttpSession) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -140,7 +144,7 @@ where
 
 /// The protocol has no end to idleness of its own, nor to answers that nobody takes: both are looked after here. A
 /// connection without a request for the patience of heads is told to end.
-async fn serve_two<S>(stream: S, mut session: Session) -> Ended
+async fn serve_two<S>(stream: S, mut session: HttpSession) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

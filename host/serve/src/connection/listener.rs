@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
-use super::activity::Peer;
+use super::activity::PeerAddress;
 use super::tls::Certificates;
 use crate::access::{Door, Reach};
 use crate::limits::CONNECTIONS_MAX;
@@ -33,13 +33,13 @@ enum Socket {
 /// A connection that came.
 #[derive(Debug)]
 pub(super) enum Accepted {
-    Tcp(TcpStream, Peer),
+    Tcp(TcpStream, PeerAddress),
     Unix(UnixStream),
 }
 
 impl Accepted {
     /// Who is at the other end; `None` of a socket file, which only its owner opens.
-    pub(super) fn peer(&self) -> Option<Peer> {
+    pub(super) fn peer(&self) -> Option<PeerAddress> {
         match self {
             Accepted::Tcp(_, peer) => Some(*peer),
             Accepted::Unix(_) => None,
@@ -107,7 +107,7 @@ impl Listener {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                Ok(Accepted::Tcp(stream, Peer::of(address.ip())))
+                Ok(Accepted::Tcp(stream, PeerAddress::of(address.ip())))
             }
             Socket::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
         }

@@ -28,17 +28,17 @@ impl AnswerCharge {
     }
 }
 
-/// The response with its body charged: to the charge that came with it, or else to `empty`. A body that comes in pieces
+/// The response with its body charged: to the charge that came with it, or else to the one that `empty` makes. A body that comes in pieces
 /// has no length and is not charged; its pieces wait in bounded queues.
 ///
 /// # Errors
 /// `MemoryFull` where the client holds too much already.
-pub(crate) fn charged(mut response: Response, empty: MemoryCharge) -> Result<Response, ApiError> {
+pub(crate) fn charged(mut response: Response, empty: impl FnOnce() -> MemoryCharge) -> Result<Response, ApiError> {
     let handed_on = response.extensions_mut().remove::<AnswerCharge>().and_then(|charge| charge.take());
     let Some(bytes) = response.body().size_hint().exact().filter(|&bytes| bytes > ANSWER_UNCHARGED_BYTES_MAX) else {
         return Ok(response);
     };
-    let mut charge = handed_on.unwrap_or(empty);
+    let mut charge = handed_on.unwrap_or_else(empty);
     if !charge.try_resize(bytes) {
         return Err(ApiError::MemoryFull);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{Cancel, PluginError, Terms};
+use saggar_plugin::{CancelToken, PluginError, Terms};
 use saggar_tensor::{Descriptor, Shape};
 
 use super::guest_threads::InPlace;
@@ -53,7 +53,7 @@ fn run(serving: &Arc<Serving>, batch: Vec<Waiting>, limit: Option<Duration>) -> 
     let gone: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.gone)).collect();
     let all_gone = move || gone.iter().all(|gone| gone.load(Ordering::Acquire));
     let deadline = limit.map_or(company, |limit| limit.min(company));
-    let cancel = limit.is_none().then(|| Cancel::new(all_gone));
+    let cancel = limit.is_none().then(|| CancelToken::new(all_gone));
     let terms = Terms { deadline, sink: None, cancel, is_prompt: limit.is_some() };
     let merged = merge(serving, &batch);
     let outputs = timed(serving, items, batch.len(), || serving.predictor().predict(merged, &terms));
@@ -96,7 +96,7 @@ fn each(serving: &Arc<Serving>, batch: Vec<Waiting>) {
             continue;
         }
         let gone = Arc::clone(&waiting.gone);
-        let cancel = Cancel::new(move || gone.load(Ordering::Acquire));
+        let cancel = CancelToken::new(move || gone.load(Ordering::Acquire));
         let terms = Terms {
             deadline: waiting.request.limit.min(left),
             sink: waiting.request.sink.take(),

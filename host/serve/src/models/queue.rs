@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
 use super::pace::Pace;
-use super::turns::Turns;
+use super::turns::ClientTurns;
 use super::version::{Lease, Serving};
 use super::version_series::Counted;
 use super::{batch, guest_threads};
@@ -137,7 +137,7 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Waiting>,
-    turns: Turns,
+    turns: ClientTurns,
     /// Bulk requests among those that wait, and among those that run.
     bulk_waiting: usize,
     bulk_running: usize,

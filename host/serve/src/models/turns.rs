@@ -5,7 +5,7 @@ use crate::memory::ClientId;
 
 /// The clients with requests in a queue. There are few at a time, mostly one.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Vec<Client>);
+pub(super) struct ClientTurns(Vec<Client>);
 
 #[derive(Debug)]
 struct Client {
@@ -15,7 +15,7 @@ struct Client {
     items: u64,
 }
 
-impl Turns {
+impl ClientTurns {
     /// A request of this client waits.
     pub(super) fn arrived(&mut self, id: ClientId) {
         match self.0.iter_mut().find(|client| client.id == id) {
@@ -55,10 +55,10 @@ mod tests {
     #[test]
     fn a_client_with_one_request_waits_for_one_of_another_with_many() {
         let [many, one] = [ClientId(1), ClientId(2)];
-        let mut turns = Turns::default();
+        let mut turns = ClientTurns::default();
         let mut waiting = vec![many; 5];
         waiting.iter().for_each(|&id| turns.arrived(id));
-        let take = |turns: &mut Turns, waiting: &mut Vec<ClientId>, items| {
+        let take = |turns: &mut ClientTurns, waiting: &mut Vec<ClientId>, items| {
             let at = turns.next(waiting.iter().copied().enumerate()).unwrap();
             let id = waiting.remove(at);
             turns.left(id, items);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn clients_share_by_items_and_not_by_requests() {
         let [large, small] = [ClientId(1), ClientId(2)];
-        let mut turns = Turns::default();
+        let mut turns = ClientTurns::default();
         let mut waiting = [[large, small]; 20].concat();
         waiting.iter().for_each(|&id| turns.arrived(id));
         let mut taken = [0, 0];

@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::limits::{INFER_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::call::{Answer, Call, Deadline, rejected};
 use crate::predict::encode::EncodeError;
-use crate::predict::keep::Keep;
+use crate::predict::keep::KeepAliveOverride;
 use crate::predict::reference::Reference;
 
 /// `POST /v2/models/{model}/infer`: the version that default requests get.
@@ -40,7 +40,7 @@ pub(super) async fn by_version(
 
 async fn infer(app: &App, reference: &Reference, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) = (Deadline::of(&parts.headers)?, Keep::of(&parts)?);
+    let (deadline, keep) = (Deadline::of(&parts.headers)?, KeepAliveOverride::of(&parts)?);
     // A model that is not there is said to be so before its input is read.
     app.models().check(Some(reference)).inspect_err(|error| rejected(app.metrics(), error))?;
     let body = app.bodies().read_coded(&parts, body, INFER_BYTES_MAX).await;

@@ -11,7 +11,7 @@ use saggar_metrics::Metrics;
 use saggar_plugin::{PieceSink, Signature};
 
 use super::decode::{Inputs, Tensor};
-use super::keep::Keep;
+use super::keep::KeepAliveOverride;
 use super::outcome::{Phase, Record};
 use super::reference::Reference;
 use crate::app::App;
@@ -88,13 +88,13 @@ impl Call {
     /// is charged.
     ///
     /// # Errors
-    /// Where there is no such model or version, it is not ready, or its queue is full; what [`Keep::apply`] refuses;
+    /// Where there is no such model or version, it is not ready, or its queue is full; what [`KeepAliveOverride::apply`] refuses;
     /// `MemoryFull`, `MemoryShare`.
     pub(crate) async fn begin(
         app: &App,
         reference: Option<&Reference>,
         deadline: Deadline,
-        keep: Option<Keep>,
+        keep: Option<KeepAliveOverride>,
         body: &Whole,
     ) -> Result<Call, ApiError> {
         let lease = app.models().lease(reference, deadline.until()).await;

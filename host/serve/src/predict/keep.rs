@@ -19,19 +19,19 @@ const KEEP_ALIVE: &str = "x-saggar-keep-alive";
 
 /// What a client says of how long a model stays, and who says it.
 #[derive(Debug)]
-pub(crate) struct Keep {
+pub(crate) struct KeepAliveOverride {
     time: KeepAlive,
     actor: Actor,
 }
 
-impl Keep {
+impl KeepAliveOverride {
     /// What the head of a request says, or `None` where it has no such header.
     ///
     /// # Errors
     /// `Parameter` where the header has no time.
-    pub(crate) fn of(parts: &Parts) -> Result<Option<Keep>, ApiError> {
+    pub(crate) fn of(parts: &Parts) -> Result<Option<KeepAliveOverride>, ApiError> {
         let Some(value) = parts.headers.get(KEEP_ALIVE) else { return Ok(None) };
-        Ok(Some(Keep { time: time(value)?, actor: Actor::of(&parts.extensions) }))
+        Ok(Some(KeepAliveOverride { time: time(value)?, actor: Actor::of(&parts.extensions) }))
     }
 
     /// Has the model stay for that long from now on.
@@ -39,7 +39,7 @@ impl Keep {
     /// # Errors
     /// `Refused` where that is shorter than the model's settings say and who asks may not unload it.
     pub(crate) async fn apply(self, app: &App, model: &str) -> Result<(), ApiError> {
-        let Keep { time, actor } = self;
+        let KeepAliveOverride { time, actor } = self;
         if time.is_shorter_than(app.models().status(model)?.settings.keep_alive) {
             let may = check_model(app, &actor.rights, Effect::UnloadModel, model).await;
             app.audit().record(&actor, Action::ModelKeepAlive, model, &format!("X-Saggar-Keep-Alive: {time}"), &may);

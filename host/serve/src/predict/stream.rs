@@ -46,7 +46,7 @@ pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<
     let body = match pieces.recv().await {
         Some(first) => events(first, pieces, working, id),
         None => {
-            let Encoded { json, charge } = ended(working).await?;
+            let EncodedAnswer { json, charge } = ended(working).await?;
             charge_later = Some(charge);
             Body::from(event("done", &json))
         }
@@ -80,11 +80,11 @@ pub(crate) fn begin(call: Call, inputs: Inputs) -> (mpsc::Receiver<String>, Work
 }
 
 /// What computes; it gives the whole answer as JSON.
-pub(crate) type Work = JoinSet<Result<Encoded, ApiError>>;
+pub(crate) type Work = JoinSet<Result<EncodedAnswer, ApiError>>;
 
 /// The whole answer as JSON, and the memory that is charged for it.
 #[derive(Debug)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedAnswer {
     pub(crate) json: String,
     charge: MemoryCharge,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Encoded {
 ///
 /// # Errors
 /// Whatever went wrong.
-pub(crate) async fn ended(mut work: Work) -> Result<Encoded, ApiError> {
+pub(crate) async fn ended(mut work: Work) -> Result<EncodedAnswer, ApiError> {
     let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
     let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
     ended.map_err(|error| lost(error.to_string()))?
@@ -108,7 +108,7 @@ fn events(first: String, mut pieces: mpsc::Receiver<String>, work: Work, id: Req
     let charge_of_end = Arc::clone(&kept);
     let end = stream::once(async move {
         match ended(work).await {
-            Ok(Encoded { json, charge }) => {
+            Ok(EncodedAnswer { json, charge }) => {
                 *charge_of_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
                 event("done", &json)
             }
@@ -128,13 +128,13 @@ fn event(name: &str, json: &str) -> String {
 }
 
 /// Computes and encodes. Whether the client is still there shows at the next piece, which tells the plugin.
-async fn work(call: Call, inputs: Inputs, sink: Arc<Sink>) -> Result<Encoded, ApiError> {
+async fn work(call: Call, inputs: Inputs, sink: Arc<Sink>) -> Result<EncodedAnswer, ApiError> {
     let pieces: Arc<dyn PieceSink> = Arc::<Sink>::clone(&sink);
     let mut answer = call.run_with(inputs, Some(pieces)).await?;
     sink.finish().await;
     let json = answer.encode(|answer| encode::json(answer.signature(), &answer.tensors, answer.items))?;
     let charge = answer.charge_of_text(Some(json.len() as u64));
-    Ok(Encoded { json, charge })
+    Ok(EncodedAnswer { json, charge })
 }
 
 /// Makes events of pieces, on the thread that predicts.

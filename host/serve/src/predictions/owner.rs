@@ -11,12 +11,12 @@ use crate::access::Sight;
 /// The identifier of the key that a prediction was asked for with, or `None` where no key was needed. A key that is made later
 /// under the name of a revoked one has another identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Owner(Option<String>);
+pub(crate) struct PredictionOwner(Option<String>);
 
-impl Owner {
+impl PredictionOwner {
     /// The owner of what the request with these extensions makes.
-    pub(super) fn of(extensions: &Extensions) -> Owner {
-        Owner(Sight::of(extensions).rights().key_id().map(str::to_owned))
+    pub(super) fn of(extensions: &Extensions) -> PredictionOwner {
+        PredictionOwner(Sight::of(extensions).rights().key_id().map(str::to_owned))
     }
 
     /// The map key of a prediction of this owner. No identifier of a key or a prediction has a `/`.
@@ -25,10 +25,10 @@ impl Owner {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Owner {
+impl<S: Sync> FromRequestParts<S> for PredictionOwner {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Owner, Infallible> {
-        Ok(Owner::of(&parts.extensions))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<PredictionOwner, Infallible> {
+        Ok(PredictionOwner::of(&parts.extensions))
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::owner::Owner;
+use super::owner::PredictionOwner;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
 
 /// Where a prediction stands.
@@ -64,7 +64,7 @@ pub(super) enum Event {
 /// One prediction.
 #[derive(Debug)]
 pub(super) struct Prediction {
-    pub(super) owner: Owner,
+    pub(super) owner: PredictionOwner,
     pub(super) id: String,
     /// The model that computes it.
     model: String,
@@ -95,7 +95,7 @@ struct State {
 impl Prediction {
     /// A prediction of this owner, by this version of a model.
     pub(super) fn new(
-        (owner, id): (Owner, String),
+        (owner, id): (PredictionOwner, String),
         (model, version): (String, u64),
         digest: Option<Digest>,
         input: &Bytes,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::PredictionError;
-use super::owner::Owner;
+use super::owner::PredictionOwner;
 use super::prediction::Prediction;
 use crate::limits::{PREDICTIONS_KEPT_BYTES_MAX, PREDICTIONS_KEPT_MAX, PREDICTIONS_KEPT_TIME, PREDICTIONS_RUNNING_MAX};
 
@@ -15,7 +15,7 @@ pub(super) struct Store(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
-    /// By [`Owner::place`].
+    /// By [`PredictionOwner::place`].
     by_id: HashMap<String, Arc<Prediction>>,
     running: usize,
     /// Those that ended, in the order in which they did, with their bytes.
@@ -30,7 +30,7 @@ impl Store {
     }
 
     /// The owner's prediction of this identifier.
-    pub(super) fn get(&self, owner: &Owner, id: &str, now_ms: u64) -> Option<Arc<Prediction>> {
+    pub(super) fn get(&self, owner: &PredictionOwner, id: &str, now_ms: u64) -> Option<Arc<Prediction>> {
         let mut held = self.held();
         held.forget(now_ms);
         held.by_id.get(&owner.place(id)).cloned()
@@ -91,7 +91,13 @@ mod tests {
     use super::*;
 
     fn prediction(id: usize) -> Prediction {
-        Prediction::new((Owner::default(), id.to_string()), ("m".to_owned(), 1), None, &Bytes::from_static(b"1"), 0)
+        Prediction::new(
+            (PredictionOwner::default(), id.to_string()),
+            ("m".to_owned(), 1),
+            None,
+            &Bytes::from_static(b"1"),
+            0,
+        )
     }
 
     fn end(store: &Store, prediction: &Arc<Prediction>, output: &str, now_ms: u64) {
@@ -106,12 +112,12 @@ mod tests {
             let prediction = store.add(prediction(id), 0).unwrap();
             end(&store, &prediction, "1", 10);
         }
-        assert!(store.get(&Owner::default(), "4", 10).is_none());
-        assert!(store.get(&Owner::default(), "5", 10).is_some());
+        assert!(store.get(&PredictionOwner::default(), "4", 10).is_none());
+        assert!(store.get(&PredictionOwner::default(), "5", 10).is_some());
         assert!(matches!(store.add(prediction(5), 10), Err(PredictionError::Conflict { .. })));
         let last = 10 + PREDICTIONS_KEPT_TIME.as_millis() as u64;
-        assert!(store.get(&Owner::default(), "5", last).is_some());
-        assert!(store.get(&Owner::default(), "5", last + 1).is_none());
+        assert!(store.get(&PredictionOwner::default(), "5", last).is_some());
+        assert!(store.get(&PredictionOwner::default(), "5", last + 1).is_none());
         assert!(store.held().by_id.is_empty() && store.held().ended_bytes == 0);
     }
 
@@ -121,7 +127,7 @@ mod tests {
         let output = "x".repeat(PREDICTIONS_KEPT_BYTES_MAX / 3);
         let all: Vec<Arc<Prediction>> = (0..4).map(|id| store.add(prediction(id), 0).unwrap()).collect();
         all.iter().for_each(|prediction| end(&store, prediction, &output, 1));
-        assert_eq!((0..4).filter(|id| store.get(&Owner::default(), &id.to_string(), 1).is_some()).count(), 2);
+        assert_eq!((0..4).filter(|id| store.get(&PredictionOwner::default(), &id.to_string(), 1).is_some()).count(), 2);
     }
 
     #[test]

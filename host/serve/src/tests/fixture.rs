@@ -65,34 +65,34 @@ pub(super) struct Fixture {
 
 /// What may be held.
 #[derive(Clone, Copy, Debug)]
-struct Memory {
+struct MemoryLimits {
     models_bytes: u64,
     requests_bytes: u64,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { models_bytes: u64::MAX, requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT }
+impl Default for MemoryLimits {
+    fn default() -> MemoryLimits {
+        MemoryLimits { models_bytes: u64::MAX, requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT }
     }
 }
 
 impl Fixture {
     pub(super) fn new() -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), Memory::default())
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), MemoryLimits::default())
     }
 
     /// Whose models hold at most so many bytes of their device.
     pub(super) fn with_memory(bytes_max: u64) -> Fixture {
-        let memory = Memory { models_bytes: bytes_max, ..Memory::default() };
+        let memory = MemoryLimits { models_bytes: bytes_max, ..MemoryLimits::default() };
         Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory)
     }
 
     /// Another server over the same directory, as after a restart.
     pub(super) fn again(&self) -> Fixture {
-        Fixture::within(Arc::clone(&self.directory), Memory::default())
+        Fixture::within(Arc::clone(&self.directory), MemoryLimits::default())
     }
 
-    fn within(directory: Arc<tempfile::TempDir>, memory: Memory) -> Fixture {
+    fn within(directory: Arc<tempfile::TempDir>, memory: MemoryLimits) -> Fixture {
         let home = Home::open(directory.path().join("home")).unwrap();
         let metrics = Arc::new(Metrics::new());
         let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
@@ -141,7 +141,7 @@ impl Fixture {
 
     /// With version 1 of `digits` serving, whose requests hold at most so many bytes of memory.
     pub(super) async fn with_request_memory(bytes_max: u64) -> Fixture {
-        let memory = Memory { requests_bytes: bytes_max, ..Memory::default() };
+        let memory = MemoryLimits { requests_bytes: bytes_max, ..MemoryLimits::default() };
         Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory).with_digits().await
     }
 

@@ -9,11 +9,13 @@ use crate::damage;
 /// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
 /// signature that is none, or send a piece of an answer.
 pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; where its input begins with a number below 0 trap,
-/// have graphs compiled or programs run without end, and else behave; answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output
-/// that there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
-pub const PREDICTIONS: [&str; 17] = [
+/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; where its input begins with another number than 0
+/// keep memory, or where with a number below 0 trap, have graphs compiled or programs run without end, and else behave;
+/// answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output that
+/// there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
+pub const PREDICTIONS: [&str; 18] = [
     "well",
+    "hoard",
     "fragile",
     "late-slow-graphs",
     "late-slow-dispatches",
@@ -77,6 +79,15 @@ impl Predictor for Hostile {
         let y = |tensor: Tensor| Ok(vec![NamedTensor { name: "y".to_owned(), tensor }]);
         let zeros = |shape: &[u32]| Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize]);
         match self.predict.as_str() {
+            "hoard" => {
+                if inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first != 0.0) {
+                    // 64 MB that only the end of this instance frees.
+                    for _ in 0..64 {
+                        std::mem::forget(zeros(&[1 << 18])?);
+                    }
+                }
+                y(zeros(&[batch, SIZE])?)
+            }
             behaviour @ ("well" | "fragile" | "late-slow-graphs" | "late-slow-dispatches") => {
                 if behaviour != "well" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
                     damage::run(behaviour.strip_prefix("late-").unwrap_or("trap"))?;
@@ -97,13 +108,6 @@ impl Predictor for Hostile {
                 let mut outputs = y(zeros(&[batch, SIZE])?)?;
                 outputs.extend(y(zeros(&[batch, SIZE])?)?);
                 Ok(outputs)
-            }
-            // Keeps 64 MB more with each call.
-            "hoard" => {
-                for _ in 0..64 {
-                    std::mem::forget(zeros(&[1 << 18])?);
-                }
-                Ok(vec![NamedTensor { name: "y".to_owned(), tensor: zeros(&[batch, SIZE])? }])
             }
             "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])?),
             other => {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saggar_store::home::PLACES;
+use saggar_store::home::{PLACES, PRIVATE_DIRECTORY_MODE};
 use serde_json::Value;
 
 use super::{Finding, State};
@@ -15,8 +15,6 @@ use crate::units;
 
 /// Free space below which a training may not be able to save its state.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// Of the state directory: for its owner alone.
-const PRIVATE_MODE: u32 = 0o700;
 /// How long whoever listens may take to say who it is.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
@@ -28,7 +26,7 @@ pub(super) fn state_directory(home: &Path, fix: bool) -> Finding {
             let what = format!("{shown} is not there yet");
             return Finding::new(name, State::Missing, what).hint("`saggar serve` makes it; so does --fix");
         }
-        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE).create(home);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
         return match made {
             Ok(()) => Finding::new(name, State::Fixed, format!("{shown} is made")),
             Err(error) => unwritable(home, &error),
@@ -48,7 +46,7 @@ fn permissions(name: &str, home: &Path, fix: bool) -> Option<Finding> {
         return None;
     }
     let shown = home.display();
-    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(PRIVATE_MODE)).is_ok() {
+    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(PRIVATE_DIRECTORY_MODE)).is_ok() {
         return Some(Finding::new(name, State::Fixed, format!("{shown} is for its owner alone now (mode 700)")));
     }
     let what =

@@ -26,11 +26,11 @@ const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > saggar_jobs::limits::STOP_GR
 
 /// What an orderly end waits for, to be said where it does not come to its end.
 #[derive(Clone, Debug)]
-pub(super) struct Waits(Arc<Mutex<&'static str>>);
+pub(super) struct ShutdownProgress(Arc<Mutex<&'static str>>);
 
-impl Waits {
-    pub(super) fn new() -> Waits {
-        Waits(Arc::new(Mutex::new("requests")))
+impl ShutdownProgress {
+    pub(super) fn new() -> ShutdownProgress {
+        ShutdownProgress(Arc::new(Mutex::new("requests")))
     }
 
     pub(super) fn on(&self, what: &'static str) {
@@ -44,7 +44,12 @@ impl Waits {
 
 /// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs after
 /// the next signal or [`SHUTDOWN_TIME_MAX`].
-pub(super) fn watch(shutdown: watch::Sender<bool>, input_ends: bool, waits: Waits, models: Arc<ModelRouter>) {
+pub(super) fn watch(
+    shutdown: watch::Sender<bool>,
+    input_ends: bool,
+    waits: ShutdownProgress,
+    models: Arc<ModelRouter>,
+) {
     let watch = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(end(shutdown, input_ends, waits, models));
@@ -55,7 +60,7 @@ pub(super) fn watch(shutdown: watch::Sender<bool>, input_ends: bool, waits: Wait
     }
 }
 
-async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: Waits, models: Arc<ModelRouter>) {
+async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: ShutdownProgress, models: Arc<ModelRouter>) {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "signals end the server without an order"),

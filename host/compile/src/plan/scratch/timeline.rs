@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A lifetime with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PlacedLifetime {
     pub(super) offset: usize,
     pub(super) bytes: usize,
     /// The first and the last kernel that need it.
@@ -13,20 +13,20 @@ pub(super) struct Placed {
 }
 
 /// A segment tree over kernels, and the first kernels of all that is placed.
-pub(super) struct Timeline {
+pub(super) struct SlabTimeline {
     /// Leaves of the tree: a power of two.
     leaves: usize,
     /// For each node of the tree, what lives during all of its span and not during all of its parent's. The root is 1.
-    spans: HashMap<usize, Vec<Placed>>,
-    starts: BTreeMap<usize, Vec<Placed>>,
+    spans: HashMap<usize, Vec<PlacedLifetime>>,
+    starts: BTreeMap<usize, Vec<PlacedLifetime>>,
 }
 
-impl Timeline {
-    pub(super) fn new(kernels: usize) -> Timeline {
-        Timeline { leaves: kernels.next_power_of_two(), spans: HashMap::new(), starts: BTreeMap::new() }
+impl SlabTimeline {
+    pub(super) fn new(kernels: usize) -> SlabTimeline {
+        SlabTimeline { leaves: kernels.next_power_of_two(), spans: HashMap::new(), starts: BTreeMap::new() }
     }
 
-    pub(super) fn add(&mut self, placed: Placed) {
+    pub(super) fn add(&mut self, placed: PlacedLifetime) {
         self.starts.entry(placed.from).or_default().push(placed);
         let (mut low, mut high) = (self.leaves + placed.from, self.leaves + placed.to + 1);
         while low < high {
@@ -43,7 +43,7 @@ impl Timeline {
     }
 
     /// What lives at some time from kernel `from` to kernel `to`, each once, in no order.
-    pub(super) fn overlapping(&self, from: usize, to: usize) -> Vec<Placed> {
+    pub(super) fn overlapping(&self, from: usize, to: usize) -> Vec<PlacedLifetime> {
         let mut found = Vec::new();
         let mut node = self.leaves + from;
         while node > 0 {

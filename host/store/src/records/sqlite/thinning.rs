@@ -14,7 +14,7 @@ const EVENT: &str = "SERIES_THINNED";
 
 /// What is recorded of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Series {
+pub(super) struct SeriesCounts {
     /// Points that are recorded, or were and have been replaced since.
     points: u64,
     /// Points that were reported.
@@ -24,9 +24,9 @@ pub(super) struct Series {
 }
 
 /// The series of a job by their names.
-pub(super) type AllSeries = BTreeMap<String, Series>;
+pub(super) type AllSeries = BTreeMap<String, SeriesCounts>;
 
-impl Series {
+impl SeriesCounts {
     /// Counts a point that is reported. Returns whether it is recorded.
     pub(super) fn report(&mut self) -> bool {
         let is_recorded = self.reported.is_multiple_of(self.stride.max(1));
@@ -36,9 +36,9 @@ impl Series {
     }
 }
 
-impl Default for Series {
-    fn default() -> Series {
-        Series { points: 0, reported: 0, stride: 1 }
+impl Default for SeriesCounts {
+    fn default() -> SeriesCounts {
+        SeriesCounts { points: 0, reported: 0, stride: 1 }
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn load(tx: &Transaction<'_>, job: &str) -> Outcome<AllSeries> {
     let mut statement = tx.prepare_cached("SELECT points, name, reported, stride FROM latest WHERE job = ?1")?;
     let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
     let rows = statement.query_map([job], |row| {
-        let series = Series { points: row::count(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
+        let series = SeriesCounts { points: row::count(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
         Ok((row.get(1)?, series))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
