@@ -47,6 +47,15 @@ pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
     found
 }
 
+/// Has this thread, and what it starts from now on, compute only with what other threads leave.
+///
+/// # Panics
+/// Where the system refuses it.
+pub fn step_back() {
+    // Linux sets it for the calling thread alone.
+    rustix::process::nice(19).expect("to be less important is allowed to everybody");
+}
+
 /// A field of `/proc/PID/status` that counts memory, such as `VmHWM`, in KiB.
 pub fn memory_kib(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");

@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -28,23 +30,73 @@ const AREAS: &[(&str, &str)] = &[
     ("server", include_str!("openapi/server.json")),
 ];
 
+/// What does not depend on the models: built once, and only written for each request, of which there may be many at once.
+struct Routes {
+    openapi: &'static str,
+    info: Value,
+    servers: Value,
+    tags: Value,
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+    responses: Value,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    openapi: &'a str,
+    info: &'a Value,
+    servers: &'a Value,
+    tags: &'a Value,
+    paths: Members<'a>,
+    components: Components<'a>,
+}
+
+#[derive(Serialize)]
+struct Components<'a> {
+    schemas: Members<'a>,
+    responses: &'a Value,
+}
+
+/// The members of an object: those of routes, and then those of models, whose names differ from them (`/models/NAME/predict`
+/// without braces, and `model.NAME.input`).
+struct Members<'a> {
+    of_routes: &'a Map<String, Value>,
+    of_models: Vec<(String, Value)>,
+}
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.of_routes.iter().chain(self.of_models.iter().map(|(name, value)| (name, value))))
+    }
+}
+
 /// `GET /openapi.json`.
-pub(crate) async fn openapi(State(app): State<App>) -> Json<Value> {
-    let mut document = document().clone();
+pub(crate) async fn openapi(State(app): State<App>) -> Response {
+    let (mut paths, mut schemas) = (Vec::new(), Vec::new());
     for model in app.models().list() {
         let Some(serving) = &model.serving else { continue };
         let described = signature::describe(&model.name, serving.predictor().signature());
-        document["components"]["schemas"][&described.input.0] = described.input.1;
-        document["components"]["schemas"][&described.output.0] = described.output.1;
-        document["paths"][&described.path.0] = described.path.1;
+        paths.push(described.path);
+        schemas.extend([described.input, described.output]);
     }
-    Json(document)
+    let routes = routes();
+    let document = Document {
+        openapi: routes.openapi,
+        info: &routes.info,
+        servers: &routes.servers,
+        tags: &routes.tags,
+        paths: Members { of_routes: &routes.paths, of_models: paths },
+        components: Components {
+            schemas: Members { of_routes: &routes.schemas, of_models: schemas },
+            responses: &routes.responses,
+        },
+    };
+    Json(document).into_response()
 }
 
-/// What does not depend on the models.
-fn document() -> &'static Value {
-    static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| {
+fn routes() -> &'static Routes {
+    static ROUTES: OnceLock<Routes> = OnceLock::new();
+    ROUTES.get_or_init(|| {
         let (mut paths, mut schemas) = (Map::new(), Map::new());
         for (tag, text) in AREAS {
             let area: Value = serde_json::from_str(text).expect("a test reads every file");
@@ -53,18 +105,19 @@ fn document() -> &'static Value {
                 paths.insert(path.clone(), expand::path(path, methods, tag));
             }
         }
-        json!({
-            "openapi": "3.1.0",
-            "info": {
+        Routes {
+            openapi: "3.1.0",
+            info: json!({
                 "title": "saggar",
                 "version": env!("CARGO_PKG_VERSION"),
                 "description": "Trains and serves machine-learning models that are sandboxed WebAssembly plugins.",
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
-            },
-            "servers": [{ "url": "/" }],
-            "tags": AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect::<Vec<Value>>(),
-            "paths": paths,
-            "components": { "schemas": schemas, "responses": { "Error": expand::error() } },
-        })
+            }),
+            servers: json!([{ "url": "/" }]),
+            tags: AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect(),
+            paths,
+            schemas,
+            responses: json!({ "Error": expand::error() }),
+        }
     })
 }
