@@ -11,7 +11,7 @@ pub const MATRIX_MOVEMENTS_MAX: usize = 64;
 /// Rounds in which kernels that cannot be built have some of their operands materialised. After these, all of them are.
 pub const FUSE_ROUNDS_MAX: usize = 4;
 /// Rounds of kernels for variables that cannot be updated in place. After these, no variable is.
-pub const PINNED_ROUNDS_MAX: usize = 4;
+pub const PINNED_ROUNDS_MAX: usize = 1;
 /// Nodes that may be fused below one materialised node before more of them are materialised; also bounds recursion.
 pub const FUSED_NODES_MAX: usize = 96;
 /// The least `Target::kernel_values_max`: four operands of a concatenation and the result.
@@ -55,7 +55,7 @@ pub const READY_COMPARED_MAX: usize = 64;
 /// Readers of one value that are considered as partners of one kernel.
 pub const MERGE_PARTNERS_MAX: usize = 16;
 /// Values compared with each other while scratch memory is packed tightly, before the rest is placed in the order of time.
-pub const PLACEMENT_VISITS_MAX: usize = 16 << 20;
+pub const PLACEMENT_VISITS_MAX: usize = 2 << 20;
 /// Labels named in one kernel's label.
 pub const LABELS_MAX: usize = 3;
 

@@ -3,6 +3,7 @@
 //! A `ValueId` here is the number of a node; the memory plan gives it a place.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use saggar_tensor::op::{Combine, Contract, Convolution, Index, Op, Reduce};
 use saggar_tensor::{Graph, NodeId};
@@ -134,7 +135,7 @@ fn fold(plan: Plan<'_>, anchor: NodeId, axes: &[usize]) -> Result<Body, Failure>
             None => kept.len() + axes.iter().position(|&other| other == axis).unwrap_or(0),
         };
         let coordinates = (0..shape.rank()).map(|axis| space.axis(place(axis))).collect();
-        let prologue = prologue(plan, input, &Access { coordinates, bounds: Vec::new() }, &space)?;
+        let prologue = prologue(plan, input, Access { coordinates, bounds: Vec::new() }, &space)?;
         Ok((prologue, roots(plan, &parts[0])?))
     };
     let ((mut prologue, (mut expr, stores)), parts) = in_space(vec![pick(&kept), pick(axes)], attempt)?;
@@ -159,11 +160,11 @@ fn fold(plan: Plan<'_>, anchor: NodeId, axes: &[usize]) -> Result<Body, Failure>
     })
 }
 
-fn prologue(plan: Plan<'_>, input: NodeId, access: &Access, space: &Space) -> Result<Expr, Failure> {
+fn prologue(plan: Plan<'_>, input: NodeId, access: Access, space: &Space) -> Result<Expr, Failure> {
     let nothing = BTreeSet::new();
     let local = Local { anchor: None, roots: &nothing };
     let mut emitter = Emitter::new(plan.graph, plan.stored, local, space);
-    let folded = emitter.element(input, access)?;
+    let folded = emitter.element(input, &Rc::new(access))?;
     let expr = emitter.builder.finish(&mut [folded]);
     if expr.instructions.len() > EXPR_INSTRUCTIONS_MAX {
         return Err(Failure::Store(base(plan.graph, input)));

@@ -1,7 +1,7 @@
 //! Expressions under construction: equal instructions become one.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use saggar_tensor::DType;
 use saggar_tensor::op::Scalar;
@@ -12,17 +12,25 @@ use crate::expr::{Expr, Instruction, Register};
 #[derive(Default)]
 pub(super) struct Builder {
     expr: Expr,
-    known: HashMap<Identity, Register>,
+    /// By the hash of an instruction, or a number after it where another instruction has the same.
+    known: HashMap<u64, Register>,
 }
 
 impl Builder {
     /// The register of this instruction, which is added unless there is an equal one.
     pub(super) fn push(&mut self, instruction: Instruction, dtype: DType) -> Register {
-        let next = Register(self.expr.instructions.len() as u32);
-        let register = *self.known.entry(Identity(instruction.clone(), dtype)).or_insert(next);
-        if register == next {
-            self.expr.instructions.push((instruction, dtype));
+        let wanted = Identity(&instruction, dtype);
+        let mut hash = self.known.hasher().hash_one(&wanted);
+        while let Some(&register) = self.known.get(&hash) {
+            let (known, known_dtype) = &self.expr.instructions[register.0 as usize];
+            if Identity(known, *known_dtype) == wanted {
+                return register;
+            }
+            hash = hash.wrapping_add(1);
         }
+        let register = Register(self.expr.instructions.len() as u32);
+        self.known.insert(hash, register);
+        self.expr.instructions.push((instruction, dtype));
         register
     }
 
@@ -35,19 +43,19 @@ impl Builder {
     }
 
     /// What the registers in `wanted` need, renumbered in `wanted` too; the last of them ends up last.
-    pub(super) fn finish(self, wanted: &mut [Register]) -> Expr {
+    pub(super) fn finish(mut self, wanted: &mut [Register]) -> Expr {
         let mut needed = vec![false; self.expr.instructions.len()];
         wanted.iter().for_each(|register| needed[register.0 as usize] = true);
         for at in (0..needed.len()).rev() {
             if needed[at] {
-                mark(at, &self.expr, &mut needed);
+                operands(&mut self.expr.instructions[at].0).for_each(|operand| needed[operand.0 as usize] = true);
             }
         }
         let mut renumbered = vec![Register(0); needed.len()];
         let mut expr = Expr::default();
         for (at, (mut instruction, dtype)) in self.expr.instructions.into_iter().enumerate() {
             if needed[at] {
-                operands(&mut instruction).into_iter().for_each(|operand| *operand = renumbered[operand.0 as usize]);
+                operands(&mut instruction).for_each(|operand| *operand = renumbered[operand.0 as usize]);
                 renumbered[at] = Register(expr.instructions.len() as u32);
                 expr.instructions.push((instruction, dtype));
             }
@@ -57,27 +65,23 @@ impl Builder {
     }
 }
 
-fn mark(at: usize, expr: &Expr, needed: &mut [bool]) {
-    let mut instruction = expr.instructions[at].0.clone();
-    operands(&mut instruction).into_iter().for_each(|operand| needed[operand.0 as usize] = true);
-}
-
-fn operands(instruction: &mut Instruction) -> Vec<&mut Register> {
-    match instruction {
+fn operands(instruction: &mut Instruction) -> impl Iterator<Item = &mut Register> {
+    let operands = match instruction {
         Instruction::Load { .. }
         | Instruction::Immediate(_)
         | Instruction::Index(_)
         | Instruction::Random { .. }
         | Instruction::Accumulated
-        | Instruction::Product(_) => Vec::new(),
-        Instruction::Unary(_, a) => vec![a],
-        Instruction::Binary(_, a, b) => vec![a, b],
-        Instruction::Select(condition, a, b) => vec![condition, a, b],
-    }
+        | Instruction::Product(_) => [None, None, None],
+        Instruction::Unary(_, a) => [Some(a), None, None],
+        Instruction::Binary(_, a, b) => [Some(a), Some(b), None],
+        Instruction::Select(condition, a, b) => [Some(condition), Some(a), Some(b)],
+    };
+    operands.into_iter().flatten()
 }
 
 /// An instruction compared by the bits of its numbers: 0 and -0 differ, a NaN equals itself.
-struct Identity(Instruction, DType);
+struct Identity<'a>(&'a Instruction, DType);
 
 fn bits(scalar: Scalar) -> (u8, u128) {
     match scalar {
@@ -86,9 +90,9 @@ fn bits(scalar: Scalar) -> (u8, u128) {
     }
 }
 
-impl PartialEq for Identity {
-    fn eq(&self, other: &Identity) -> bool {
-        let same = match (&self.0, &other.0) {
+impl PartialEq for Identity<'_> {
+    fn eq(&self, other: &Identity<'_>) -> bool {
+        let same = match (self.0, other.0) {
             (Instruction::Immediate(a), Instruction::Immediate(b)) => bits(*a) == bits(*b),
             (
                 Instruction::Load { value, view, fill },
@@ -100,13 +104,13 @@ impl PartialEq for Identity {
     }
 }
 
-impl Eq for Identity {}
+impl Eq for Identity<'_> {}
 
-impl Hash for Identity {
+impl Hash for Identity<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        std::mem::discriminant(&self.0).hash(state);
+        std::mem::discriminant(self.0).hash(state);
         self.1.hash(state);
-        match &self.0 {
+        match self.0 {
             Instruction::Load { value, view, fill } => (value, view, fill.map(bits)).hash(state),
             Instruction::Immediate(scalar) => bits(*scalar).hash(state),
             Instruction::Index(view) => view.hash(state),

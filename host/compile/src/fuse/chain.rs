@@ -1,6 +1,7 @@
 //! The body of a chain: a fold or a product of a matrix that is computed from products where it is used.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use saggar_tensor::op::{Contract, Op, Reduce};
 use saggar_tensor::{DType, Interrupted, NodeId};
@@ -79,7 +80,7 @@ fn link(plan: Plan<'_>, node: NodeId, flipped: bool, dims: &[usize]) -> Result<(
         let position = access.position(shape, space.dims.len());
         let mut emitter = Emitter::new(plan.graph, plan.stored, Local { anchor: None, roots: &nothing }, space);
         emitter.pieces = Some(Pieces { products: &plan.chains.products, position, used: Vec::new() });
-        let element = emitter.element(node, &access)?;
+        let element = emitter.element(node, &Rc::new(access))?;
         let used = emitter.pieces.take().map(|pieces| pieces.used).unwrap_or_default();
         Ok((emitter.builder.finish(&mut [element]), used))
     };

@@ -1,9 +1,10 @@
 //! Instructions for a node's element at each point of an iteration space, down to the elements that lie in memory.
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use saggar_tensor::op::{Binary, Movement, Op, Scalar, Source, Unary};
-use saggar_tensor::{DType, Graph, NodeId};
+use saggar_tensor::{DType, Graph, NodeId, Shape};
 
 use super::builder::Builder;
 use super::kind::base;
@@ -48,8 +49,12 @@ pub(super) struct Emitter<'a> {
     pub(super) local: Local<'a>,
     pub(super) space: &'a Space,
     pub(super) builder: Builder,
+    /// The space's own position.
+    position: Affine,
+    /// The access in order that was asked for last, and the shape that it is to.
+    in_order: Option<(&'a Shape, Rc<Access>)>,
     /// What each node became at each of its positions.
-    memo: HashMap<NodeId, Vec<(Access, Register)>>,
+    memo: HashMap<NodeId, Vec<(Rc<Access>, Register)>>,
     pub(super) pieces: Option<Pieces<'a>>,
     /// Nodes that were computed, each once for each of its positions.
     visits: usize,
@@ -63,6 +68,8 @@ impl<'a> Emitter<'a> {
             local,
             space,
             builder: Builder::default(),
+            position: space.position(),
+            in_order: None,
             memo: HashMap::new(),
             pieces: None,
             visits: 0,
@@ -74,19 +81,30 @@ impl<'a> Emitter<'a> {
         if self.local.anchor == Some(node) {
             return Ok(self.builder.push(Instruction::Accumulated, self.graph.descriptor(node).dtype));
         }
-        let access = Access::in_order(self.space, &self.graph.descriptor(node).shape)
-            .map_err(|obstacle| failure(obstacle, Failure::Refused))?;
+        let access = self.in_order(node).map_err(|obstacle| failure(obstacle, Failure::Refused))?;
         self.computed(node, &access)
     }
 
+    /// `node` in the order of the space.
+    fn in_order(&mut self, node: NodeId) -> Result<Rc<Access>, Obstacle> {
+        let shape = &self.graph.descriptor(node).shape;
+        if let Some((known, access)) = &self.in_order
+            && *known == shape
+        {
+            return Ok(Rc::clone(access));
+        }
+        let access = Rc::new(Access::in_order(self.space, shape)?);
+        self.in_order = Some((shape, Rc::clone(&access)));
+        Ok(access)
+    }
+
     /// `node` at `access`.
-    pub(super) fn element(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
+    pub(super) fn element(&mut self, node: NodeId, access: &Rc<Access>) -> Result<Register, Failure> {
         let rank = self.space.dims.len();
         let descriptor = self.graph.descriptor(node);
         let whole = base(self.graph, node);
         if self.local.anchor == Some(whole) || self.local.roots.contains(&whole) {
-            let in_place =
-                access.bounds.is_empty() && access.position(&descriptor.shape, rank) == self.space.position();
+            let in_place = access.bounds.is_empty() && access.position(&descriptor.shape, rank) == self.position;
             return if in_place { self.root(whole) } else { Err(Failure::Refused) };
         }
         if self.stored[whole.index()] {
@@ -100,7 +118,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// `node` at `access`, from its operands.
-    fn computed(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
+    fn computed(&mut self, node: NodeId, access: &Rc<Access>) -> Result<Register, Failure> {
         let known = self.memo.get(&node).into_iter().flatten().find(|(other, _)| other == access);
         if let Some(&(_, register)) = known {
             return Ok(register);
@@ -110,11 +128,11 @@ impl<'a> Emitter<'a> {
             return Err(Failure::Refused);
         }
         let register = self.instruction(node, access)?;
-        self.memo.entry(node).or_default().push((access.clone(), register));
+        self.memo.entry(node).or_default().push((Rc::clone(access), register));
         Ok(register)
     }
 
-    fn instruction(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
+    fn instruction(&mut self, node: NodeId, access: &Rc<Access>) -> Result<Register, Failure> {
         let dtype = self.graph.descriptor(node).dtype;
         let inputs = &self.graph.node(node).inputs;
         let register = match &self.graph.node(node).op {
@@ -143,7 +161,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The element of a product that is stored nowhere.
-    fn piece(&mut self, node: NodeId, access: &Access) -> Result<Register, Failure> {
+    fn piece(&mut self, node: NodeId, access: &Rc<Access>) -> Result<Register, Failure> {
         let descriptor = self.graph.descriptor(node);
         let position = access.position(&descriptor.shape, self.space.dims.len());
         let pieces = self.pieces.as_mut().filter(|pieces| pieces.products.contains(&node));
@@ -157,7 +175,7 @@ impl<'a> Emitter<'a> {
         Ok(self.builder.push(Instruction::Product(number as u32), descriptor.dtype))
     }
 
-    fn source(&mut self, node: NodeId, source: &Source, access: &Access) -> Result<Register, Failure> {
+    fn source(&mut self, node: NodeId, source: &Source, access: &Rc<Access>) -> Result<Register, Failure> {
         let descriptor = self.graph.descriptor(node);
         let instruction = match source {
             Source::Input(_) | Source::Constant(_) | Source::Variable(_) => return Err(Failure::Store(node)),
@@ -179,27 +197,27 @@ impl<'a> Emitter<'a> {
         Ok(self.builder.push(instruction, descriptor.dtype))
     }
 
-    fn movement(&mut self, node: NodeId, movement: &Movement, access: &Access) -> Result<Register, Failure> {
+    fn movement(&mut self, node: NodeId, movement: &Movement, access: &Rc<Access>) -> Result<Register, Failure> {
         let input = self.graph.node(node).inputs[0];
         match movement {
             Movement::Reshape(_) => {
                 let coordinates = through_reshape(self.graph, node, access, self.space)
                     .map_err(|obstacle| failure(obstacle, Failure::Store(base(self.graph, input))))?;
-                self.element(input, &Access { coordinates, bounds: access.bounds.clone() })
+                self.element(input, &Rc::new(Access { coordinates, bounds: access.bounds.clone() }))
             }
             Movement::Broadcast(_) | Movement::Transpose(_) | Movement::Slice { .. } | Movement::Reverse(_) => {
                 let coordinates = through(self.graph, node, access, self.space.dims.len());
-                self.element(input, &Access { coordinates, bounds: access.bounds.clone() })
+                self.element(input, &Rc::new(Access { coordinates, bounds: access.bounds.clone() }))
             }
             Movement::Pad { low, value, .. } => self.pad(node, low, *value, access),
             Movement::Concat { axis } => self.concat(node, *axis, access),
         }
     }
 
-    fn pad(&mut self, node: NodeId, low: &[usize], value: Scalar, access: &Access) -> Result<Register, Failure> {
+    fn pad(&mut self, node: NodeId, low: &[usize], value: Scalar, access: &Rc<Access>) -> Result<Register, Failure> {
         let dtype = self.graph.descriptor(node).dtype;
         let input = self.graph.node(node).inputs[0];
-        let mut inner = access.clone();
+        let mut inner = Access::clone(access);
         let mut conditions = Vec::new();
         for (axis, &size) in self.graph.descriptor(input).shape.iter().enumerate() {
             let coordinate = access.coordinates[axis].clone().scaled(1, -(low[axis] as i64));
@@ -216,6 +234,7 @@ impl<'a> Emitter<'a> {
             inner = bounded;
             inner.coordinates[axis] = coordinate;
         }
+        let inner = Rc::new(inner);
         let element = self.element(input, &inner)?;
         if conditions.is_empty() {
             return Ok(element);
@@ -256,7 +275,7 @@ impl<'a> Emitter<'a> {
         self.builder.push(instruction, DType::U8)
     }
 
-    fn concat(&mut self, node: NodeId, axis: usize, access: &Access) -> Result<Register, Failure> {
+    fn concat(&mut self, node: NodeId, axis: usize, access: &Rc<Access>) -> Result<Register, Failure> {
         let dtype = self.graph.descriptor(node).dtype;
         let mut start = 0;
         let mut parts = Vec::new();
@@ -266,13 +285,13 @@ impl<'a> Emitter<'a> {
             start += size;
             let restricted = restrict(&coordinate, 0, size, &self.space.dims);
             let inner = match restricted.map_err(|obstacle| failure(obstacle, Failure::Store(node)))? {
-                Restricted::Everywhere => Some(access.clone()),
+                Restricted::Everywhere => Some(Access::clone(access)),
                 Restricted::Nowhere => None,
-                Restricted::Within(bound) => access.bounded(bound),
+                Restricted::Within(bound) => Access::clone(access).bounded(bound),
             };
             let Some(mut inner) = inner else { continue };
             inner.coordinates[axis] = coordinate;
-            parts.push((self.element(input, &inner)?, start));
+            parts.push((self.element(input, &Rc::new(inner))?, start));
         }
         // Only points outside the access's own bounds have no part, and their value is dropped.
         let Some((mut chosen, _)) = parts.pop() else {

@@ -141,9 +141,8 @@ impl Access {
     }
 
     /// The access that also demands `bound`; none where nothing is left.
-    pub(super) fn bounded(&self, bound: Bound) -> Option<Access> {
-        let mut access = self.clone();
-        match access.bounds.iter_mut().find(|other| other.dim == bound.dim) {
+    pub(super) fn bounded(mut self, bound: Bound) -> Option<Access> {
+        match self.bounds.iter_mut().find(|other| other.dim == bound.dim) {
             Some(other) => {
                 other.low = other.low.max(bound.low);
                 other.high = other.high.min(bound.high);
@@ -152,11 +151,11 @@ impl Access {
                 }
             }
             None => {
-                access.bounds.push(bound);
-                access.bounds.sort_by_key(|bound| bound.dim);
+                self.bounds.push(bound);
+                self.bounds.sort_by_key(|bound| bound.dim);
             }
         }
-        Some(access)
+        Some(self)
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) async fn of_job(
             Listed::of(parts, info)
         })
     };
-    let listed = app.blocking(take).await;
+    let listed = app.background(take).await;
     app.audit().record(&actor, Action::DatasetPush, &name, &from, &listed);
     let listed = listed?;
     let info = &listed.info;
@@ -228,7 +228,7 @@ pub(crate) async fn commit(
             Listed::of(parts, info)
         })
     };
-    let listed = app.blocking(commit).await;
+    let listed = app.background(commit).await;
     let detail = listed.as_ref().map_or_else(|_| String::new(), |listed| format!("version {}", listed.info.version));
     app.audit().record(&actor, Action::DatasetPush, &name, &detail, &listed);
     let listed = listed?;
