@@ -28,8 +28,8 @@ impl AnswerCharge {
     }
 }
 
-/// The response with its body charged: to the charge that came with it, or else to the one that `empty` makes. A body that comes in pieces
-/// has no length and is not charged; its pieces wait in bounded queues.
+/// The response with its body charged: to the charge that came with it, or else to the one that `empty` makes. A body that
+/// comes in pieces has no length and is not charged; its pieces wait in bounded queues.
 ///
 /// # Errors
 /// `MemoryFull` where the client holds too much already.
