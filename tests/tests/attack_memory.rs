@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -32,11 +32,18 @@ fn key(home: &Path, name: &str, scopes: &str) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// A server in `group` that wants keys and serves the digits that were trained in `home`.
+/// A server in `group` that wants keys and serves `digits` and `hoard`, which are trained in `home` outside of the group; ready.
 fn serve_in(group: &MemoryGroup, home: &Path) -> Server {
+    let server = Server::with_digits(home, &[]);
+    publish_hoard(&server);
+    drop(server);
     let mut command = group.command(&binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--require-keys", "--home"]).arg(home);
-    Server::of(command, home)
+    let server = Server::of(command, home);
+    server.wait_for("the models", |server| {
+        (server.request_as(None, "GET", "/readyz", Payload::Nothing).status == 200).then_some(())
+    });
+    server
 }
 
 fn digit() -> Value {
@@ -246,15 +253,8 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    // Trained outside of the group, which is about serving.
-    let server = Server::with_digits(&home, &[]);
-    publish_hoard(&server);
-    drop(server);
-    let [good, bad] = [("good", "predict"), ("bad", "predict,jobs:read,jobs:write")].map(|(n, s)| key(&home, n, s));
     let server = serve_in(&group, &home);
-    server.wait_for("the models", |server| {
-        (server.request_as(None, "GET", "/readyz", Payload::Nothing).status == 200).then_some(())
-    });
+    let [good, bad] = [("good", "predict"), ("bad", "predict,jobs:read,jobs:write")].map(|(n, s)| key(&home, n, s));
     let expected = server.wait_for("the model", |server| {
         let answer = server.request_as(Some(&good), "POST", DIGITS, Payload::Json(&digit()));
         (answer.status == 200).then_some(answer.text)
@@ -266,11 +266,12 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     newlines(&folder, 100 << 20);
     // Each local is set to itself and one more: about a megabyte of code within every limit.
     let code: Vec<u8> = (0..100).flat_map(|at| [0x20, at, 0x41, 1, 0x6a, 0x21, at]).collect();
-    let hard_to_compile = with_functions(1_500, 100, &code);
+    let uploaded = AtomicUsize::new(0);
     let (bomb, until, over) = (bomb(), Instant::now() + seconds(), AtomicBool::new(false));
     let upload = || {
-        let wasm = Payload::Bytes("application/wasm", &hard_to_compile);
-        let _ = server.request_as(Some(&bad), "POST", "/api/v1/plugins", wasm);
+        // Another one each time: what was compiled before is not compiled again.
+        let wasm = with_functions(1_500 + uploaded.fetch_add(1, Ordering::Relaxed), 100, &code);
+        let _ = server.request_as(Some(&bad), "POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &wasm));
     };
     let push = || {
         let mut push = server.command(&["data", "push", folder.to_str().unwrap(), "--name", "newlines"]);
