@@ -137,7 +137,7 @@ fn idle_connections_keep_nobody_out() {
 fn a_stopped_worker_is_replaced() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start_with(home.path(), &["--worker-silence", "15s"]);
-    let job = Steady::steps(200).parameter("work", 20).submit(&server);
+    let job = Steady::steps(1000).parameter("work", 20).submit(&server);
     server.wait_for_step(&job, 1);
     let worker = workers(server.pid())[0];
     assert!(Command::new("kill").args(["-STOP", &worker.to_string()]).status().unwrap().success());
