@@ -47,7 +47,7 @@ pub const MERGE_VISITS_MAX: usize = 4096;
 /// Kernels visited while looking for cycles before no more merges are tried: kernels are right as they are.
 pub const MERGE_ALL_VISITS_MAX: usize = 32 << 20;
 /// Instructions written for kernels that might be merged before no more merges are tried.
-pub const MERGE_INSTRUCTIONS_MAX: usize = 8 << 20;
+pub const MERGE_INSTRUCTIONS_MAX: usize = 4 << 20;
 /// Kernels visited while looking for a circle before a variable is given a copy instead of being updated in place.
 pub const ORDER_VISITS_MAX: usize = 4096;
 /// Kernels that could run next and are compared before one is chosen.
