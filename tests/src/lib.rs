@@ -15,7 +15,7 @@ pub use cgroup::MemoryGroup;
 pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use jobs::Steady;
-pub use process::{children, kill_9, memory_kib, processes_of, step_back, workers};
+pub use process::{children, kill_9, lower_priority, memory_kib, processes_of, workers};
 pub use server::{Server, binary, copy_version};
 
 use std::path::PathBuf;

@@ -47,13 +47,13 @@ pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
     found
 }
 
-/// Has this thread, and what it starts from now on, compute only with what other threads leave.
+/// Gives this thread, and the threads and processes that it starts from now on, the lowest scheduling priority.
 ///
 /// # Panics
 /// Where the system refuses it.
-pub fn step_back() {
+pub fn lower_priority() {
     // Linux sets it for the calling thread alone.
-    rustix::process::nice(19).expect("to be less important is allowed to everybody");
+    rustix::process::nice(19).expect("every user may lower a priority");
 }
 
 /// A field of `/proc/PID/status` that counts memory, such as `VmHWM`, in KiB.

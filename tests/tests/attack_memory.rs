@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use saggar_tests::component::with_functions;
-use saggar_tests::{MemoryGroup, Payload, Server, binary, guest, memory_kib, step_back};
+use saggar_tests::{MemoryGroup, Payload, Server, binary, guest, lower_priority, memory_kib};
 use serde_json::{Value, json};
 
 const SECONDS_DEFAULT: u64 = 8;
@@ -292,8 +292,8 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     let beside = std::thread::scope(|scope| {
         let client = scope.spawn(|| ask_until(&server, &good, &expected, || over.load(Ordering::Relaxed)));
         let attack_again = |attack: &(dyn Fn() + Sync)| {
-            // It would be another machine's work: of this one's processors it gets what server and client leave.
-            step_back();
+            // Attackers would be on other machines: here they must not take processor time from server and client.
+            lower_priority();
             while Instant::now() < until {
                 attack();
             }

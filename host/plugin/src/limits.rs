@@ -122,6 +122,9 @@ pub const IMPORT_MEMORY_PER_BYTE: u64 = 6;
 pub const COMPILES_MAX: usize = 2;
 /// Uploads that wait for one. More are refused.
 pub const COMPILES_WAITING_MAX: usize = 8;
+/// Niceness (nice(2)) of compile children and of a server's long work in the background: a lower scheduling priority than that
+/// of requests, and a higher one than that of jobs' workers, because models that are loaded wait for a child.
+pub const BACKGROUND_NICENESS: i32 = 5;
 /// Threads of a compile child.
 pub const COMPILE_THREADS_MAX: usize = 4;
 /// Nodes, operands and ports of a graph that is compiled in place: less work than starting a child.

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -18,7 +17,7 @@ use saggar_store::home::Home;
 use saggar_store::objects::Objects;
 use saggar_store::projects::Projects;
 use saggar_store::usage::StorageQuota;
-use tokio::sync::{RwLock, oneshot, watch};
+use tokio::sync::{RwLock, watch};
 
 use crate::access::{Access, Door};
 use crate::api::devices::Devices;
@@ -42,10 +41,6 @@ use crate::predictions::webhook::WebhookPrefix;
 use crate::predictions::{self, Predictions};
 use crate::storage::Counted;
 use crate::tfs;
-
-/// How far work in the background steps back: as far as compile children.
-#[cfg(target_os = "linux")]
-const BACKGROUND_NICENESS: i32 = 5;
 
 /// What a server is made of.
 #[derive(Debug)]
@@ -226,30 +221,6 @@ impl App {
         let app = self.clone();
         let done = tokio::task::spawn_blocking(move || work(app.parts())).await;
         done.map_err(|error| ApiError::Internal { cause: error.to_string() })?.map_err(Into::into)
-    }
-
-    /// Runs `work`, which computes for long, on a thread of its own that steps back behind those that answer requests.
-    pub(crate) async fn background<T, E>(
-        &self,
-        work: impl FnOnce(&Parts) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, ApiError>
-    where
-        T: Send + 'static,
-        E: Into<ApiError> + Send + 'static,
-    {
-        let (app, (answer, answered)) = (self.clone(), oneshot::channel());
-        let run = move || {
-            // Elsewhere it would be set for the whole process.
-            #[cfg(target_os = "linux")]
-            let _ = rustix::process::nice(BACKGROUND_NICENESS);
-            // Whoever asked may be gone.
-            let _ = answer.send(work(app.parts()));
-        };
-        let internal = |cause: String| ApiError::Internal { cause };
-        let started = thread::Builder::new().name("background".to_owned()).spawn(run);
-        started.map_err(|error| internal(error.to_string()))?;
-        let answer = answered.await.map_err(|_| internal("work in the background panicked".to_owned()))?;
-        answer.map_err(Into::into)
     }
 
     /// Every route, and the methods it has, as the index shows them.

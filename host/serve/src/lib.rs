@@ -14,6 +14,7 @@ mod connection;
 mod console;
 pub mod error;
 pub mod limits;
+mod low_priority;
 pub mod memory;
 pub mod models;
 mod observe;

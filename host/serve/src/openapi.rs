@@ -30,41 +30,37 @@ const AREAS: &[(&str, &str)] = &[
     ("server", include_str!("openapi/server.json")),
 ];
 
-/// What does not depend on the models: built once, and only written for each request, of which there may be many at once.
-struct Routes {
-    openapi: &'static str,
-    info: Value,
-    servers: Value,
-    tags: Value,
+/// What does not depend on the models: built once, and only serialized for each request.
+struct RouteDocument {
+    /// Version, description, servers and tags.
+    head: Map<String, Value>,
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
     responses: Value,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    openapi: &'a str,
-    info: &'a Value,
-    servers: &'a Value,
-    tags: &'a Value,
-    paths: Members<'a>,
-    components: Components<'a>,
+struct OpenApiDocument<'a> {
+    #[serde(flatten)]
+    head: &'a Map<String, Value>,
+    paths: DocumentMembers<'a>,
+    components: DocumentComponents<'a>,
 }
 
 #[derive(Serialize)]
-struct Components<'a> {
-    schemas: Members<'a>,
+struct DocumentComponents<'a> {
+    schemas: DocumentMembers<'a>,
     responses: &'a Value,
 }
 
 /// The members of an object: those of routes, and then those of models, whose names differ from them (`/models/NAME/predict`
 /// without braces, and `model.NAME.input`).
-struct Members<'a> {
+struct DocumentMembers<'a> {
     of_routes: &'a Map<String, Value>,
     of_models: Vec<(String, Value)>,
 }
 
-impl Serialize for Members<'_> {
+impl Serialize for DocumentMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.of_routes.iter().chain(self.of_models.iter().map(|(name, value)| (name, value))))
     }
@@ -80,22 +76,19 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
         schemas.extend([described.input, described.output]);
     }
     let routes = routes();
-    let document = Document {
-        openapi: routes.openapi,
-        info: &routes.info,
-        servers: &routes.servers,
-        tags: &routes.tags,
-        paths: Members { of_routes: &routes.paths, of_models: paths },
-        components: Components {
-            schemas: Members { of_routes: &routes.schemas, of_models: schemas },
+    let document = OpenApiDocument {
+        head: &routes.head,
+        paths: DocumentMembers { of_routes: &routes.paths, of_models: paths },
+        components: DocumentComponents {
+            schemas: DocumentMembers { of_routes: &routes.schemas, of_models: schemas },
             responses: &routes.responses,
         },
     };
     Json(document).into_response()
 }
 
-fn routes() -> &'static Routes {
-    static ROUTES: OnceLock<Routes> = OnceLock::new();
+fn routes() -> &'static RouteDocument {
+    static ROUTES: OnceLock<RouteDocument> = OnceLock::new();
     ROUTES.get_or_init(|| {
         let (mut paths, mut schemas) = (Map::new(), Map::new());
         for (tag, text) in AREAS {
@@ -105,16 +98,22 @@ fn routes() -> &'static Routes {
                 paths.insert(path.clone(), expand::path(path, methods, tag));
             }
         }
-        Routes {
-            openapi: "3.1.0",
-            info: json!({
-                "title": "saggar",
-                "version": env!("CARGO_PKG_VERSION"),
-                "description": "Trains and serves machine-learning models that are sandboxed WebAssembly plugins.",
-                "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
-            }),
-            servers: json!([{ "url": "/" }]),
-            tags: AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect(),
+        let head = [
+            ("openapi", json!("3.1.0")),
+            (
+                "info",
+                json!({
+                    "title": "saggar",
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "description": "Trains and serves machine-learning models that are sandboxed WebAssembly plugins.",
+                    "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+                }),
+            ),
+            ("servers", json!([{ "url": "/" }])),
+            ("tags", AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect()),
+        ];
+        RouteDocument {
+            head: head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             paths,
             schemas,
             responses: json!({ "Error": expand::error() }),

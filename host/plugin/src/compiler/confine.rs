@@ -2,17 +2,19 @@
 
 use std::io::Read;
 
-/// Limits processor time, and steps back behind the server: it computes with what the server leaves, and where the system
-/// is short of memory, it goes first.
+/// Limits processor time and lowers the scheduling priority below the server's; where the system is short of memory, it kills
+/// this process first.
 #[cfg(unix)]
 pub(super) fn limit_processor(cpu_seconds: u64) {
     use rustix::process::{Resource, nice};
+
+    use crate::limits::BACKGROUND_NICENESS;
 
     // The signal of the first limit says what happened; at the second, the system kills without a word.
     limit(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(CPU_GRACE_SECONDS));
     // Memory of guests is nothing to leave on the disk.
     limit(Resource::Core, 0, 0);
-    let _ = nice(NICENESS);
+    let _ = nice(BACKGROUND_NICENESS);
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
@@ -23,9 +25,6 @@ pub(super) fn limit_memory(bytes: u64) {
     limit(rustix::process::Resource::Data, bytes, bytes);
 }
 
-/// Less than a job's worker steps back: models that come up wait for a child.
-#[cfg(unix)]
-const NICENESS: i32 = 5;
 #[cfg(unix)]
 const CPU_GRACE_SECONDS: u64 = 5;
 

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created, no_content};
 use crate::limits::ANNOUNCEMENT_BYTES_MAX;
+use crate::low_priority::at_low_priority;
 
 /// The body of `POST /api/v1/datasets`.
 #[derive(Deserialize)]
@@ -127,7 +128,7 @@ pub(crate) async fn of_job(
             Listed::of(parts, info)
         })
     };
-    let listed = app.background(take).await;
+    let listed = app.blocking(at_low_priority(take)).await;
     app.audit().record(&actor, Action::DatasetPush, &name, &from, &listed);
     let listed = listed?;
     let info = &listed.info;
@@ -228,7 +229,7 @@ pub(crate) async fn commit(
             Listed::of(parts, info)
         })
     };
-    let listed = app.background(commit).await;
+    let listed = app.blocking(at_low_priority(commit)).await;
     let detail = listed.as_ref().map_or_else(|_| String::new(), |listed| format!("version {}", listed.info.version));
     app.audit().record(&actor, Action::DatasetPush, &name, &detail, &listed);
     let listed = listed?;
