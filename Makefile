@@ -41,7 +41,7 @@ test: ## run every test, with formatting and lints
 	@# One set of units for binary and tests: another choice of packages would build the dependencies again.
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory guests
-	cargo test --locked --workspace --manifest-path plugins/Cargo.toml
+	ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" cargo test --locked --workspace --manifest-path plugins/Cargo.toml
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast; \
 	 else cargo test --locked --workspace --no-fail-fast; fi
 
@@ -58,15 +58,17 @@ lint:
 
 conformance-webnn: ## run WebNN's cases on interpreter, CPU and GPU (WEBNN_CASES=DIR names their folder)
 	@.ci/setup test
-	@cargo run --quiet --locked --workspace --bin conformance-webnn -- "$${WEBNN_CASES:?name the folder of cases: WEBNN_CASES=DIR}"
+	@cargo build --quiet --locked --workspace --all-targets
+	@target/debug/conformance-webnn "$${WEBNN_CASES:?name the folder of cases: WEBNN_CASES=DIR}"
 
-conformance-onnx: ## run the ONNX project's own cases on CPU and GPU (ONNX_CASES=DIR, else the Python package brings them)
+conformance-onnx: ## run the ONNX project's own cases on CPU and GPU (ONNX_CASES=DIR:DIR, else the Python packages bring them)
 	@.ci/setup test
 	@cargo build --quiet --locked --workspace --all-targets
 	@target/debug/saggar build plugins/onnx
 	@target/debug/conformance-onnx "$${ONNX_CASES:-$$(.ci/onnx-cases)}"
 
-conformance-onnx-rules: ## run them on the plugin's rules alone, over the interpreter
+conformance-onnx-rules: ## run them on the plugin's rules alone, over the interpreter, and compare the operators' signatures
+	@.ci/onnx-signatures
 	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
 	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
 

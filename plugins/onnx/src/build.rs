@@ -11,6 +11,7 @@ use crate::graph::Graph;
 use crate::model::{Model, domain, place};
 use crate::ops;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto};
+use crate::signature;
 use crate::tensor::{self, Place};
 use crate::value::{Constant, Origin, Value};
 
@@ -117,23 +118,23 @@ impl<'m, 'b> Builder<'m, 'b> {
             wanted: node.output.iter().map(|name| !name.is_empty()).collect(),
         };
         let results = if let Some(function) = self.model.function(node) {
+            let defaults = function.attribute_proto.iter().map(|default| default.name.as_str());
+            signature::check_function(&call, function.attribute.iter().map(String::as_str).chain(defaults))?;
             self.run_function(function, &call)?
         } else if domain(&node.domain).is_empty() {
+            signature::check(&call)?;
             match node.op_type.as_str() {
                 "If" => self.run_branch(&call, scope)?,
                 "Loop" => self.run_loop(&call, scope)?,
                 "Scan" => self.run_scan(&call, scope)?,
                 "Constant" => vec![self.constant(&call)?],
-                op => match ops::rule("", op) {
+                op => match ops::rule(op) {
                     Some(rule) => rule(&mut self.graph, &call)?,
                     None => return Err(unknown(node, &call)),
                 },
             }
         } else {
-            match ops::rule(&node.domain, &node.op_type) {
-                Some(rule) => rule(&mut self.graph, &call)?,
-                None => return Err(unknown(node, &call)),
-            }
+            return Err(unknown(node, &call));
         };
         for (position, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let Some(value) = results.get(position) else {

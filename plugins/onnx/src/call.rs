@@ -169,6 +169,18 @@ impl Call<'_> {
         self.attribute(name).map_or(Cow::Borrowed(default), |attribute| String::from_utf8_lossy(&attribute.s))
     }
 
+    /// A text attribute that is one of a few words; the first is the default.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the words, if it is another.
+    pub fn choice<'s>(&self, name: &str, words: &[&'s str]) -> Result<&'s str> {
+        let Some(attribute) = self.attribute(name) else { return Ok(words.first().copied().unwrap_or_default()) };
+        words.iter().copied().find(|word| word.as_bytes() == attribute.s).ok_or_else(|| {
+            let given = String::from_utf8_lossy(&attribute.s);
+            Error::invalid(format!("attribute `{name}` of {} must be {}, not `{given}`", self.op, words.join(" or ")))
+        })
+    }
+
     /// An attribute of texts.
     pub fn strings(&self, name: &str) -> Option<Vec<String>> {
         let attribute = self.attribute(name)?;

@@ -20,6 +20,7 @@ pub mod ops;
 pub mod plan;
 mod predict;
 pub mod proto;
+pub mod signature;
 pub mod tensor;
 pub mod value;
 

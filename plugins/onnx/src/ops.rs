@@ -23,7 +23,6 @@ pub use source::constant;
 use crate::call::Call;
 use crate::error::Result;
 use crate::graph::{Built, Graph};
-use crate::model::domain;
 use crate::value::Value;
 
 /// What a rule gives: the node's results in order, as many as it knows.
@@ -40,11 +39,13 @@ fn one(built: Built) -> Outcome {
 /// The rule of an operator of the standard set.
 ///
 /// `Constant`, `If`, `Loop` and `Scan` are the builder's own: they need more than their operands.
-pub fn rule(set: &str, op: &str) -> Option<Rule> {
-    if !domain(set).is_empty() {
-        return None;
-    }
-    RULES.iter().find(|(names, _)| names.split(' ').any(|name| name == op)).map(|(_, rule)| *rule)
+pub fn rule(op: &str) -> Option<Rule> {
+    RULES.iter().find(|(names, _)| names.split_whitespace().any(|name| name == op)).map(|(_, rule)| *rule)
+}
+
+/// The names of the operators that have a rule.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().flat_map(|(names, _)| names.split_whitespace())
 }
 
 /// Operators, separated by spaces, and the rule that builds them; by family.
@@ -68,7 +69,7 @@ const RULES: &[(&str, Rule)] = &[
     ("LeakyRelu ThresholdedRelu", activation::rectified),
     ("PRelu", activation::prelu),
     ("HardSigmoid HardSwish", activation::hard),
-    ("Mish Swish", activation::gated),
+    ("Mish Swish SwiGLU", activation::gated),
     ("Gelu", activation::gelu),
     ("Shrink", activation::shrink),
     ("Softmax LogSoftmax Hardmax", activation::softmax),

@@ -1,9 +1,9 @@
-//! `conformance-onnx FOLDER [NAME]`: imports, loads and runs the ONNX project's cases whose path contains NAME, on the CPU
-//! device and on every GPU adapter. Prints what was wrong, and for each device `N passed, N unsupported, N wrong`.
+//! `conformance-onnx FOLDER[:FOLDER] [NAME]`: imports, loads and runs the ONNX project's cases whose path contains NAME, on
+//! the CPU device and on every GPU adapter. Prints what was wrong, and for each device `N passed, N unsupported, N wrong`.
 //! With a NAME, or with `ONNX_VERBOSE` set, what is not supported is listed case by case.
 #![allow(clippy::print_stdout, reason = "this is what the command is for")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use saggar_device::{cpu, gpu};
@@ -12,12 +12,13 @@ use saggar_tests::plugin;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let Some(folder) = arguments.next().map(PathBuf::from) else {
-        eprintln!("usage: conformance-onnx FOLDER [NAME]");
+    let Some(folders) = arguments.next() else {
+        eprintln!("usage: conformance-onnx FOLDER[:FOLDER] [NAME]");
         return ExitCode::from(2);
     };
     let only = arguments.next().map(|only| only.to_string_lossy().into_owned()).unwrap_or_default();
-    match check(&folder, &only) {
+    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+    match check(&folders, &only) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(reason) => {
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 /// The number of wrong cases on all devices.
-fn check(folder: &Path, only: &str) -> Result<usize, String> {
+fn check(folders: &[PathBuf], only: &str) -> Result<usize, String> {
     let path = plugin("onnx");
     let component = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let importer = Importer::new(&component)?;
@@ -41,9 +42,9 @@ fn check(folder: &Path, only: &str) -> Result<usize, String> {
     }
     let verbose = !only.is_empty() || std::env::var_os("ONNX_VERBOSE").is_some();
     let mut wrong = 0;
-    for device in devices {
+    for (device, folder) in devices.iter().flat_map(|device| folders.iter().map(move |folder| (device, folder))) {
         let name = format!("{} ({})", device.info().name, device.info().adapter);
-        let report = importer.check(folder, only, &device, |done, of| {
+        let report = importer.check(folder, only, device, |done, of| {
             if done.is_multiple_of(200) {
                 eprintln!("{name}: {done} of {of}");
             }
@@ -55,10 +56,11 @@ fn check(folder: &Path, only: &str) -> Result<usize, String> {
             reasons(&report.unsupported).iter().for_each(|(reason, count)| println!("{count:5} {reason}"));
         }
         println!(
-            "{name}: {} passed, {} unsupported, {} wrong",
+            "{name}: {} passed, {} unsupported, {} wrong of {}",
             report.passed,
             report.unsupported.len(),
-            report.wrong.len()
+            report.wrong.len(),
+            folder.display()
         );
         wrong += report.wrong.len();
     }

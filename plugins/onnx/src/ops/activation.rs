@@ -79,9 +79,17 @@ pub(super) fn hard_sigmoid(g: &mut Graph, x: &Value, alpha: f64, beta: f64) -> B
     g.clamp(&line, Some(0.0), Some(1.0))
 }
 
-/// Mish and Swish: the operand times a gate.
+/// Mish and Swish: the operand times a gate; SwiGLU multiplies a second operand. Source: ONNX SwiGLU-28.
 pub(super) fn gated(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
+    let factor = if call.op == "SwiGLU" { call.input(1)? } else { x };
+    if factor.shape() != x.shape() {
+        return Err(Error::invalid(format!(
+            "SwiGLU takes two operands of one shape, not {:?} and {:?}",
+            x.shape(),
+            factor.shape()
+        )));
+    }
     let gate = if call.op == "Mish" {
         let soft = g.softplus(x)?;
         g.tanh(&soft)?
@@ -90,13 +98,14 @@ pub(super) fn gated(g: &mut Graph, call: &Call) -> Outcome {
         let scaled = if alpha == 1.0 { x.clone() } else { g.times(x, alpha)? };
         g.sigmoid(&scaled)?
     };
-    one(g.mul(x, &gate))
+    let gated = g.mul(x, &gate)?;
+    one(if call.op == "SwiGLU" { g.mul(&gated, factor) } else { Ok(gated) })
 }
 
 /// Gelu, exact or by the hyperbolic tangent. Source: ONNX Gelu-20.
 pub(super) fn gelu(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
-    if call.string("approximate", "none") != "tanh" {
+    if call.choice("approximate", &["none", "tanh"])? != "tanh" {
         return one(g.gelu(x));
     }
     let square = g.mul(x, x)?;

@@ -1,11 +1,15 @@
-//! Attention and rotary embeddings. Source: ONNX 23 and 24.
+//! Attention and rotary embeddings. Source: ONNX 23 to 25.
 
 use super::{Outcome, one};
+use crate::backend::Reduction;
 use crate::call::Call;
 use crate::elem::Elem;
 use crate::error::{Error, Result};
 use crate::graph::{Built, Graph};
-use crate::value::{Value, size};
+use crate::value::{Constant, Value, size};
+
+/// Positions that a window reaches to one side at most: no tensor has more, and positions stay 32-bit integers.
+const WINDOW_MAX: i64 = 1 << 30;
 
 /// `[batch, steps, heads * d]` as `[batch, heads, steps, d]`; four dimensions stay.
 fn with_heads(g: &mut Graph, x: &Value, heads: Option<i64>) -> Built {
@@ -24,12 +28,14 @@ fn with_heads(g: &mut Graph, x: &Value, heads: Option<i64>) -> Built {
 }
 
 /// Attention: its result, keys and values with the past's, and the scores at the stage that is asked for.
+///
+/// A row that may attend no key gives zeros. Source: ONNX Attention-25, whose text also holds for versions 23 and 24.
 pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
     let flat = call.input(0)?.rank() == 3;
     let q = with_heads(g, call.input(0)?, call.maybe_int("q_num_heads"))?;
     let k = with_heads(g, call.input(1)?, call.maybe_int("kv_num_heads"))?;
     let v = with_heads(g, call.input(2)?, call.maybe_int("kv_num_heads"))?;
-    let past = call.optional(4).map_or(Ok(0), |past| past.dim(2))?;
+    let past = past_length(call)?;
     let k = match call.optional(4) {
         Some(past) => g.concat(&[past.clone(), k], 2)?,
         None => k,
@@ -52,15 +58,21 @@ pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
     } else {
         raw.clone()
     };
-    let masked = masked(g, call, &capped, past)?;
-    let weights = if call.elem("softmax_precision")? == Some(Elem::Float32) && masked.elem() == Elem::Float16 {
-        let wide = g.cast(&masked, Elem::Float32)?;
-        let weights = g.softmax(&wide, 3)?;
-        g.cast(&weights, q.elem())?
-    } else {
-        g.softmax(&masked, 3)?
+    let mask = AttentionMask::new(g, call, q.elem(), [q.dim(2)?, k.dim(2)?], past)?;
+    let masked = mask.apply(g, &capped)?;
+    let weights = match call.elem("softmax_precision")? {
+        None | Some(Elem::Float16) => g.softmax(&masked, 3)?,
+        // Single precision is the widest that the host has.
+        Some(Elem::Float32 | Elem::Float64) => {
+            let wide = g.cast(&masked, Elem::Float32)?;
+            let weights = g.softmax(&wide, 3)?;
+            g.cast(&weights, q.elem())?
+        }
+        Some(other) => return Err(Error::unsupported(format!("softmax_precision {other:?}"))),
     };
-    let mut y = g.matmul(&weights, &values)?;
+    // Rows without a key are not numbers here; zeros replace them after the product, which does not mix rows.
+    let y = g.matmul(&weights, &values)?;
+    let mut y = mask.zero_empty_rows(g, &y)?;
     if flat {
         y = g.transpose(&y, &[0, 2, 1, 3])?;
         y = g.reshape(&y, &[y.dim(0)?, y.dim(1)?, y.dim(2)? * y.dim(3)?])?;
@@ -69,9 +81,23 @@ pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
         0 => raw,
         1 => capped,
         2 => masked,
-        _ => weights,
+        3 => mask.zero_empty_rows(g, &weights)?,
+        other => return Err(Error::invalid(format!("qk_matmul_output_mode is 0 to 3, not {other}"))),
     };
     Ok(vec![y, k, v, shown])
+}
+
+/// How many keys the cache given as operands holds.
+///
+/// # Errors
+/// `Invalid` if only one half of the cache is given, or a cache outside of the operator too.
+fn past_length(call: &Call) -> Result<usize> {
+    match (call.optional(4), call.optional(5), call.optional(6)) {
+        (Some(_), None, _) | (None, Some(_), _) => Err(Error::invalid("past_key and past_value go together")),
+        (Some(_), Some(_), Some(_)) => Err(Error::invalid("nonpad_kv_seqlen excludes past_key and past_value")),
+        (Some(past), Some(_), None) => past.dim(2),
+        (None, None, _) => Ok(0),
+    }
 }
 
 /// Each head as often as several query heads share it.
@@ -88,40 +114,135 @@ fn repeated(g: &mut Graph, x: &Value, heads: usize) -> Built {
     g.reshape(&spread, &[batch, heads, steps, width])
 }
 
-/// The scores with minus infinity where nothing may be seen, or with the mask's numbers added.
-fn masked(g: &mut Graph, call: &Call, scores: &Value, past: usize) -> Built {
-    let (steps, all) = (scores.dim(2)?, scores.dim(3)?);
-    let mut result = scores.clone();
-    let hidden = g.like(scores, f64::NEG_INFINITY);
-    if let Some(mask) = call.optional(3) {
-        let last = mask.rank() - 1;
-        let missing = all.saturating_sub(mask.dim(last)?);
-        let mut high = vec![0; mask.rank()];
-        high[last] = missing;
-        let low = vec![0; mask.rank()];
-        if mask.elem() == Elem::Bool {
-            let mask = g.pad(mask, &low, &high, 0.0)?;
-            result = g.select(&mask, &result, &hidden)?;
-        } else {
-            let mask = g.pad(mask, &low, &high, f64::NEG_INFINITY)?;
-            let mask = g.cast(&mask, scores.elem())?;
-            result = g.add(&result, &mask)?;
+/// Which keys each query may attend: numbers added to the scores, and positions that are allowed.
+struct AttentionMask {
+    /// Added to the scores.
+    added: Option<Value>,
+    /// Where it is 0, the score becomes minus infinity.
+    allowed: Option<Value>,
+    /// Where it is 1, the query may attend no key; the last dimension is 1. `None` where there can be no such query.
+    empty: Option<Value>,
+}
+
+impl AttentionMask {
+    /// The mask operand, the causal and the window bounds and the lengths of the keys together, for scores of type `elem`
+    /// of `[steps, all]` queries and keys.
+    fn new(g: &mut Graph, call: &Call, elem: Elem, sizes: [usize; 2], past: usize) -> Result<Self> {
+        let mut mask = Self { added: None, allowed: None, empty: None };
+        if let Some(given) = call.optional(3) {
+            let given = padded(g, given, sizes[1])?;
+            if given.elem() == Elem::Bool {
+                mask.allowed = Some(given);
+            } else {
+                mask.added = Some(g.cast(&given, elem)?);
+            }
+        }
+        for bound in bounds(g, call, sizes, past)? {
+            mask.allowed = Some(match mask.allowed {
+                Some(allowed) => g.and(&allowed, &bound)?,
+                None => bound,
+            });
+        }
+        mask.empty = mask.empty_rows(g, elem)?;
+        Ok(mask)
+    }
+
+    /// The scores with the mask's numbers added, and minus infinity where nothing may be attended.
+    fn apply(&self, g: &mut Graph, scores: &Value) -> Built {
+        let mut result = scores.clone();
+        if let Some(added) = &self.added {
+            result = g.add(&result, added)?;
+        }
+        if let Some(allowed) = &self.allowed {
+            let hidden = g.like(scores, f64::NEG_INFINITY);
+            result = g.select(allowed, &result, &hidden)?;
+        }
+        Ok(result)
+    }
+
+    /// `x` with zeros in the rows that may attend no key.
+    fn zero_empty_rows(&self, g: &mut Graph, x: &Value) -> Built {
+        match &self.empty {
+            Some(empty) => g.select(empty, &g.like(x, 0.0), x),
+            None => Ok(x.clone()),
         }
     }
+
+    /// Which rows of the mask are minus infinity all along.
+    fn empty_rows(&self, g: &mut Graph, elem: Elem) -> Result<Option<Value>> {
+        let mut bias = match (&self.added, &self.allowed) {
+            (None, None) => return Ok(None),
+            (Some(added), _) => added.clone(),
+            (None, Some(_)) => Constant::scalar(elem, 0.0).into(),
+        };
+        let hidden: Value = Constant::scalar(elem, f64::NEG_INFINITY).into();
+        if let Some(allowed) = &self.allowed {
+            bias = g.select(allowed, &bias, &hidden)?;
+        }
+        let largest = g.reduce(Reduction::Max, &bias, &[bias.rank() - 1])?;
+        let mut shape = bias.shape().to_vec();
+        shape[bias.rank() - 1] = 1;
+        let largest = g.reshape(&largest, &shape)?;
+        let empty = g.equal(&largest, &hidden)?;
+        let never = empty.constant().is_some_and(|constant| constant.floats().iter().all(|&empty| empty == 0.0));
+        Ok(if never { None } else { Some(empty) })
+    }
+}
+
+/// The mask operand, which may end before the last key: what it leaves out is not attended.
+fn padded(g: &mut Graph, mask: &Value, all: usize) -> Built {
+    let Some(last) = mask.rank().checked_sub(1) else {
+        return Err(Error::invalid("attn_mask has no dimensions"));
+    };
+    let missing = all.saturating_sub(mask.dim(last)?);
+    let mut high = vec![0; mask.rank()];
+    high[last] = missing;
+    let hidden = if mask.elem() == Elem::Bool { 0.0 } else { f64::NEG_INFINITY };
+    g.pad(mask, &vec![0; mask.rank()], &high, hidden)
+}
+
+/// Which keys are allowed by `is_causal`, by each side of the window, and by the lengths of the keys.
+///
+/// The query `i` stands at position `i + offset`; the offset is how many keys came before this block of queries: those of
+/// the cache, or those that `nonpad_kv_seqlen` counts less the block itself, which may be negative.
+fn bounds(g: &mut Graph, call: &Call, [steps, all]: [usize; 2], past: usize) -> Result<Vec<Value>> {
+    let lengths = match call.optional(6) {
+        Some(lengths) => {
+            let lengths = g.cast(lengths, Elem::Int32)?;
+            Some(g.reshape(&lengths, &[lengths.len(), 1, 1, 1])?)
+        }
+        None => None,
+    };
+    let (row, column) = (g.iota(Elem::Int32, &[steps, 1], 0)?, g.iota(Elem::Int32, &[1, all], 1)?);
+    let position = match &lengths {
+        Some(lengths) => {
+            let before = g.plus(lengths, -(steps as f64))?;
+            g.add(&row, &before)?
+        }
+        None => g.plus(&row, past as f64)?,
+    };
+    let mut bounds = Vec::new();
     if call.flag("is_causal", false) {
-        let (row, column) = (g.iota(Elem::Int32, &[steps, 1], 0)?, g.iota(Elem::Int32, &[1, all], 1)?);
-        let last_seen = g.plus(&row, past as f64)?;
-        let seen = g.lesser_or_equal(&column, &last_seen)?;
-        result = g.select(&seen, &result, &hidden)?;
+        bounds.push(g.lesser_or_equal(&column, &position)?);
     }
-    if let Some(lengths) = call.optional(6) {
-        let lengths = g.cast(lengths, Elem::Int64)?;
-        let lengths = g.reshape(&lengths, &[lengths.len(), 1, 1, 1])?;
-        let column = g.iota(Elem::Int64, &[1, 1, 1, all], 3)?;
-        let seen = g.lesser(&column, &lengths)?;
-        result = g.select(&seen, &result, &hidden)?;
+    let window = |name: &str| match call.int(name, -1) {
+        -1 => Ok(None),
+        // A wider window than there are positions has no bound either.
+        size @ 0.. => Ok(Some(size.min(WINDOW_MAX) as f64)),
+        other => Err(Error::invalid(format!("{name} must be -1 or a number of positions, not {other}"))),
+    };
+    if let Some(left) = window("left_window_size")? {
+        let first = g.plus(&position, -left)?;
+        bounds.push(g.greater_or_equal(&column, &first)?);
     }
-    Ok(result)
+    if let Some(right) = window("right_window_size")? {
+        let last = g.plus(&position, right)?;
+        bounds.push(g.lesser_or_equal(&column, &last)?);
+    }
+    if let Some(lengths) = lengths {
+        bounds.push(g.lesser(&column, &lengths)?);
+    }
+    Ok(bounds)
 }
 
 /// RotaryEmbedding: pairs of features turned by angles whose cosines and sines are given.

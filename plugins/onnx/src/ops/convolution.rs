@@ -36,7 +36,7 @@ impl Geometry {
         if window.len() != n || window.contains(&0) {
             return Err(Error::invalid(format!("a window {window:?} over {image:?}")));
         }
-        match &*call.string("auto_pad", "NOTSET") {
+        match call.choice("auto_pad", &["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", ""])? {
             "NOTSET" | "" => {
                 let pads = call.sizes("pads", 2 * n, 0, 0)?;
                 low.copy_from_slice(&pads[..n]);
@@ -214,7 +214,7 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
     let dilations = call.sizes("dilations", n, 1, 1)?;
     let more = call.sizes("output_padding", n, 0, 0)?;
     let pads = call.sizes("pads", 2 * n, 0, 0)?;
-    let mode = call.string("auto_pad", "NOTSET").into_owned();
+    let mode = call.choice("auto_pad", &["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", ""])?;
     let given = call.ints("output_shape").filter(|shape| !shape.is_empty());
     let (mut low, mut high, mut sizes) = (pads[..n].to_vec(), pads[n..].to_vec(), vec![0; n]);
     for axis in 0..n {

@@ -169,7 +169,8 @@ pub(super) fn modulo(g: &mut Graph, call: &Call) -> Outcome {
             g.floor(&quotient)?
         };
         let part = g.mul(&whole, b)?;
-        return one(g.sub(a, &part));
+        let rest = g.sub(a, &part)?;
+        return one(infinite_divisor(g, [a, b], &rest, like_c));
     }
     let quotient = g.div(a, b)?;
     let part = g.mul(&quotient, b)?;
@@ -185,6 +186,26 @@ pub(super) fn modulo(g: &mut Graph, call: &Call) -> Outcome {
     let off = g.and(&signs_differ, &not_exact)?;
     let moved = g.add(&rest, b)?;
     one(g.select(&off, &moved, &rest))
+}
+
+/// The remainder of floats where the divisor is infinite: a finite dividend, or the divisor where floor rounds to its side.
+/// Elsewhere `rest`. Source: ONNX Mod-28, special cases.
+fn infinite_divisor(g: &mut Graph, [a, b]: [&Value; 2], rest: &Value, like_c: bool) -> Built {
+    let infinity = g.like(a, f64::INFINITY);
+    let (size_a, size_b) = (g.abs(a)?, g.abs(b)?);
+    let (finite, infinite) = (g.lesser(&size_a, &infinity)?, g.equal(&size_b, &infinity)?);
+    let special = g.and(&finite, &infinite)?;
+    let mut value = a.clone();
+    if !like_c {
+        let zero = g.like(a, 0.0);
+        let (below, above) = (g.lesser(a, &zero)?, g.greater(a, &zero)?);
+        let divisor_below = g.lesser(b, &zero)?;
+        let divisor_above = g.not(&divisor_below)?;
+        let (low, high) = (g.and(&below, &divisor_above)?, g.and(&above, &divisor_below)?);
+        let apart = g.or(&low, &high)?;
+        value = g.select(&apart, b, a)?;
+    }
+    g.select(&special, &value, rest)
 }
 
 /// Limits as attributes before version 11, then as operands.
@@ -225,7 +246,7 @@ pub(super) fn is_inf(g: &mut Graph, call: &Call) -> Outcome {
     })
 }
 
-/// Bitwise operators, bit by bit, and shifts of unsigned integers, which are products and quotients.
+/// Bitwise operators, bit by bit, and shifts.
 pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
     if call.op == "BitwiseNot" {
@@ -236,9 +257,8 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
     }
     let y = call.input(1)?;
     if call.op == "BitShift" {
-        let two = g.like(x, 2.0);
-        let factor = integer_pow(g, &two, y)?;
-        return one(if call.string("direction", "LEFT") == "LEFT" { g.mul(x, &factor) } else { g.div(x, &factor) });
+        let left = call.choice("direction", &["LEFT", "RIGHT"])? == "LEFT";
+        return one(shifted(g, x, y, left));
     }
     let bits = 8 * x.elem().bytes();
     // As unsigned words, whose quotients by two are shifts, and which keep a negative number's bits.
@@ -260,6 +280,32 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
         (a, b) = (half_a, half_b);
     }
     one(g.cast(&result, x.elem()))
+}
+
+/// `x` shifted by `y` bits, as a product or quotient of a power of two; to the right, copies of the sign bit come in.
+/// Negative amounts, and those of at least the type's bits, leave only what comes in. Source: ONNX BitShift-28.
+fn shifted(g: &mut Graph, x: &Value, y: &Value, left: bool) -> Built {
+    let (zero, two, bits) = (g.like(x, 0.0), g.like(x, 2.0), g.like(x, 8.0 * x.elem().bytes() as f64));
+    let mut valid = g.lesser(y, &bits)?;
+    if !y.elem().is_unsigned() {
+        let ahead = g.greater_or_equal(y, &zero)?;
+        valid = g.and(&valid, &ahead)?;
+    }
+    let amount = g.select(&valid, y, &zero)?;
+    let factor = integer_pow(g, &two, &amount)?;
+    if left || x.elem().is_unsigned() {
+        let moved = if left { g.mul(x, &factor)? } else { g.div(x, &factor)? };
+        return g.select(&valid, &moved, &zero);
+    }
+    // Quotients round to zero: those of a negative number are taken of its complement, which is not negative.
+    let ones = g.like(x, -1.0);
+    let negative = g.lesser(x, &zero)?;
+    let complement = g.sub(&ones, x)?;
+    let size = g.select(&negative, &complement, x)?;
+    let quotient = g.div(&size, &factor)?;
+    let quotient = g.select(&valid, &quotient, &zero)?;
+    let complement = g.sub(&ones, &quotient)?;
+    g.select(&negative, &complement, &quotient)
 }
 
 fn last_bit(g: &mut Graph, x: &Value, half: &Value) -> Result<Value> {

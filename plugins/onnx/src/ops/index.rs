@@ -110,7 +110,7 @@ pub(super) fn tensor_scatter(g: &mut Graph, call: &Call) -> Outcome {
         let start = g.reshape(&start, &shape)?;
         places = g.add(&places, &start)?;
     }
-    if call.string("mode", "linear") == "circular" {
+    if call.choice("mode", &["linear", "circular"])? == "circular" {
         let size: Value = Constant::new(Elem::Int64, Vec::new(), Data::Int(vec![most as i64])).into();
         let turns = g.div(&places, &size)?;
         let whole = g.mul(&turns, &size)?;

@@ -309,13 +309,15 @@ pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
     if !(1..=BLOCK_MAX).contains(&block) {
         return Err(Error::invalid(format!("blocks of {block}")));
     }
+    let channels_outermost = call.choice("mode", &["DCR", "CRD"])? == "CRD";
     if call.op == "SpaceToDepth" {
         let apart = g.reshape(x, &[n, c, h / block, block, w / block, block])?;
-        let moved = g.transpose(&apart, &[0, 3, 5, 1, 2, 4])?;
+        let order = if channels_outermost { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+        let moved = g.transpose(&apart, &order)?;
         return one(g.reshape(&moved, &[n, c * block * block, h / block, w / block]));
     }
     let channels = c / (block * block).max(1);
-    let moved = if call.string("mode", "DCR") == "CRD" {
+    let moved = if channels_outermost {
         let apart = g.reshape(x, &[n, channels, block, block, h, w])?;
         g.transpose(&apart, &[0, 1, 4, 2, 5, 3])?
     } else {

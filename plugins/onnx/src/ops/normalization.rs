@@ -29,9 +29,23 @@ pub(super) fn standardized(g: &mut Graph, x: &Value, axes: &[usize], epsilon: f6
     Ok([g.mul(&centred, &inverse)?, mean, inverse])
 }
 
+/// Checks the precision that statistics are to be computed in: they always are in single precision, which holds half.
+///
+/// # Errors
+/// `Unsupported` for another one.
+fn check_precision(call: &Call) -> Result<()> {
+    match call.elem("stash_type")? {
+        None | Some(Elem::Float32 | Elem::Float16) => Ok(()),
+        Some(other) => Err(Error::unsupported(format!("{} with stash_type {other:?}", call.op))),
+    }
+}
+
 /// BatchNormalization with the statistics given; in training mode by the batch's own.
 pub(super) fn batch(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
+    if !call.flag("spatial", true) {
+        return Err(Error::unsupported("BatchNormalization with statistics of each position (spatial = 0)"));
+    }
     let epsilon = call.float("epsilon", 1e-5);
     let elem = x.elem();
     let mut each = [1, 2, 3, 4].into_iter().map(|i| {
@@ -84,9 +98,12 @@ pub(super) fn group(g: &mut Graph, call: &Call) -> Outcome {
     if groups == 0 || c % groups != 0 {
         return Err(Error::invalid(format!("{c} channels in {groups} groups")));
     }
+    check_precision(call)?;
     let rest = x.len() / (n * groups).max(1);
     let apart = g.reshape(x, &[n, groups, rest])?;
-    let [normal, ..] = standardized(g, &apart, &[2], call.float("epsilon", 1e-5))?;
+    let wide = g.cast(&apart, Elem::Float32)?;
+    let [normal, ..] = standardized(g, &wide, &[2], call.float("epsilon", 1e-5))?;
+    let normal = g.cast(&normal, x.elem())?;
     let (scale, bias) = (call.input(1)?, call.input(2)?);
     if scale.len() == groups && scale.len() != c {
         let (scale, bias) = (per_channel(g, scale, 3)?, per_channel(g, bias, 3)?);
@@ -103,6 +120,7 @@ pub(super) fn group(g: &mut Graph, call: &Call) -> Outcome {
 /// LayerNormalization, computed in single precision; also its mean and reciprocal deviation.
 pub(super) fn layer(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
+    check_precision(call)?;
     let axes = super::reduce::trailing(x, call.int("axis", -1))?;
     let wide = g.cast(x, Elem::Float32)?;
     let [normal, mean, inverse] = standardized(g, &wide, &axes, call.float("epsilon", 1e-5))?;
@@ -117,6 +135,7 @@ pub(super) fn layer(g: &mut Graph, call: &Call) -> Outcome {
 /// RMSNormalization: over the root of the mean square.
 pub(super) fn rms(g: &mut Graph, call: &Call) -> Outcome {
     let x = call.input(0)?;
+    check_precision(call)?;
     let axes = super::reduce::trailing(x, call.int("axis", -1))?;
     let wide = g.cast(x, Elem::Float32)?;
     let squares = g.mul(&wide, &wide)?;

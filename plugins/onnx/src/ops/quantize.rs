@@ -57,6 +57,9 @@ fn block(call: &Call) -> Result<usize> {
 /// QuantizeLinear.
 pub(super) fn quantize(g: &mut Graph, call: &Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
+    if let Some(other) = call.elem("precision")?.filter(|&precision| precision != Elem::Float32) {
+        return Err(Error::unsupported(format!("QuantizeLinear with a division of precision {other:?}")));
+    }
     let axis = call.int("axis", 1);
     let zero = match call.optional(2) {
         Some(zero) => zero.clone(),

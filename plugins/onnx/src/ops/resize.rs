@@ -79,9 +79,12 @@ pub(super) fn upsample(g: &mut Graph, call: &Call) -> Outcome {
         antialias: false,
         outside: 0.0,
     };
-    let scales = match call.floats("scales") {
-        Some(scales) => scales,
-        None => call.known_floats(1, "the scales of Upsample")?.unwrap_or_default(),
+    // Before version 7, images had one scale for each of their two sides.
+    let sides = [call.number("height_scale"), call.number("width_scale")];
+    let scales = match (call.floats("scales"), sides) {
+        (Some(scales), _) => scales,
+        (None, [Some(height), Some(width)]) => vec![1.0, 1.0, height, width],
+        (None, _) => call.known_floats(1, "the scales of Upsample")?.unwrap_or_default(),
     };
     let axes: Vec<usize> = (0..x.rank()).collect();
     one(resized(g, x, scaled(x, &axes, &scales)?, &manner))

@@ -41,12 +41,12 @@ pub(super) fn grid_sample(g: &mut Graph, call: &Call) -> Outcome {
     let corners = call.flag("align_corners", false);
     let (n, places) = (x.dim(0)?, grid.shape()[1..=dims].iter().product::<usize>());
     let flat = g.reshape(grid, &[n, places, dims])?;
-    let mode = call.string("mode", "linear").into_owned();
+    let mode = call.choice("mode", &["linear", "nearest", "cubic", "bilinear", "bicubic"])?;
     let mut taps = Vec::new();
     for (axis, &dim) in image.iter().enumerate() {
         // The grid names the last axis first.
         let place = g.at(&flat, 2, dims - 1 - axis)?;
-        taps.push(axis_taps(g, &place, dim, corners, outside, &mode)?);
+        taps.push(axis_taps(g, &place, dim, corners, outside, mode)?);
     }
     let sampled = gathered(g, x, &image, &taps)?;
     one(g.reshape(&sampled, &[&x.shape()[..2], &grid.shape()[1..=dims]].concat()))
@@ -244,10 +244,11 @@ pub(super) fn roi_align(g: &mut Graph, call: &Call) -> Outcome {
     if samples == 0 {
         return Err(Error::unsupported("RoiAlign whose number of samples follows from the regions"));
     }
-    let half = call.opset >= 16 && call.string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+    let half = call.opset >= 16
+        && call.choice("coordinate_transformation_mode", &["half_pixel", "output_half_pixel"])? == "half_pixel";
     let scaled = g.times(rois, call.float("spatial_scale", 1.0))?;
     let scaled = if half { g.plus(&scaled, -0.5)? } else { scaled };
-    let largest = call.string("mode", "avg") == "max";
+    let largest = call.choice("mode", &["avg", "max"])? == "max";
     let count = rois.dim(0)?;
     let mut axis = |from: usize, to: usize, bins: usize, dim: usize| {
         let (start, end) = (g.narrow(&scaled, 1, from, 1)?, g.narrow(&scaled, 1, to, 1)?);

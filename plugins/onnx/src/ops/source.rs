@@ -61,7 +61,7 @@ pub(super) fn count(_: &mut Graph, call: &Call) -> Outcome {
     one(Ok(Constant::new(Elem::Int64, Vec::new(), Data::Int(vec![count])).into()))
 }
 
-/// Range of numbers known now.
+/// Range of numbers known now; those of `float16` are computed in single precision.
 pub(super) fn range(g: &mut Graph, call: &Call) -> Outcome {
     let (start, limit, step) = (
         call.constant(0, "the start of Range")?,
@@ -76,9 +76,11 @@ pub(super) fn range(g: &mut Graph, call: &Call) -> Outcome {
         return Err(Error::invalid(format!("a range from {from} to {to} by {by}")));
     }
     let count = size(((to - from) / by).ceil().clamp(0.0, 1e12) as i64, "the length of Range")?;
-    let counted = g.iota(elem, &[count], 0)?;
+    let computed = if elem == Elem::Float16 { Elem::Float32 } else { elem };
+    let counted = g.iota(computed, &[count], 0)?;
     let scaled = if by == 1.0 { counted } else { g.times(&counted, by)? };
-    one(if from == 0.0 { Ok(scaled) } else { g.plus(&scaled, from) })
+    let moved = if from == 0.0 { scaled } else { g.plus(&scaled, from)? };
+    one(g.cast(&moved, elem))
 }
 
 /// EyeLike: ones on one diagonal.

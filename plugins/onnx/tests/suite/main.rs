@@ -4,5 +4,7 @@ mod batches;
 mod cases;
 mod hostile;
 mod interpreter;
+mod masks;
 mod network;
 mod rules;
+mod signatures;

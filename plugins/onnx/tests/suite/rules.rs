@@ -12,7 +12,7 @@ use saggar_tensor::interp::Value;
 use saggar_tensor::{DType, Shape};
 
 /// An attribute.
-enum Is<'a> {
+pub(crate) enum Is<'a> {
     Int(i64),
     Float(f32),
     Text(&'a str),
@@ -21,7 +21,7 @@ enum Is<'a> {
 use Is::{Float, Int, Ints, Text};
 
 /// An operand.
-enum Given<'a> {
+pub(crate) enum Given<'a> {
     /// An input of these numbers, `float32`.
     X(&'a [i64], &'a [f64]),
     /// An initializer of integers.
@@ -43,7 +43,13 @@ fn attribute((name, value): &(&str, Is<'_>)) -> AttributeProto {
 }
 
 /// What a model of one node gives: shapes and numbers, to four digits; or why it gives nothing.
-fn outcome(op: &str, attributes: &[(&str, Is<'_>)], operands: &[Given<'_>], results: usize, opset: i64) -> String {
+pub(crate) fn outcome(
+    op: &str,
+    attributes: &[(&str, Is<'_>)],
+    operands: &[Given<'_>],
+    results: usize,
+    opset: i64,
+) -> String {
     let names: Vec<String> = (0..operands.len()).map(|i| format!("x{i}")).collect();
     let mut graph = GraphProto::default();
     let mut inputs = BTreeMap::new();
@@ -95,6 +101,13 @@ fn elements() {
     check("Round", &[], &[x()], "[4] -2 -0 0 2");
     check("Mod", &[], &[X(&[2], &[-7.0, 7.0]), X(&[2], &[3.0, -3.0])], "[2] 2 -2");
     check("Mod", &[("fmod", Int(1))], &[X(&[2], &[-7.0, 7.0]), X(&[2], &[3.0, -3.0])], "[2] -1 1");
+    let infinity = f64::INFINITY;
+    let (a, b) = ([-3.0, 3.0, -1.0, infinity], [infinity, infinity, -infinity, 2.0]);
+    let (dividends, divisors) = (|| X(&[4], &a), || X(&[4], &b));
+    check("Mod", &[], &[dividends(), divisors()], "[4] inf 3 -1 NaN");
+    check("Mod", &[("fmod", Int(1))], &[dividends(), divisors()], "[4] -3 3 -1 NaN");
+    let gated = outcome("SwiGLU", &[("alpha", Float(2.0))], &[X(&[1], &[0.5]), X(&[1], &[4.0])], 1, 28);
+    assert_eq!(gated, "[1] 1.4621");
     check("Clip", &[], &[x(), Nothing, X(&[], &[0.0])], "[4] -1.5 -0.5 0 0");
     check("Shrink", &[("bias", Float(0.5)), ("lambd", Float(1.0))], &[x()], "[4] -1 0 0 2");
     check("Celu", &[("alpha", Float(2.0))], &[x()], "[4] -1.0553 -0.4424 0.5 2.5");
