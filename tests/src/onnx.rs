@@ -5,6 +5,7 @@
 
 mod case;
 mod proto;
+pub mod small;
 
 use std::collections::BTreeMap;
 use std::path::Path;

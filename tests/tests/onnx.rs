@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use saggar_tests::onnx::small::{external_model, external_weights};
 use saggar_tests::{Payload, Server, plugin, shared};
 use serde_json::{Value, json};
 
@@ -122,4 +123,96 @@ fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
     server.wait_for_log("file refused");
     std::fs::write(&dropped, &whole).unwrap();
     server.wait_for_version("digits", 1);
+}
+
+/// What the model with an external file gives for `[1, 1]`: the sums of its weight's columns.
+fn assert_serves(server: &Server, model: &str) {
+    let answer = server.request("POST", &format!("/models/{model}/predict"), Payload::Json(&json!({ "x": [1, 1] })));
+    assert_eq!((answer.status, &answer.json()["y"]), (200, &json!([4.0, 6.0])), "{model}: {}", answer.text);
+}
+
+#[test]
+fn models_are_taken_with_the_files_that_they_keep_tensors_in() {
+    plugin("onnx");
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("sums.onnx");
+    std::fs::write(&path, external_model("sums.onnx.data", 4)).unwrap();
+    let path = path.to_str().unwrap();
+
+    let refused = server.saggar(&["import", path]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{text}");
+    assert!(text.contains("the model keeps tensors in the file `sums.onnx.data`, which is not with it"), "{text}");
+    std::fs::write(files.path().join("sums.onnx.data"), external_weights(4)).unwrap();
+    server.saggar_ok(&["import", path]);
+    assert_serves(&server, "sums");
+
+    // Dropped, in either order, and in a folder of their own.
+    let models = home.path().join("models");
+    std::fs::write(models.join("later.data"), external_weights(0)).unwrap();
+    std::fs::write(models.join("later.onnx"), external_model("later.data", 0)).unwrap();
+    server.wait_for_version("later", 1);
+    assert_serves(&server, "later");
+    std::fs::write(models.join("first.onnx"), external_model("first.data", 0)).unwrap();
+    server.wait_for_log("file waits for another one");
+    std::fs::write(models.join("first.data"), external_weights(0)).unwrap();
+    server.wait_for_version("first", 1);
+    assert_serves(&server, "first");
+
+    // Links that lead out of the folder are not followed.
+    std::os::unix::fs::symlink(files.path().join("sums.onnx.data"), models.join("link.data")).unwrap();
+    std::fs::write(models.join("link.onnx"), external_model("link.data", 4)).unwrap();
+    server.wait_for_log("a link that leads out of the model's folder");
+}
+
+#[test]
+fn a_form_brings_a_model_and_its_files() {
+    plugin("onnx");
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let send = |name: &str, parts: &[(&str, &str, Vec<u8>)]| {
+        let mut body = Vec::new();
+        for (field, file, bytes) in parts {
+            let head = format!("--x\r\nContent-Disposition: form-data; name=\"{field}\"; filename=\"{file}\"\r\n\r\n");
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(bytes);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(b"--x--\r\n");
+        let payload = Payload::Bytes("multipart/form-data; boundary=x", &body);
+        server.request("POST", &format!("/api/v1/models/{name}/import"), payload)
+    };
+    let (model, weights) = (external_model("parts/w.data", 0), external_weights(0));
+    let answer = send("sums", &[("weights", "w.data", weights.clone()), ("m", "sums.onnx", model.clone())]);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    server.wait_for_version("sums", 1);
+    assert_serves(&server, "sums");
+
+    for (parts, status, code, word) in [
+        (vec![("model", "m", model.clone())], 422, "missing_file", "`parts/w.data`, which is not with it"),
+        (
+            vec![("model", "m", model.clone()), ("a", "w.data", weights.clone()), ("b", "other", weights.clone())],
+            422,
+            "bad_file",
+            "the file `other` is not one that the model keeps tensors in; it names parts/w.data",
+        ),
+        (vec![("a", "w.data", weights.clone())], 400, "bad_form", "no field is the model"),
+        (
+            vec![("model", "m", external_model("../w.data", 0)), ("a", "w.data", weights.clone())],
+            422,
+            "bad_file",
+            "expected a relative path in the model's folder",
+        ),
+        (vec![("model", "m", model.clone()), ("a", "w.data", vec![0; 15])], 422, "bad_file", "which has 15 bytes"),
+    ] {
+        let answer = send("refused", &parts);
+        assert_eq!((answer.status, &answer.json()["code"]), (status, &json!(code)), "{}", answer.text);
+        assert!(answer.text.contains(word), "{}", answer.text);
+    }
+    let alone =
+        server.request("POST", "/api/v1/models/refused/import", Payload::Bytes("application/octet-stream", &model));
+    assert_eq!((alone.status, &alone.json()["code"]), (422, &json!("missing_file")), "{}", alone.text);
+    assert!(alone.text.contains("curl -F model=@MODEL.onnx -F data=@parts/w.data"), "{}", alone.text);
 }

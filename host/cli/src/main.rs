@@ -7,6 +7,7 @@ mod commands;
 mod escape;
 mod exit;
 mod interrupt;
+mod multipart;
 mod output;
 mod partial;
 mod picture;

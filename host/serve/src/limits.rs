@@ -91,6 +91,12 @@ pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 pub const IMPORT_BYTES_MAX: usize = 512 << 20;
 /// Bytes of the options beside a file in the models directory that is to be imported.
 pub const IMPORT_OPTIONS_BYTES_MAX: u64 = 1 << 20;
+/// Other files that an ONNX model may keep tensors in.
+pub const EXTERNAL_FILES_MAX: usize = 1000;
+/// Bytes of such a file's name, which an archive has room for.
+pub const EXTERNAL_NAME_BYTES_MAX: usize = 99;
+/// Bytes of a model in the models directory and of its other files together: what a plugin's memory has room for.
+pub const DROPPED_BYTES_MAX: u64 = 2 << 30;
 /// Bytes of memory that requests of all clients may take, from their bodies to their answers, where the machine's memory is
 /// not known.
 pub const REQUEST_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;

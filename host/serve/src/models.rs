@@ -13,6 +13,7 @@ mod load_turns;
 pub mod loader;
 
 pub mod metered;
+mod model_files;
 mod pace;
 pub mod plan;
 pub mod plugin_host;
@@ -35,6 +36,7 @@ pub use import::{DroppedFiles, ImportError, ModelImporter, OnnxImporter};
 pub use lifecycle::Lifecycle;
 pub use loader::{Loader, Ticks};
 pub use metered::Account;
+pub use model_files::ModelFiles;
 pub use plugin_host::PluginHost;
 pub use predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
 pub use publish::Weights;

@@ -11,6 +11,7 @@ pub mod build;
 pub mod call;
 pub mod elem;
 pub mod error;
+pub mod external;
 pub mod fold;
 pub mod graph;
 pub mod host;

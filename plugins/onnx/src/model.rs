@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use prost::Message;
 
 use crate::error::{Error, Fault, Result};
+use crate::external::{self, ExternalFiles};
 use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use crate::signature::OPSET_MAX;
 use crate::tensor;
@@ -44,13 +45,18 @@ fn versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
 }
 
 impl Model {
-    /// The model that a file holds. `imported` says whether it is one that this plugin wrote.
+    /// The model that a file holds, or an archive of it and the files with its tensors. `imported` says whether it is one
+    /// that this plugin wrote.
     ///
     /// # Errors
     /// `NotOnnx`; `Invalid`; `Unsupported`, each naming the place.
     pub fn parse(file: &[u8], imported: bool) -> Result<Self> {
+        let (file, files) = if imported { (file, ExternalFiles::default()) } else { external::open(file)? };
         let decoded = ModelProto::decode(file).map_err(|error| Fault::NotOnnx { reason: error.to_string() });
         let mut proto = decoded?;
+        if !imported {
+            files.load_into(&mut proto)?;
+        }
         let Some(graph) = &proto.graph else {
             return Err(Fault::NotOnnx { reason: "there is no graph in it".to_owned() }.into());
         };

@@ -10,7 +10,7 @@ use crate::value::{Constant, elements, size};
 /// How a tensor that was made a variable says so, in the field where files name other files.
 const VARIABLE: &str = "variable";
 /// `TensorProto.data_location` of tensors whose elements are elsewhere.
-const ELSEWHERE: i32 = 1;
+pub(crate) const ELSEWHERE: i32 = 1;
 
 /// A tensor that has been checked: as many bytes as its shape and type say.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Stored<'_> {
 /// variables.
 ///
 /// # Errors
-/// `Invalid` if dimensions are negative or too many, or elements are not as many as they say; `Unsupported` for types
-/// that are not taken and for elements in other files.
+/// `Invalid` if dimensions are negative or too many, elements are not as many as they say, or are in another file still;
+/// `Unsupported` for types that are not taken.
 pub fn read(tensor: &TensorProto, imported: bool) -> Result<Stored<'_>> {
     let elem = Elem::from_number(tensor.data_type)?;
     let shape = tensor.dims.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
@@ -57,7 +57,7 @@ pub fn read(tensor: &TensorProto, imported: bool) -> Result<Stored<'_>> {
             [entry] if imported && entry.key == VARIABLE => {
                 Ok(Stored { elem, shape, place: Place::Variable(&entry.value) })
             }
-            _ => Err(Error::unsupported("elements in another file; save the model as one file")),
+            _ => Err(Error::invalid("its elements are in another file")),
         };
     }
     let bytes = if tensor.raw_data.is_empty() {

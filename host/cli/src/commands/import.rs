@@ -1,13 +1,18 @@
-//! `saggar import`: an ONNX file sent to the server, which makes a model version of it.
+//! `saggar import`: an ONNX file, and the files that it keeps tensors in, sent to the server, which makes a model version.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use saggar_serve::limits::IMPORT_BYTES_MAX;
+use saggar_serve::models::{ImportError, ModelFiles};
 use serde_json::{Map, Value, json};
 
 use crate::args::Import;
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
+use crate::multipart::{self, FormPart};
 use crate::output::Output;
+use crate::units;
 
 /// How often the command looks whether the version serves.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -16,14 +21,27 @@ const READY_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(), Failure> {
     let path = args.file.display();
-    let bytes = std::fs::read(&args.file)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{path}: {error}")))?;
+    let files = read(&args.file)?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = args.name.clone().unwrap_or_else(|| stem.replace(['_', ' '], "-"));
     let options = options(args)?.to_string();
     let route = format!("/api/v1/models/{}/import?options={}", segment(&name), segment(&options));
     output.note(&format!("Importing {path}"));
-    let made = client.post(&route, Payload::Bytes { content_type: "application/octet-stream", bytes: &bytes })?;
+    for (name, bytes) in files.external() {
+        output.note(&format!("with {name} ({})", units::show_bytes(bytes.len() as u64)));
+    }
+    let made = match files.external() {
+        [] => {
+            let bytes = files.model();
+            client.post(&route, Payload::Bytes { content_type: "application/octet-stream", bytes })?
+        }
+        external => {
+            let model = ("model", FormPart::file("model.onnx", files.model()));
+            let external = external.iter().map(|(name, bytes)| (name.as_str(), FormPart::file(name, bytes)));
+            let (content_type, bytes) = multipart::body(std::iter::once(model).chain(external))?;
+            client.post(&route, Payload::Bytes { content_type: &content_type, bytes: &bytes })?
+        }
+    };
     let version = made["version"].as_u64().unwrap_or(0);
     ready(client, &name, version)?;
     if output.json {
@@ -33,6 +51,19 @@ pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(
         output.note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
     }
     Ok(())
+}
+
+/// The model at `path` and the files that it keeps tensors in.
+pub(crate) fn read(path: &Path) -> Result<ModelFiles, Failure> {
+    ModelFiles::read(path, IMPORT_BYTES_MAX as u64).map_err(|error| {
+        let message = format!("{}: {error}", path.display());
+        match error {
+            ImportError::MissingFile { .. } => Failure::new(exit::NOT_FOUND, "missing_file", message)
+                .hint("keep the model and the files that its exporter wrote with it in one folder"),
+            ImportError::Unreadable { .. } => Failure::new(exit::NOT_FOUND, "unreadable", message),
+            _ => Failure::invalid(message),
+        }
+    })
 }
 
 fn options(args: &Import) -> Result<Value, Failure> {

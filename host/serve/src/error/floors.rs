@@ -20,7 +20,18 @@ pub(super) fn import(error: &ImportError) -> Meaning {
         ),
         ImportError::Plugin(PluginError::CompilerBusy { .. }) => compiler_busy(),
         ImportError::Plugin(PluginError::CompilerStopped) => retry("stopping"),
-        ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
+        ImportError::MissingFile { name } => {
+            let hint = format!(
+                "send both in one form: curl -F model=@MODEL.onnx -F data=@{name}; `saggar import` sends them by itself"
+            );
+            of(StatusCode::UNPROCESSABLE_ENTITY, "missing_file", &hint)
+        }
+        ImportError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", ""),
+        ImportError::BadFileName { .. }
+        | ImportError::UnknownFile { .. }
+        | ImportError::TooManyFiles { .. }
+        | ImportError::Unreadable { .. }
+        | ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
         ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
         ImportError::Model(_) => internal(),
     }

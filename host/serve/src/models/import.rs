@@ -20,16 +20,17 @@ use saggar_store::models::{Models, Publication, Published};
 use saggar_store::regular_file;
 use thiserror::Error;
 
-use crate::limits::IMPORT_OPTIONS_BYTES_MAX;
+use super::model_files::{ModelFiles, external_names};
+use crate::limits::{DROPPED_BYTES_MAX, IMPORT_OPTIONS_BYTES_MAX};
 
 /// Makes model versions of files.
 pub trait ModelImporter: Debug + Send + Sync {
-    /// Publishes what becomes of `file` as a version of `model`. `options` is a JSON object for the plugin that reads it.
+    /// Publishes what becomes of `files` as a version of `model`. `options` is a JSON object for the plugin that reads it.
     /// Called from a thread that may block.
     ///
     /// # Errors
     /// [`ImportError`]; then nothing was published.
-    fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError>;
+    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError>;
 }
 
 /// Why a file did not become a model.
@@ -40,6 +41,50 @@ pub enum ImportError {
     NoPlugin {
         /// Where it was looked for, which is for the log.
         looked: String,
+    },
+    /// A file that the model keeps tensors in is not there.
+    #[error("the model keeps tensors in the file `{name}`, which is not with it")]
+    MissingFile {
+        /// The name, as the model says it.
+        name: String,
+    },
+    /// A file that the model keeps tensors in lies elsewhere.
+    #[error(
+        "the model keeps tensors in the file `{name}`: expected a relative path in the model's folder of at most 99 bytes"
+    )]
+    BadFileName {
+        /// The name, as the model says it.
+        name: String,
+    },
+    /// A file was sent that the model does not name.
+    #[error("the file `{name}` is not one that the model keeps tensors in; it names {names}")]
+    UnknownFile {
+        /// The file.
+        name: String,
+        /// The names that the model uses.
+        names: String,
+    },
+    /// The model keeps its tensors in too many files.
+    #[error("the model keeps tensors in {found} files; at most {most} are read")]
+    TooManyFiles {
+        /// How many it names.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// The model and its files are larger than may be imported.
+    #[error("the model and the files with its tensors are larger than {bytes_max} bytes")]
+    TooLarge {
+        /// Bytes that they may have.
+        bytes_max: u64,
+    },
+    /// A file cannot be read.
+    #[error("the file `{name}` cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// What the operating system says.
+        reason: String,
     },
     /// The plugin refused the file, or failed.
     #[error(transparent)]
@@ -67,7 +112,7 @@ pub struct OnnxImporter {
 }
 
 impl ModelImporter for OnnxImporter {
-    fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError> {
+    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError> {
         let found = self.plugin_paths.iter().find_map(|path| regular_file::read(path, u64::MAX).ok());
         let Some(component) = found else {
             let looked: Vec<String> = self.plugin_paths.iter().map(|path| path.display().to_string()).collect();
@@ -75,6 +120,7 @@ impl ModelImporter for OnnxImporter {
             tracing::warn!(looked, "the plugin that reads ONNX files is not here");
             return Err(ImportError::NoPlugin { looked });
         };
+        let file = &*files.payload()?;
         let import = Import { component: &component, file, options, time: self.time };
         let made = import.run(&self.host, self.device.current())?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
@@ -91,18 +137,27 @@ impl ModelImporter for OnnxImporter {
     }
 }
 
-/// Files in the models directory that are models yet to be made: `NAME.onnx` and `NAME/ANY.onnx`. Options may stand beside
-/// one, under its name with `.json` added.
+/// Files in the models directory that are models yet to be made: `NAME.onnx` and `NAME/ANY.onnx`. The files that such a
+/// model keeps tensors in lie beside it, and options may, under its name with `.json` added. They may come in any order.
 #[derive(Debug)]
 pub struct DroppedFiles {
     dir: PathBuf,
     importer: Arc<dyn ModelImporter>,
-    /// Files that were tried, as they were then.
-    tried: BTreeMap<PathBuf, Look>,
+    /// Models that were tried, as they were then.
+    tried: BTreeMap<PathBuf, TriedModel>,
 }
 
-/// What a file and its options look like without reading them.
-type Look = [Option<(u64, Option<SystemTime>)>; 2];
+/// A model's files as they were when it was last tried.
+#[derive(Debug)]
+struct TriedModel {
+    /// The model and its options.
+    own: [FileLook; 2],
+    /// The files with its tensors.
+    external: Vec<(PathBuf, FileLook)>,
+}
+
+/// What a file looks like without reading it: its size and time; `None` where it is not there.
+type FileLook = Option<(u64, Option<SystemTime>)>;
 
 impl DroppedFiles {
     /// Files in `dir`, imported by `importer`.
@@ -110,34 +165,42 @@ impl DroppedFiles {
         DroppedFiles { dir: dir.into(), importer, tried: BTreeMap::new() }
     }
 
-    /// Imports what is new or has changed. A file that is refused, such as one that is still being copied, is tried again
-    /// when it changes. Blocks.
+    /// Imports what is new or has changed. A model that is refused, such as one that is still being copied or whose other
+    /// files are not there yet, is tried again when one of its files changes. Blocks.
     pub fn take_in(&mut self) {
         let files = self.files();
         self.tried.retain(|path, _| files.iter().any(|(_, file)| file == path));
         for (model, path) in files {
-            let look = [look(&path), look(&options_path(&path))];
-            if self.tried.insert(path.clone(), look) == Some(look) {
+            let own = [look(&path), look(&options_path(&path))];
+            if self.tried.get(&path).is_some_and(|tried| tried.is_unchanged(own)) {
                 continue;
             }
+            let folder = path.parent().unwrap_or(&self.dir);
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let read = options(&options_path(&path)).and_then(|options| {
-                let bytes = regular_file::read(&path, u64::MAX).map_err(|error| error.to_string())?;
-                Ok((bytes, options))
+            let read = regular_file::read(&path, DROPPED_BYTES_MAX);
+            let names = read.as_ref().ok().and_then(|model| external_names(model).ok()).unwrap_or_default();
+            // Looked at before they are read: what changes meanwhile is tried again.
+            let external = names.iter().map(|name| folder.join(name)).map(|path| (path.clone(), look(&path))).collect();
+            self.tried.insert(path.clone(), TriedModel { own, external });
+            let unreadable =
+                |error: std::io::Error| ImportError::Unreadable { name: file.clone(), reason: error.to_string() };
+            let files = read.map_err(unreadable).and_then(|model| ModelFiles::beside(model, folder, DROPPED_BYTES_MAX));
+            let imported = files.and_then(|files| {
+                let options = options(&options_path(&path))?;
+                self.importer.import(&model, &files, &options)
             });
-            let imported = match read {
-                Ok((bytes, options)) => self.importer.import(&model, &bytes, &options),
+            match imported {
+                Ok(_) => {}
+                Err(reason @ ImportError::MissingFile { .. }) => {
+                    tracing::info!(model, file, %reason, "file waits for another one");
+                }
                 Err(reason) => {
-                    tracing::warn!(model, file, reason, "file cannot be read; it is tried again when it changes");
-                    continue;
+                    if matches!(reason, ImportError::Plugin(PluginError::CompilerBusy { .. })) {
+                        // Nothing is wrong with the file: the next look tries it again.
+                        self.tried.remove(&path);
+                    }
+                    tracing::warn!(model, file, %reason, "file refused; it is tried again when it changes");
                 }
-            };
-            if let Err(reason) = imported {
-                if matches!(reason, ImportError::Plugin(PluginError::CompilerBusy { .. })) {
-                    // Nothing is wrong with the file: the next look tries it again.
-                    self.tried.remove(&path);
-                }
-                tracing::warn!(model, file, %reason, "file refused; it is tried again when it changes");
             }
         }
     }
@@ -176,14 +239,24 @@ fn options_path(path: &Path) -> PathBuf {
 }
 
 /// The options in a file; none if there is no file.
-fn options(path: &Path) -> Result<String, String> {
+fn options(path: &Path) -> Result<String, ImportError> {
     match regular_file::read_to_string(path, IMPORT_OPTIONS_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok("{}".to_owned()),
-        read => read.map_err(|error| format!("{}: {error}", path.display())),
+        read => read.map_err(|error| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            ImportError::Unreadable { name, reason: error.to_string() }
+        }),
     }
 }
 
-fn look(path: &Path) -> Option<(u64, Option<SystemTime>)> {
+impl TriedModel {
+    /// Whether no file of the model has changed since; `own` is how the model and its options look now.
+    fn is_unchanged(&self, own: [FileLook; 2]) -> bool {
+        self.own == own && self.external.iter().all(|(path, then)| look(path) == *then)
+    }
+}
+
+fn look(path: &Path) -> FileLook {
     fs::metadata(path).ok().map(|meta| (meta.len(), meta.modified().ok()))
 }
 
@@ -198,13 +271,38 @@ mod tests {
     struct Recorder(Mutex<Vec<(String, Vec<u8>, String)>>);
 
     impl ModelImporter for Recorder {
-        fn import(&self, model: &str, file: &[u8], options: &str) -> Result<Published, ImportError> {
+        fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError> {
+            let file = files.payload()?;
             self.0.lock().unwrap().push((model.to_owned(), file.to_vec(), options.to_owned()));
             if file.starts_with(b"bad") {
                 return Err(ImportError::NoPlugin { looked: "nowhere".to_owned() });
             }
             Ok(Published { version: 1, is_new: true, dir: PathBuf::new() })
         }
+    }
+
+    #[test]
+    fn a_model_waits_for_the_files_with_its_tensors() {
+        // A model of one initializer that lies in `m.data`: fields 7, 5, 13 and 14.
+        let model = b"\x3a\x18\x2a\x16\x6a\x12\x0a\x08location\x12\x06m.data\x70\x01";
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Arc::new(Recorder::default());
+        let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
+        let mut taken = || {
+            dropped.take_in();
+            std::mem::take(&mut *recorder.0.lock().unwrap()).len()
+        };
+        fs::write(dir.path().join("m.onnx"), model).unwrap();
+        assert_eq!((taken(), taken()), (0, 0), "its data is not there");
+        fs::write(dir.path().join("m.data"), "weights").unwrap();
+        assert_eq!((taken(), taken()), (1, 0), "once both are there");
+        fs::write(dir.path().join("m.data"), "longer weights").unwrap();
+        assert_eq!((taken(), taken()), (1, 0), "the data has changed");
+        fs::create_dir(dir.path().join("n")).unwrap();
+        fs::write(dir.path().join("n/m.data"), "weights").unwrap();
+        assert_eq!(taken(), 0, "the model is not there");
+        fs::write(dir.path().join("n/n.onnx"), model).unwrap();
+        assert_eq!((taken(), taken()), (1, 0), "once both are there");
     }
 
     #[test]

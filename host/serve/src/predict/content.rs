@@ -1,15 +1,13 @@
 //! From a request's body, in any of the forms that are taken, to a model's inputs.
 
-use axum::body::Body;
-use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
 use saggar_plugin::{ModelPort, Signature};
 
 use super::decode::{self, DecodeError, Input, Inputs};
 use super::image;
 use crate::body::Whole;
 use crate::error::ApiError;
+use crate::form::{self, FormField, media_type};
 use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
 
 /// The inputs in a body of this content type.
@@ -20,7 +18,7 @@ pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Wh
     let declared = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let declared = declared.unwrap_or_default().to_string();
     let form = media_type(&declared) == "multipart/form-data";
-    let fields = if form { fields(&declared, body.bytes.clone()).await? } else { Vec::new() };
+    let fields = if form { form::fields(&declared, body.bytes.clone(), FORM_FIELDS_MAX).await? } else { Vec::new() };
     let bytes = body.bytes.clone();
     let decode = move |signature: &Signature| {
         if form { from_form(signature, &fields) } else { from_body(signature, &declared, &bytes) }
@@ -43,11 +41,6 @@ pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Wh
 /// As [`inputs`].
 pub(crate) fn sample(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
     if image::is_png(bytes) { picture(signature, bytes) } else { Ok(decode::json(signature, bytes)?) }
-}
-
-/// `Image/PNG; charset=x` as `image/png`.
-fn media_type(declared: &str) -> String {
-    declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn from_body(signature: &Signature, declared: &str, bytes: &[u8]) -> Result<Inputs, ApiError> {
@@ -107,35 +100,7 @@ fn only(signature: &Signature) -> Result<&ModelPort, ApiError> {
     })
 }
 
-/// A field of a form.
-struct Field {
-    name: String,
-    is_file: bool,
-    media_type: String,
-    bytes: Bytes,
-}
-
-async fn fields(declared: &str, body: Bytes) -> Result<Vec<Field>, ApiError> {
-    let broken = |reason: String| ApiError::Form { reason };
-    let request = Request::builder().header(header::CONTENT_TYPE, declared).body(Body::from(body));
-    let request = request.map_err(|error| broken(error.to_string()))?;
-    let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(error.body_text()))?;
-    let mut fields = Vec::new();
-    while let Some(field) = form.next_field().await.map_err(|error| broken(error.body_text()))? {
-        if fields.len() == FORM_FIELDS_MAX {
-            return Err(broken(format!("more than {FORM_FIELDS_MAX} fields")));
-        }
-        fields.push(Field {
-            name: field.name().unwrap_or_default().to_owned(),
-            is_file: field.file_name().is_some(),
-            media_type: media_type(field.content_type().unwrap_or_default()),
-            bytes: field.bytes().await.map_err(|error| broken(error.body_text()))?,
-        });
-    }
-    Ok(fields)
-}
-
-fn from_form(signature: &Signature, fields: &[Field]) -> Result<Inputs, ApiError> {
+fn from_form(signature: &Signature, fields: &[FormField]) -> Result<Inputs, ApiError> {
     if fields.is_empty() {
         let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
         return Err(ApiError::Form { reason: format!("it has no fields; expected {}", names.join(", ")) });
@@ -145,7 +110,7 @@ fn from_form(signature: &Signature, fields: &[Field]) -> Result<Inputs, ApiError
         let port = match (decode::port(signature, &field.name), signature.only_input()) {
             (Ok(port), _) => port,
             // A file of any name is meant for the only input that is needed.
-            (Err(_), Some(port)) if field.is_file => port,
+            (Err(_), Some(port)) if field.file_name.is_some() => port,
             (Err(error), _) => return Err(error.into()),
         };
         inputs.push(from_field(port, field)?);
@@ -159,7 +124,7 @@ fn is_json(bytes: &[u8]) -> bool {
     begins && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-fn from_field(port: &ModelPort, field: &Field) -> Result<Input, ApiError> {
+fn from_field(port: &ModelPort, field: &FormField) -> Result<Input, ApiError> {
     let is_picture = image::is_png(&field.bytes) || field.media_type.starts_with("image/");
     if is_picture {
         return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
@@ -177,7 +142,7 @@ fn from_field(port: &ModelPort, field: &Field) -> Result<Input, ApiError> {
     if is_raw && field.bytes.len() == port.item.bytes() {
         return Ok(Input::raw(port, field.bytes.to_vec())?);
     }
-    if field.is_file && takes_pictures(port) && !looks_like_json(&field.bytes) {
+    if field.file_name.is_some() && takes_pictures(port) && !looks_like_json(&field.bytes) {
         // Says what the file is instead.
         return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
     }

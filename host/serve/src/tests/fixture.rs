@@ -34,8 +34,8 @@ use tower::ServiceExt;
 use super::formula::Formula;
 use super::speaker::Speaker;
 use crate::models::{
-    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelHost, ModelImporter, ModelRouter,
-    Phase, Predictor,
+    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost, ModelImporter,
+    ModelRouter, Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
 use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector, limits};
@@ -471,7 +471,7 @@ impl Drop for Echo {
 struct NoImporter;
 
 impl ModelImporter for NoImporter {
-    fn import(&self, _: &str, _: &[u8], _: &str) -> Result<Published, ImportError> {
+    fn import(&self, _: &str, _: &ModelFiles, _: &str) -> Result<Published, ImportError> {
         Err(ImportError::NoPlugin { looked: "nowhere".to_owned() })
     }
 }

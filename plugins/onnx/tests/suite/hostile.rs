@@ -71,11 +71,14 @@ fn tensors_that_lie_are_refused() {
     refused(&with(|t| t.raw_data = vec![0; 5]), "takes 96 bytes of elements, not 5");
     refused(&with(|t| t.data_type = 16), "initializer `weight`: not supported: elements of type bfloat16");
     refused(&with(|t| t.data_type = 77), "there is no element type 77");
-    refused(&with(|t| t.data_location = 1), "initializer `weight`: not supported: elements in another file");
+    refused(
+        &with(|t| t.data_location = 1),
+        "initializer `weight`: the model is not valid: external_data names no location",
+    );
     // Only a configuration may refer to a variable.
     let entry = StringStringEntryProto { key: "variable".to_owned(), value: "filter".to_owned() };
     let lent = changed(|graph| graph.initializer[4].external_data.push(entry));
-    refused(&lent, "initializer `weight`: not supported: elements in another file");
+    refused(&lent, "initializer `weight`: the model is not valid: its elements are in another file");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod batches;
 mod cases;
+mod external;
 mod hostile;
 mod interpreter;
 mod masks;

@@ -16,7 +16,7 @@ use saggar_tensor::{text, verify};
 
 use super::stand_in;
 use crate::args::Inspect;
-use crate::commands::{build, run, serve, stored};
+use crate::commands::{build, import, run, serve, stored};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
@@ -141,11 +141,13 @@ impl<'a> Session<'a> {
         })?;
         let plugin = self.host.compile(&read(found)?).map_err(refused)?;
         let options = serde_json::Value::Object(run::parameters(&self.args.parameters)?).to_string();
+        let files = import::read(file)?;
+        let model = files.payload().map_err(|error| Failure::invalid(format!("{}: {error}", file.display())))?;
         self.device.begin("import");
         let (device, limits): (Arc<dyn Backend>, _) = (Arc::new(self.device.clone()), self.limits());
         let meter = Meter::unlimited();
-        let imported = saggar_plugin::import(&self.host, &plugin, &read(file)?, &options, device, meter, limits)
-            .map_err(refused)?;
+        let imported =
+            saggar_plugin::import(&self.host, &plugin, &model, &options, device, meter, limits).map_err(refused)?;
         self.predict("prediction", plugin, imported.variables, imported.config);
         Ok(())
     }

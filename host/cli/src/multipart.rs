@@ -1,0 +1,67 @@
+//! Multipart forms that commands send. Source: RFC 7578.
+
+use std::borrow::Cow;
+
+use crate::exit::Failure;
+
+/// Parts are told apart by this; the digits make a clash with a file's content unlikely, and a clash is looked for.
+const BOUNDARY: &str = "saggar-7f3b0c52e1d94a68";
+
+/// What a field of a form holds.
+#[derive(Clone, Debug)]
+pub(crate) struct FormPart<'a> {
+    /// For a file, its name.
+    pub(crate) file_name: Option<Cow<'a, str>>,
+    pub(crate) content_type: &'static str,
+    pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> FormPart<'a> {
+    /// A file of no type in particular.
+    pub(crate) fn file(name: &'a str, bytes: &'a [u8]) -> FormPart<'a> {
+        FormPart { file_name: Some(name.into()), content_type: "application/octet-stream", bytes: bytes.into() }
+    }
+}
+
+/// The content type and the body of a form of these fields, each with its name.
+///
+/// # Errors
+/// A failure naming the field whose content has the text in it that separates fields.
+pub(crate) fn body<'a>(parts: impl IntoIterator<Item = (&'a str, FormPart<'a>)>) -> Result<(String, Vec<u8>), Failure> {
+    let mut body = Vec::new();
+    for (name, part) in parts {
+        if part.bytes.windows(BOUNDARY.len()).any(|window| window == BOUNDARY.as_bytes()) {
+            let message = format!("input {name} contains the text {BOUNDARY}, which separates the inputs");
+            return Err(Failure::invalid(message));
+        }
+        let quoted = |text: &str| text.replace(['"', '\r', '\n'], "_");
+        let file = part.file_name.map(|file| format!("; filename=\"{}\"", quoted(&file))).unwrap_or_default();
+        let begin = format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"{file}\r\nContent-Type: {}\r\n\r\n",
+            quoted(name),
+            part.content_type
+        );
+        body.extend_from_slice(begin.as_bytes());
+        body.extend_from_slice(&part.bytes);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+    Ok((format!("multipart/form-data; boundary={BOUNDARY}"), body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_cannot_end_the_body() {
+        assert!(body([("x", FormPart::file("x", BOUNDARY.as_bytes()))]).is_err());
+    }
+
+    #[test]
+    fn names_cannot_begin_another_header() {
+        let (_, body) = body([("x\"\r\ny", FormPart::file("a\"b", b"1"))]).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains("name=\"x___y\"; filename=\"a_b\"\r\n"), "{body}");
+    }
+}
