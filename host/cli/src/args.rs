@@ -199,7 +199,7 @@ pub(crate) struct Serve {
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
     pub(crate) request_memory_limit: Option<u64>,
     /// Device memory that all models may hold together: 2GiB. Those that nobody asked for longest sleep where it is short.
-    /// By default, on the device cpu, half of what the machine or control group has left at the start beside 192MiB.
+    /// By default, on the device cpu and on software adapters, half of what the machine or control group has left at the start beside 192MiB.
     #[arg(long, value_parser = units::bytes, value_name = "SIZE")]
     pub(crate) models_memory: Option<u64>,
     /// How long a model version may take to load before it is given up: 60s.

@@ -103,6 +103,8 @@ pub const QUIET_TIME_DEFAULT: Duration = Duration::from_secs(600);
 pub const STOP_GRACE: Duration = Duration::from_secs(20);
 /// Device bytes that calls of a model version may leave behind, where its host says nothing.
 pub const LEFT_BYTES_DEFAULT: u64 = 1 << 30;
+/// Device bytes of a model's programs up to which larger batch sizes are built.
+pub const BATCH_BYTES_DEFAULT: u64 = 1 << 30;
 /// Warm instances of one model version.
 pub const MODEL_INSTANCES_DEFAULT: usize = 4;
 

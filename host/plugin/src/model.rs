@@ -5,6 +5,7 @@
 //! programs: a call brings its version's weights.
 
 mod batch;
+mod batch_sizes;
 mod instances;
 mod route;
 mod signature;
@@ -19,12 +20,14 @@ use saggar_tensor::Descriptor;
 use crate::engine::{Host, Plugin};
 use crate::error::PluginError;
 use crate::graphs::Executables;
-use crate::limits::{LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT};
+use crate::limits::{
+    BATCH_BYTES_DEFAULT, LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT,
+};
 use crate::replies::{PieceSink, Reply};
 use crate::state::Clock;
 use crate::variables::{Namespace, Weights};
 
-use instances::{Instances, Patience, Recipe};
+use instances::{Instances, Lease, Patience, Recipe};
 pub use route::{Route, Segment};
 pub use signature::{ModelPort, Signature};
 
@@ -43,6 +46,8 @@ pub struct ModelLimits {
     /// Device bytes that calls may leave behind, beyond what the version held when it was warm. Past it instances are
     /// dropped with everything that they hold, and the next call makes another.
     pub left_bytes_max: u64,
+    /// Device bytes of programs up to which larger batch sizes are built.
+    pub batch_bytes_max: u64,
 }
 
 impl Default for ModelLimits {
@@ -52,6 +57,7 @@ impl Default for ModelLimits {
             instances_max: MODEL_INSTANCES_DEFAULT,
             load_time: LOAD_TIME_DEFAULT,
             left_bytes_max: LEFT_BYTES_DEFAULT,
+            batch_bytes_max: BATCH_BYTES_DEFAULT,
         }
     }
 }
@@ -134,7 +140,7 @@ impl Terms {
     }
 }
 
-/// Checks a batch of any size, cuts it into parts that a model of this signature has graphs for, padded with zeros, has each
+/// Checks a batch of any size, cuts it into parts of the sizes that `sizes` names for its items, padded with zeros, has each
 /// of them computed, and puts the outputs together. `compute` is given a part, its items, and the size it is padded to.
 ///
 /// # Errors
@@ -142,13 +148,14 @@ impl Terms {
 pub fn in_parts(
     signature: &Signature,
     inputs: Vec<NamedBytes>,
+    sizes: impl FnOnce(usize) -> Vec<usize>,
     mut compute: impl FnMut(Vec<NamedBytes>, [usize; 2]) -> Result<Vec<NamedBytes>, PluginError>,
 ) -> Result<Vec<NamedBytes>, PluginError> {
     let items = batch::items(signature, &inputs)?;
     let mut inputs = batch::Inputs::new(signature, inputs);
     let mut parts = Vec::new();
     let mut start = 0;
-    for (count, size) in batch::plan(&signature.batch_sizes, items) {
+    for (count, size) in batch::plan(&sizes(items), items) {
         let padded = inputs.part(start, count, size)?;
         parts.push((compute(padded, [count, size])?, count));
         start += count;
@@ -233,12 +240,63 @@ impl LoadedModel {
     pub fn predict(&self, inputs: Vec<NamedBytes>, terms: &Terms) -> Result<Vec<NamedBytes>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
-        in_parts(&self.signature, inputs, |padded, [count, size]| {
+        let sizes = |items| self.batch_sizes_for(items);
+        in_parts(&self.signature, inputs, sizes, |padded, [count, size]| {
             let uploaded = self.upload(padded, until, terms)?;
             let given = self.run(uploaded, Range { start, count, size }, until, terms)?;
             start += count;
             self.download(given, until, terms)
         })
+    }
+
+    /// The batch sizes that there are programs for, ascending. Where `items` would fill a larger one of the signature's,
+    /// building that begins on a thread of its own, and later calls have it.
+    pub fn batch_sizes_for(&self, items: usize) -> Vec<usize> {
+        if let Some(size) = self.instances.sizes().begin(items) {
+            let model = self.clone();
+            let built = SizeInConstruction { instances: Arc::clone(&self.instances), size, is_built: false };
+            // Where there is no thread, dropping `built` says that there is no such size.
+            let spawned = std::thread::Builder::new().name("batch-size".to_owned()).spawn(move || model.build(built));
+            drop(spawned);
+        }
+        self.instances.sizes().ready()
+    }
+
+    /// Whether a larger batch size is being built now.
+    pub fn is_building_size(&self) -> bool {
+        self.instances.sizes().is_building()
+    }
+
+    /// Builds the programs for a batch size by predicting one batch of it, on an instance beside those that serve.
+    fn build(self, mut built: SizeInConstruction) {
+        let size = built.size;
+        let plugin = Arc::clone(&self.instances.recipe().name);
+        if !self.instances.has_room_for(size) {
+            let bytes_max = self.instances.recipe().limits.batch_bytes_max;
+            tracing::info!(%plugin, size, bytes_max, "a larger batch size is not built: it would take too much memory");
+            return;
+        }
+        let limit = self.instances.recipe().limits.load_time;
+        // Nobody but this thread holds the model any more once it is unloaded.
+        let others = Arc::downgrade(&self.weights);
+        let cancel = CancelToken::new(move || others.strong_count() <= 1);
+        let terms = Terms { cancel: Some(cancel), ..Terms::within(limit) };
+        let until = Instant::now() + limit;
+        let began = Instant::now();
+        let whole = Range { start: 0, count: size, size };
+        let done = self.example(size).and_then(|inputs| self.upload(inputs, until, &terms)).and_then(|inputs| {
+            let lease = self.instances.take_beside(&self.weights)?;
+            self.compute(lease, inputs, whole, until, &terms)
+        });
+        match done.and_then(|outputs| self.download(outputs, until, &terms)) {
+            Ok(_) => {
+                built.is_built = true;
+                self.instances.set_warm();
+                let seconds = began.elapsed().as_secs_f64();
+                tracing::info!(%plugin, size, seconds, "a larger batch size is built");
+            }
+            Err(error) => tracing::warn!(%plugin, size, %error, "a larger batch size is not built"),
+        }
     }
 
     /// Predicts a batch that is on the device already, of a size that the model has a graph for, and leaves the outputs
@@ -309,7 +367,21 @@ impl LoadedModel {
             return Err(PluginError::Deadline { during: "predict", limit_ms: millis(limit) });
         }
         let patience = if terms.is_prompt { Patience::Prompt { limit } } else { Patience::Within(left) };
-        let mut lease = self.instances.take(&self.weights, patience)?;
+        let lease = self.instances.take(&self.weights, patience)?;
+        self.compute(lease, inputs, range, until, terms)
+    }
+
+    /// One call of an instance, whose outputs are checked.
+    fn compute(
+        &self,
+        mut lease: Lease<'_>,
+        inputs: Vec<(String, Buffer)>,
+        range: Range,
+        until: Instant,
+        terms: &Terms,
+    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+        let limit = terms.deadline;
+        let left = until.saturating_duration_since(Instant::now());
         let Range { start, count, size } = range;
         let (signature, sink) = (Arc::clone(&self.signature), terms.sink.clone());
         let reply = Reply { signature, sink, start, size, count, until, limit, pieces: 0 };
@@ -329,18 +401,29 @@ impl LoadedModel {
         batch::first(&self.signature, items)
     }
 
-    /// Predicts the inputs' defaults, or zeros, in every batch size, so that no request is the first, within what `left` is
-    /// left of the time for loading. Blocks.
+    /// Predicts the inputs' defaults, or zeros, in the smallest batch size, so that no request is the first, within what
+    /// `left` is left of the time for loading. Blocks. Larger sizes are built when requests fill them.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
     pub fn warm(&self, left: Duration) -> Result<(), PluginError> {
+        self.try_once(left)?;
+        self.instances.set_warm();
+        Ok(())
+    }
+
+    /// Predicts the inputs' defaults, or zeros, in every batch size. Blocks.
+    ///
+    /// # Errors
+    /// As [`LoadedModel::predict`].
+    pub fn try_all(&self, left: Duration) -> Result<(), PluginError> {
         let (sizes, until) = (&self.signature.batch_sizes, Instant::now() + left);
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
             let terms = Terms::within(until.saturating_duration_since(Instant::now()));
-            self.predict(batch::first(&self.signature, size)?, &terms).map_err(|error| self.of_loading(error))?;
+            let inputs = self.upload(self.example(size)?, until, &terms)?;
+            let outputs = self.predict_buffers(inputs, size, size, &terms).map_err(|error| self.of_loading(error))?;
+            self.download(outputs, until, &terms)?;
         }
-        self.instances.set_warm();
         Ok(())
     }
 
@@ -381,4 +464,17 @@ struct Range {
     start: usize,
     count: usize,
     size: usize,
+}
+
+/// A batch size that is being built. Says what became of it when it is dropped, also where building it panics.
+struct SizeInConstruction {
+    instances: Arc<Instances>,
+    size: usize,
+    is_built: bool,
+}
+
+impl Drop for SizeInConstruction {
+    fn drop(&mut self) {
+        self.instances.sizes().finish(self.size, self.is_built);
+    }
 }

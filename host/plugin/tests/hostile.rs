@@ -192,14 +192,47 @@ fn a_failing_call_costs_its_instance_and_nothing_else() {
         let model = bench.load("well", damage, limits).unwrap();
         let time = if damage == "loop" { Duration::from_millis(200) } else { PATIENCE };
         for _ in 0..3 {
-            let error = model.predict(x(2), &Terms::within(time)).unwrap_err();
+            let error = model.predict(x(1), &Terms::within(time)).unwrap_err();
             assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
             assert!(model.instances() <= 1, "{damage}");
         }
     }
     let model = bench.load("well", "well", limits).unwrap();
     let outputs = model.predict(x(7), &Terms::within(PATIENCE)).unwrap();
-    assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts of 4, 2 and 1");
+    assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts");
+}
+
+#[test]
+fn larger_batch_sizes_are_built_once_requests_fill_them() {
+    let Some(bench) = Bench::new() else { return };
+    let limits = ModelLimits { instances_max: 1, ..ModelLimits::default() };
+    let model = bench.load("well", "well", limits).unwrap();
+    model.warm(PATIENCE).unwrap();
+    assert_eq!(model.batch_sizes_for(1), [1], "one item fills the smallest");
+    let built = |model: &LoadedModel, items: usize| {
+        let until = Instant::now() + PATIENCE;
+        while !model.batch_sizes_for(items).contains(&items) {
+            assert!(Instant::now() < until, "a size for {items} items is never built");
+            std::thread::yield_now();
+        }
+        model.batch_sizes_for(1)
+    };
+    assert_eq!(model.predict(x(4), &Terms::within(PATIENCE)).unwrap()[0].2, x(4)[0].2, "y is x, item by item");
+    assert_eq!(built(&model, 4), [1, 4]);
+    assert_eq!(built(&model, 2), [1, 2, 4]);
+    assert_eq!(model.predict(x(7), &Terms::within(PATIENCE)).unwrap()[0].2, x(7)[0].2, "y is x, through 4, 2 and 1");
+    assert_eq!(model.instances(), 1, "the instance that built them is dropped: there is no place for it");
+
+    // A size whose building fails is left out: the others answer.
+    let model = bench.load("well", "wrong-batch", limits).unwrap();
+    let until = Instant::now() + PATIENCE;
+    assert_eq!(model.batch_sizes_for(4), [1]);
+    while model.is_building_size() {
+        assert!(Instant::now() < until, "building never ends");
+        std::thread::yield_now();
+    }
+    assert_eq!(model.batch_sizes_for(4), [1]);
+    assert!(!model.is_building_size(), "it is not tried again");
 }
 
 /// No instruction of theirs runs: the host itself has to look at the clock.
@@ -254,15 +287,15 @@ fn answers_are_held_to_the_signature() {
     let Some(bench) = Bench::new() else { return };
     for behaviour in ["wrong-shape", "wrong-type", "wrong-batch", "missing", "twice"] {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let error = model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err();
+        let error = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
         assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
         assert_eq!(model.instances(), 1, "the instance is as good as before");
     }
     let model = bench.load("well", "error", ModelLimits::default()).unwrap();
-    assert_eq!(model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err().reason(), "PLUGIN_ERROR");
+    assert_eq!(model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err().reason(), "PLUGIN_ERROR");
     // Not a number is a number as far as a host is concerned.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
-    assert!(model.predict(x(2), &Terms::within(PATIENCE)).is_ok());
+    assert!(model.predict(x(1), &Terms::within(PATIENCE)).is_ok());
 }
 
 /// Takes so many pieces, and then says why it takes no more.
@@ -286,8 +319,8 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
         let listener = Arc::new(Listener { taken: AtomicUsize::new(0), takes, then });
         let sink: Arc<dyn PieceSink> = Arc::<Listener>::clone(&listener);
-        let error = model.predict(x(2), &Terms { sink: Some(sink), ..Terms::within(PATIENCE) }).unwrap_err();
-        let without = model.predict(x(2), &Terms::within(PATIENCE)).unwrap_err();
+        let error = model.predict(x(1), &Terms { sink: Some(sink), ..Terms::within(PATIENCE) }).unwrap_err();
+        let without = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
         let kept = model.instances();
         assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance let go of it");
         (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)
@@ -296,7 +329,7 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
         ("emit-unknown", "the model has no such output: there are y (invalid-argument, at x)"),
         ("emit-type", "the output is float32, not int8 (invalid-argument, at y)"),
         ("emit-half", "6 bytes are no whole number of float32"),
-        ("emit-item", "there is no item 2 in a batch of 2 (invalid-argument)"),
+        ("emit-item", "there is no item 1 in a batch of 1 (invalid-argument)"),
         ("emit-large", "y: a piece has at most 16384 bytes, not 16388; send it in several (out-of-memory)"),
     ] {
         let (error, without, taken, kept) = send(behaviour, usize::MAX, Undelivered::Gone);

@@ -219,6 +219,8 @@ pub const WEBHOOK_BACKOFF: Duration = Duration::from_millis(500);
 pub const WEBHOOKS_AT_ONCE_MAX: usize = 16;
 /// Which part of the memory of models the calls of one version may leave behind.
 pub const MODEL_LEFT_PART: u64 = 8;
+/// Which part of the memory of models the programs of one version may take for larger batch sizes to be built.
+pub const MODEL_BATCH_PART: u64 = 16;
 /// Compiled plugins kept at hand for new weights.
 pub const COMPILED_MAX: usize = 8;
 /// Batch sizes of one version whose executions are counted apart.

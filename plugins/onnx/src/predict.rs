@@ -1,6 +1,8 @@
 //! The plugin: what the host calls.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use saggar_plugin::{
     DataType, Executable, Importer, NamedTensor, Params, Port, Predictor, Signature, Variables, Weights, descriptor,
@@ -10,29 +12,36 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::host::Host;
 use crate::import::{self, Store};
+use crate::model::Model;
 use crate::plan::{self, Plan};
 
-/// An imported model, with a graph for each batch size.
+/// An imported model. The graph of the smallest batch size is made when it is loaded, that of a larger one when the host
+/// first asks for it.
 #[derive(Debug)]
 pub struct Onnx {
+    variables: Variables,
+    model: Model,
     plan: Plan,
     /// By batch size; 0 is the one graph of a model without batches.
-    graphs: BTreeMap<u32, Executable>,
+    graphs: RefCell<BTreeMap<u32, Executable>>,
 }
 
 impl Onnx {
-    fn restore(variables: &Variables, config: &Params) -> Result<Self> {
+    fn restore(variables: Variables, config: &Params) -> Result<Self> {
         let (model, plan) = import::restore(config)?;
-        let sizes: Vec<Option<u32>> =
-            if plan.batch.is_empty() { vec![None] } else { plan.batch.iter().copied().map(Some).collect() };
-        let mut graphs = BTreeMap::new();
-        for size in sizes {
-            let mut host = Host::over(variables);
-            let built = import::build(&model, &plan.inputs, size, &mut host)?;
-            let outputs = built.outputs.iter().map(|(name, operand)| (name.as_str(), host.handle(operand)));
-            graphs.insert(size.unwrap_or(0), host.graph().build(outputs)?);
-        }
-        Ok(Self { plan, graphs })
+        let smallest = plan.batch.first().copied().unwrap_or(0);
+        let onnx = Self { variables, model, plan, graphs: RefCell::default() };
+        let built = onnx.build(smallest)?;
+        onnx.graphs.borrow_mut().insert(smallest, built);
+        Ok(onnx)
+    }
+
+    fn build(&self, batch: u32) -> Result<Executable> {
+        let mut host = Host::over(&self.variables);
+        let size = Some(batch).filter(|&batch| batch > 0);
+        let built = import::build(&self.model, &self.plan.inputs, size, &mut host)?;
+        let outputs = built.outputs.iter().map(|(name, operand)| (name.as_str(), host.handle(operand)));
+        Ok(host.graph().build(outputs)?)
     }
 
     fn ports(ports: &[plan::Port]) -> Vec<Port> {
@@ -47,7 +56,7 @@ impl Onnx {
 
 impl Predictor for Onnx {
     fn load(variables: Variables, config: Params) -> saggar_plugin::Result<Self> {
-        Ok(Self::restore(&variables, &config)?)
+        Ok(Self::restore(variables, &config)?)
     }
 
     fn signature(&self) -> Signature {
@@ -62,11 +71,15 @@ impl Predictor for Onnx {
     fn predict(&self, inputs: Vec<NamedTensor>) -> saggar_plugin::Result<Vec<NamedTensor>> {
         let shape = inputs.first().map(|input| input.tensor.descriptor().shape).unwrap_or_default();
         let batch = if self.plan.batch.is_empty() { 0 } else { shape.first().copied().unwrap_or_default() };
-        let graph = self.graphs.get(&batch).ok_or(saggar_plugin::Error::Shape {
-            what: "a batch".to_owned(),
-            expected: "of one of the signature's sizes",
-            given: shape,
-        })?;
+        if batch != 0 && !self.plan.batch.contains(&batch) {
+            let (what, expected) = ("a batch".to_owned(), "of one of the signature's sizes");
+            return Err(saggar_plugin::Error::Shape { what, expected, given: shape });
+        }
+        let mut graphs = self.graphs.borrow_mut();
+        let graph = match graphs.entry(batch) {
+            Entry::Occupied(graph) => graph.into_mut(),
+            Entry::Vacant(place) => place.insert(self.build(batch)?),
+        };
         graph.dispatch(inputs.iter().map(|input| (input.name.as_str(), &input.tensor)))
     }
 }

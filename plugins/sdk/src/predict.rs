@@ -2,7 +2,9 @@
 
 mod port;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::bindings::predictor as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
@@ -161,44 +163,56 @@ pub trait Predictor: Sized + 'static {
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>>;
 }
 
-/// A [`Model`] with its compiled graphs, all of them made when it is loaded, so that no request waits for a compiler.
+/// A [`Model`] with its compiled graphs. That of the smallest batch size is made when it is loaded; the host asks for a
+/// larger one when requests fill it, on an instance beside those that answer them.
 #[derive(Debug)]
 pub struct Graphs<M> {
     model: M,
-    graphs: BTreeMap<u32, Executable>,
+    graphs: RefCell<BTreeMap<u32, Executable>>,
+}
+
+impl<M: Model> Graphs<M> {
+    fn build(&self, size: u32) -> Result<Executable> {
+        let ports = self.model.inputs();
+        let graph = Graph::new();
+        let inputs = graph.inputs(ports.iter().map(|port| (port.name.as_str(), &port.item)), size)?;
+        let outputs = self.model.predict(&graph, &inputs)?;
+        graph.build(outputs.iter().map(|(name, operand)| (*name, operand)))
+    }
 }
 
 impl<M: Model> Predictor for Graphs<M> {
     fn load(variables: Variables, config: Params) -> Result<Self> {
         let model = M::load(&variables, &config)?;
         config.check()?;
-        let ports = model.inputs();
-        let mut graphs = BTreeMap::new();
-        for size in M::BATCH_SIZES {
-            let graph = Graph::new();
-            let inputs = graph.inputs(ports.iter().map(|port| (port.name.as_str(), &port.item)), *size)?;
-            let outputs = model.predict(&graph, &inputs)?;
-            graphs.insert(*size, graph.build(outputs.iter().map(|(name, operand)| (*name, operand)))?);
+        let graphs = Self { model, graphs: RefCell::default() };
+        if let Some(&smallest) = M::BATCH_SIZES.first() {
+            let built = graphs.build(smallest)?;
+            graphs.graphs.borrow_mut().insert(smallest, built);
         }
-        Ok(Self { model, graphs })
+        Ok(graphs)
     }
 
     fn signature(&self) -> Signature {
         Signature {
             inputs: self.model.inputs(),
             outputs: self.model.outputs(),
-            batch_sizes: self.graphs.keys().copied().collect(),
+            batch_sizes: M::BATCH_SIZES.to_vec(),
             routes: self.model.routes(),
         }
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
         let shape = inputs.first().map(|input| input.tensor.descriptor().shape).unwrap_or_default();
-        let graph = shape.first().and_then(|batch| self.graphs.get(batch)).ok_or(Error::Shape {
-            what: "a batch".to_owned(),
-            expected: "of one of the signature's sizes",
-            given: shape,
-        })?;
+        let Some(&batch) = shape.first().filter(|batch| M::BATCH_SIZES.contains(batch)) else {
+            let (what, expected) = ("a batch".to_owned(), "of one of the signature's sizes");
+            return Err(Error::Shape { what, expected, given: shape });
+        };
+        let mut graphs = self.graphs.borrow_mut();
+        let graph = match graphs.entry(batch) {
+            Entry::Occupied(graph) => graph.into_mut(),
+            Entry::Vacant(place) => place.insert(self.build(batch)?),
+        };
         graph.dispatch(inputs.iter().map(|input| (input.name.as_str(), &input.tensor)))
     }
 }

@@ -9,6 +9,7 @@ use saggar_device::{Backend, Buffer, CancelToken, Meter};
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
+use super::batch_sizes::BatchSizes;
 use super::{ModelLimits, Signature, Started};
 use crate::bindings::predictor;
 use crate::bindings::tensors::NamedTensor;
@@ -177,6 +178,8 @@ pub(super) struct Instances {
     fixed: AtomicBool,
     /// Device bytes that the version held when it was warm.
     warm_bytes: AtomicU64,
+    /// Which batch sizes there are programs for.
+    sizes: BatchSizes,
     pool: Mutex<Pool>,
     freed: Condvar,
 }
@@ -205,16 +208,29 @@ impl Instances {
         let fixed = AtomicBool::new(first.weights_seen());
         let pool = Mutex::new(Pool { idle: vec![first], count: 1 });
         let warm_bytes = AtomicU64::new(u64::MAX);
-        Ok((Instances { recipe, fixed, warm_bytes, pool, freed: Condvar::new() }, signature))
+        let sizes = BatchSizes::new(&signature.batch_sizes);
+        Ok((Instances { recipe, fixed, warm_bytes, sizes, pool, freed: Condvar::new() }, signature))
     }
 
     pub(super) fn recipe(&self) -> &Recipe {
         &self.recipe
     }
 
-    /// Every batch size was computed once: what is held now is what the version needs.
+    pub(super) fn sizes(&self) -> &BatchSizes {
+        &self.sizes
+    }
+
+    /// Every batch size that is ready was computed once: what is held now is what the version needs.
     pub(super) fn set_warm(&self) {
         self.warm_bytes.store(self.recipe.meter.bytes(), Ordering::Release);
+    }
+
+    /// Whether a program for `size` items is likely to fit: it takes as much more than those that are there as it has more
+    /// items than the largest of them.
+    pub(super) fn has_room_for(&self, size: usize) -> bool {
+        let held_bytes = self.warm_bytes.load(Ordering::Acquire).min(self.recipe.meter.bytes());
+        let growth = (size / self.sizes.largest_ready()).max(1) as u64;
+        held_bytes.saturating_mul(growth + 1) <= self.recipe.limits.batch_bytes_max
     }
 
     /// Whether calls left more device memory behind than they may. Told only where no other call holds any.
@@ -257,19 +273,33 @@ impl Instances {
                 }
             };
             if pool.count < instances_max {
-                pool.count += 1;
-                drop(pool);
-                // Where making it fails, the lease gives the place back.
-                let mut lease = Lease { instances: self, instance: None, whole: false };
-                lease.instance = Some(self.recipe.instance(weights, self.recipe.clock())?);
-                lease.whole = true;
-                return Ok(lease);
+                return self.make(pool, weights);
             }
             let Some(left) = patience.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) else {
                 return Err(PluginError::Busy { instances: pool.count, waited: patience });
             };
             pool = self.freed.wait_timeout(pool, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// A new instance beside those that serve, also where there are as many as may be. Afterwards it serves, too, where
+    /// there is a place for it.
+    ///
+    /// # Errors
+    /// Whatever making it does wrong.
+    pub(super) fn take_beside(&self, weights: &Arc<Weights>) -> Result<Lease<'_>, PluginError> {
+        self.make(self.pool(), weights)
+    }
+
+    /// A new instance, which counts from now on.
+    fn make(&self, mut pool: MutexGuard<'_, Pool>, weights: &Arc<Weights>) -> Result<Lease<'_>, PluginError> {
+        pool.count += 1;
+        drop(pool);
+        // Where making it fails, the lease gives the place back.
+        let mut lease = Lease { instances: self, instance: None, whole: false };
+        lease.instance = Some(self.recipe.instance(weights, self.recipe.clock())?);
+        lease.whole = true;
+        Ok(lease)
     }
 }
 
@@ -299,8 +329,9 @@ impl Drop for Lease<'_> {
         if instance.as_ref().is_some_and(Instance::weights_seen) {
             self.instances.fixed.store(true, Ordering::Release);
         }
-        let (kept, dropped) = if self.whole { (instance, None) } else { (None, instance) };
         let mut pool = self.instances.pool();
+        let fits = pool.count <= self.instances.recipe.limits.instances_max.max(1);
+        let (kept, dropped) = if self.whole && fits { (instance, None) } else { (None, instance) };
         let mut surplus = Vec::new();
         match kept {
             Some(instance) if self.instances.holds_too_much(&pool) => {

@@ -133,6 +133,15 @@ impl EnsembleModel {
         self.steps.iter().map(lease).collect()
     }
 
+    /// The batch sizes that every step has programs for; the smallest of all where there is none yet.
+    fn sizes_for(&self, models: &[&LoadedModel], items: usize) -> Vec<usize> {
+        let ready: Vec<Vec<usize>> = models.iter().map(|model| model.batch_sizes_for(items)).collect();
+        let all = &self.signature.batch_sizes;
+        let common = all.iter().copied().filter(|size| ready.iter().all(|sizes| sizes.contains(size)));
+        let common: Vec<usize> = common.collect();
+        if common.is_empty() { all.iter().take(1).copied().collect() } else { common }
+    }
+
     /// One part of a batch through all steps, on the device.
     fn on_device(
         &self,
@@ -202,7 +211,8 @@ impl Predictor for EnsembleModel {
         let Some(models) = models else { return self.through_host(&leases, inputs, &terms, until) };
         let inputs: Vec<NamedBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
         let compute = |part, [count, size]: [usize; 2]| self.on_device(&models, part, [count, size], &terms, until);
-        let outputs = model::in_parts(&self.signature, inputs, compute);
+        let sizes = |items| self.sizes_for(&models, items);
+        let outputs = model::in_parts(&self.signature, inputs, sizes, compute);
         leases.iter().for_each(|lease| lease.serving().predictor().called_on_device());
         let outputs = outputs?;
         let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };

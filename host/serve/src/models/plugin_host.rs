@@ -13,7 +13,7 @@ use saggar_store::models::VersionFiles;
 
 use super::metered::Account;
 use super::predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
-use crate::limits::{COMPILED_MAX, MODEL_LEFT_PART};
+use crate::limits::{COMPILED_MAX, MODEL_BATCH_PART, MODEL_LEFT_PART};
 use crate::predict::decode::Tensor;
 
 /// Compiles plugins and runs them on one device.
@@ -100,6 +100,7 @@ impl PluginHost {
             instances_max: it.instances_max,
             load_time: self.load_time,
             left_bytes_max: default.left_bytes_max.min(self.device_bytes_max / MODEL_LEFT_PART),
+            batch_bytes_max: default.batch_bytes_max.min(self.device_bytes_max / MODEL_BATCH_PART),
             ..default
         };
         let meter = Meter::new(self.device_bytes_max);

@@ -26,7 +26,11 @@ impl Lifecycle {
                     Some(name) => drop(tokio::spawn(Arc::clone(&self).wake(name))),
                     None => return,
                 },
-                _ = idle.tick() => self.put_idle_to_sleep(),
+                _ = idle.tick() => {
+                    self.put_idle_to_sleep();
+                    // Models grow by batch sizes that are built after they came up.
+                    self.make_room("");
+                }
                 () = told(&mut shutdown) => return,
             }
         }
@@ -85,7 +89,8 @@ impl Lifecycle {
         }
     }
 
-    /// Has models sleep until what is up fits the memory that there is for them. Never the one of this name.
+    /// Has models sleep until what is up fits the memory that there is for them. Never the one of this name; an empty name is
+    /// no model's.
     pub(super) fn make_room(self: &Arc<Lifecycle>, name: &str) {
         while self.bytes_held() > self.bytes_max && self.evict(name) {}
     }

@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
         let until = Instant::now() + self.args.limit;
         let loaded = LoadedModel::load(&self.host, parts, Arc::new(self.device.clone()));
         let left = until.saturating_duration_since(Instant::now());
-        self.note(&format!("the {phase}"), loaded.and_then(|model| model.warm(left)));
+        self.note(&format!("the {phase}"), loaded.and_then(|model| model.try_all(left)));
     }
 
     fn limits(&self) -> ModelLimits {

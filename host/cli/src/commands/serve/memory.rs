@@ -24,7 +24,7 @@ pub(super) struct MemoryLimits {
 impl MemoryLimits {
     /// The limits that the command line sets, or else parts of what is left now.
     pub(super) fn of(args: &Serve, device: &DeviceInfo) -> MemoryLimits {
-        let limits = MemoryLimits::by_default(available_host_bytes(), device.name == "cpu");
+        let limits = MemoryLimits::by_default(available_host_bytes(), device.name == "cpu" || device.software);
         let limits = MemoryLimits {
             requests_bytes: args.request_memory_limit.unwrap_or(limits.requests_bytes),
             models_bytes: args.models_memory.unwrap_or(limits.models_bytes),

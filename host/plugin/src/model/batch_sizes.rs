@@ -1,0 +1,114 @@
+//! Which batch sizes a model computes with: the smallest one from the start, larger ones once requests fill them.
+//!
+//! A program for 32 items takes about 32 times the memory of one for a single item, and most models are never sent so many
+//! at once. So only the smallest size is built before a model serves. When a request would fill a larger one, that one is
+//! built beside the requests, which are cut into the sizes that are there until then.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The sizes of a signature, and which of them there are programs for.
+#[derive(Debug)]
+pub(super) struct BatchSizes {
+    /// Ascending; empty for a model without batches.
+    all: Vec<usize>,
+    state: Mutex<SizesState>,
+}
+
+#[derive(Debug)]
+struct SizesState {
+    /// Ascending.
+    ready: Vec<usize>,
+    /// Sizes that could not be built; they are not tried again as long as the model is loaded.
+    refused: Vec<usize>,
+    is_building: bool,
+}
+
+impl BatchSizes {
+    /// The smallest of `all`, which are ascending, counts as ready.
+    pub(super) fn new(all: &[usize]) -> BatchSizes {
+        let ready = all.iter().take(1).copied().collect();
+        BatchSizes {
+            all: all.to_vec(),
+            state: Mutex::new(SizesState { ready, refused: Vec::new(), is_building: false }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, SizesState> {
+        // The state is whole between any two statements that hold it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sizes that there are programs for, ascending.
+    pub(super) fn ready(&self) -> Vec<usize> {
+        self.state().ready.clone()
+    }
+
+    /// The size that `items` fill, if it is to be built now: it is not there, was not refused, and no other is being built.
+    /// The caller builds it and says by [`BatchSizes::finish`] what became of it.
+    pub(super) fn begin(&self, items: usize) -> Option<usize> {
+        let size = filled(&self.all, items)?;
+        let mut state = self.state();
+        if state.is_building || state.ready.contains(&size) || state.refused.contains(&size) {
+            return None;
+        }
+        state.is_building = true;
+        Some(size)
+    }
+
+    /// Whether a size is being built.
+    pub(super) fn is_building(&self) -> bool {
+        self.state().is_building
+    }
+
+    /// Ends what [`BatchSizes::begin`] began.
+    pub(super) fn finish(&self, size: usize, is_built: bool) {
+        let mut state = self.state();
+        state.is_building = false;
+        let sizes = if is_built { &mut state.ready } else { &mut state.refused };
+        sizes.push(size);
+        sizes.sort_unstable();
+    }
+
+    /// The largest size that there is a program for; 1 for a model without batches.
+    pub(super) fn largest_ready(&self) -> usize {
+        self.state().ready.last().copied().unwrap_or(1)
+    }
+}
+
+/// The size of `sizes` that `items` fill: the smallest that holds them, if they are more than half of it; else the largest
+/// that they fill whole.
+fn filled(sizes: &[usize], items: usize) -> Option<usize> {
+    let holding = sizes.iter().copied().find(|&size| size >= items).filter(|size| 2 * items > *size);
+    holding.or_else(|| sizes.iter().copied().rev().find(|&size| size <= items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_filled_by_more_than_half_of_its_items() {
+        let sizes = [1, 8, 32];
+        let cases = [(1, 1), (2, 1), (4, 1), (5, 8), (8, 8), (9, 8), (16, 8), (17, 32), (32, 32), (500, 32)];
+        for (items, size) in cases {
+            assert_eq!(filled(&sizes, items), Some(size), "{items}");
+        }
+        assert_eq!(filled(&[8], 2), None);
+        assert_eq!(filled(&[], 2), None);
+    }
+
+    #[test]
+    fn larger_sizes_are_built_one_at_a_time_and_once() {
+        let sizes = BatchSizes::new(&[1, 8, 32]);
+        assert_eq!((sizes.ready(), sizes.largest_ready()), (vec![1], 1));
+        assert_eq!(sizes.begin(1), None, "it is there");
+        assert_eq!(sizes.begin(32), Some(32));
+        assert_eq!(sizes.begin(8), None, "another is being built");
+        sizes.finish(32, true);
+        assert_eq!(sizes.begin(6), Some(8));
+        sizes.finish(8, false);
+        assert_eq!(sizes.begin(6), None, "it was refused");
+        assert_eq!((sizes.ready(), sizes.largest_ready()), (vec![1, 32], 32));
+        assert_eq!(BatchSizes::new(&[]).begin(3), None);
+    }
+}
