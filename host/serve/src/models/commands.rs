@@ -123,7 +123,8 @@ impl Lifecycle {
         self.router.status(name)
     }
 
-    /// Makes a version the default, and keeps it so; none has the default follow the newest version again.
+    /// Makes a version the default, and keeps it so; none has the default follow the newest version again. Ends a canary,
+    /// and a shadow of the version that it promotes or takes the place of.
     ///
     /// # Errors
     /// `NoModel`; `LoadFailed`, and then nothing has changed.
@@ -139,6 +140,10 @@ impl Lifecycle {
             }
             None => drop(memory.plan.remove_alias(STABLE)),
         }
+        let newest = || self.versions(name).keys().next_back().copied();
+        let default = self.router.serving(name).map(|serving| serving.version);
+        let concerned: Vec<u64> = version.or_else(newest).into_iter().chain(default).collect();
+        memory.plan.end_trials(&concerned);
         let status = self.done(name, &mut memory, Cause::new("PROMOTED")).await?;
         let default = status.serving.as_ref().map(|serving| serving.version);
         if default.is_some() && version.is_none_or(|version| default == Some(version)) {
@@ -149,7 +154,7 @@ impl Lifecycle {
         Err(failed(&status, version))
     }
 
-    /// Makes the version the default that was it before, and keeps it so.
+    /// Makes the version the default that was it before, and keeps it so. Ends a canary, and a shadow of either version.
     ///
     /// # Errors
     /// `NoModel`; `Conflict` where there was none; `LoadFailed`.
@@ -170,6 +175,8 @@ impl Lifecycle {
             }
         };
         memory.plan.set_alias(STABLE, former)?;
+        let concerned: Vec<u64> = default.into_iter().chain([former]).collect();
+        memory.plan.end_trials(&concerned);
         let status = self.done(name, &mut memory, Cause::new("ROLLED_BACK")).await?;
         if status.serving.as_ref().is_some_and(|serving| serving.version == former) {
             return Ok(status);

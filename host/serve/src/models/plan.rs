@@ -14,6 +14,9 @@ pub const PLAN_FILE: &str = "serving.json";
 /// The alias of the version that default requests get. Where nobody set it, it follows the newest version.
 pub const STABLE: &str = "stable";
 
+/// The alias that `saggar models canary` gives the version that it sends a share of the requests to.
+pub const CANARY: &str = "canary";
+
 /// What users decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -125,6 +128,20 @@ impl Plan {
         was_there
     }
 
+    /// Ends a canary, and a shadow of one of `versions`: from now on the default gets all default requests. The alias
+    /// `canary` goes with the shares that it had, as it does when a user ends them; other aliases stay where they point.
+    pub fn end_trials(&mut self, versions: &[u64]) {
+        if self.traffic.contains_key(CANARY) {
+            self.aliases.remove(CANARY);
+        }
+        self.traffic = BTreeMap::new();
+        let repeated = self.shadow.as_ref().map(|shadow| &shadow.to);
+        // A name that no longer stands for anything has nobody repeat requests either.
+        if repeated.is_some_and(|to| self.version(to, None).is_none_or(|version| versions.contains(&version))) {
+            self.shadow = None;
+        }
+    }
+
     /// Checks shares: of something that is there, and a hundred together.
     ///
     /// # Errors
@@ -178,6 +195,21 @@ mod tests {
         let mut plan = plan();
         assert!(plan.remove_alias("canary") && !plan.remove_alias("canary"));
         assert!(plan.traffic.is_empty() && plan.shadow.is_some());
+    }
+
+    #[test]
+    fn ended_trials_leave_other_aliases_and_shadows() {
+        let mut ended = plan();
+        ended.set_alias("blue", 6).unwrap();
+        ended.end_trials(&[4, 3]);
+        assert_eq!((ended.aliases, ended.traffic), (BTreeMap::from([("blue".to_owned(), 6)]), BTreeMap::new()));
+        assert_eq!(ended.shadow, plan().shadow, "it repeats for version 5, which is not concerned");
+        for (shadow, ends) in [("5", true), ("canary", true), ("blue", false)] {
+            let mut ended = Plan { shadow: Some(ShadowPlan { to: shadow.to_owned(), percent: 1 }), ..plan() };
+            ended.set_alias("blue", 6).unwrap();
+            ended.end_trials(&[5]);
+            assert_eq!(ended.shadow.is_none(), ends, "{shadow}");
+        }
     }
 
     #[test]

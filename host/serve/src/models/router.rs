@@ -130,7 +130,8 @@ impl ModelRouter {
         Err(missing(version))
     }
 
-    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those.
+    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those. None
+    /// where there are no shares, or the version is not up: its requests go to the default.
     fn drawn(&self, model: &Model) -> Option<u64> {
         if model.plan.traffic.is_empty() {
             return None;
@@ -143,7 +144,8 @@ impl ModelRouter {
             below += u64::from(**share);
             draw < below
         })?;
-        model.alias(name).or_else(|| name.parse().ok())
+        let version = model.alias(name).or_else(|| name.parse().ok())?;
+        model.ready.contains_key(&version).then_some(version)
     }
 
     /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
