@@ -5,14 +5,18 @@ mod bring_up;
 pub(crate) mod cache;
 mod commands;
 mod ensemble;
+mod ensemble_version;
 mod found;
 mod guest_threads;
+pub mod idle;
 pub mod import;
 pub mod lifecycle;
 mod load_turns;
 pub mod loader;
 
 pub mod metered;
+mod notes;
+mod on_demand;
 mod pace;
 pub mod plan;
 pub mod plugin_host;
@@ -31,6 +35,7 @@ mod turns;
 pub mod version;
 mod version_series;
 
+pub use idle::{Follow, IdleReason};
 pub use import::{DroppedFiles, ImportError, ModelImporter, OnnxImporter};
 pub use lifecycle::Lifecycle;
 pub use loader::{Loader, Ticks};

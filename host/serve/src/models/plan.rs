@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::Follow;
 use crate::limits::{ALIASES_MAX, DEFAULTS_REMEMBERED};
 use crate::predict::reference::{Which, is_alias};
 
@@ -33,6 +34,9 @@ pub struct Plan {
     pub unloaded: bool,
     /// Versions that were the default before, oldest first.
     pub former: Vec<u64>,
+    /// The version that was the default last. It stays so where only promoted versions are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_default: Option<u64>,
 }
 
 /// A shadow.
@@ -66,6 +70,14 @@ impl Plan {
         self.aliases.get(STABLE).copied()
     }
 
+    /// The version that stays the default whatever is published, or none where the newest is the default.
+    pub fn fixed(&self, follow: Follow) -> Option<u64> {
+        match follow {
+            Follow::Newest => self.pinned(),
+            Follow::Promoted => self.pinned().or(self.last_default),
+        }
+    }
+
     /// The versions that must be up beside the default.
     pub fn needed(&self) -> BTreeSet<u64> {
         let named = self.traffic.keys().chain(self.shadow.as_ref().map(|shadow| &shadow.to));
@@ -79,6 +91,7 @@ impl Plan {
         self.aliases.retain(|_, version| there(*version));
         self.held.retain(|version| there(*version));
         self.former.retain(|version| there(*version));
+        self.last_default = self.last_default.filter(|version| there(*version));
         let aliases = self.aliases.clone();
         let stands = |name: &str| match Which::parse(name) {
             Ok(Which::Version(version)) => there(version),

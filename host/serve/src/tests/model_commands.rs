@@ -177,6 +177,7 @@ async fn promotion_and_rollback_end_a_canary() {
     assert_eq!((&newest["serving"], &newest["shadow"]), (&json!(2), &Value::Null));
     assert_eq!(answered_by(&fixture).await, BTreeMap::from([(2, 200)]));
     canary().await;
+    tell(&fixture, "POST", "load", json!({"version": 1})).await;
     tell(&fixture, "PUT", "traffic", json!({"stable": 50, "1": 50})).await;
     let back = tell(&fixture, "POST", "rollback", Value::Null).await;
     assert_eq!((&back["serving"], answered_by(&fixture).await), (&json!(1), BTreeMap::from([(1, 200)])));
