@@ -122,4 +122,13 @@ fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
     server.wait_for_log("file refused");
     std::fs::write(&dropped, &whole).unwrap();
     server.wait_for_version("digits", 1);
+
+    // Nobody waits for a version that is not to serve.
+    server.saggar_ok(&["models", "unload", "digits"]);
+    let file = folder.join("wonnx-opt-mnist/model.onnx");
+    let import = server.saggar(&["import", file.to_str().unwrap(), "--name", "digits"]);
+    let notes = String::from_utf8(import.stderr).unwrap();
+    assert_eq!((import.status.code(), import.stdout), (Some(0), b"digits@1\n".to_vec()), "{notes}");
+    assert!(notes.contains("digits@1 is stored and does not serve: unloaded by `saggar models unload`"), "{notes}");
+    assert!(notes.contains("`saggar models load digits` loads the model"), "{notes}");
 }
