@@ -62,7 +62,7 @@ impl IdleReason {
                 format!("version {default} stays the default until `saggar models promote {model} {version}`")
             }
             IdleReason::NotPromoted { default: None } => {
-                format!("not served before `saggar models promote {model} {version}`")
+                format!("it waits for `saggar models promote {model} {version}`")
             }
             IdleReason::Superseded { default } => {
                 format!("older than version {default}; `saggar models load {model} {version}` loads it too")

@@ -120,7 +120,7 @@ impl ModelRouter {
             Which::Default => match self.drawn(model).or(model.default) {
                 Some(version) => version,
                 None if model.rest.wakes() => return Ok(Way::Wake(name.to_owned())),
-                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
+                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready(name) }),
             },
             Which::Version(version) => *version,
             Which::Alias(alias) => model.alias(alias).ok_or_else(|| ApiError::NotFound {

@@ -288,15 +288,15 @@ impl Model {
         }
     }
 
-    pub(super) fn why_not_ready(&self) -> String {
+    pub(super) fn why_not_ready(&self, name: &str) -> String {
         if self.rest == Rest::Unloaded {
-            return "it was unloaded by `saggar models unload`; `saggar models load NAME` loads it".to_owned();
+            return format!("it was unloaded by `saggar models unload`; `saggar models load {name}` loads it");
         }
         if let Some(version) = self.loading {
             return format!("version {version} is LOADING");
         }
         if self.expected_default().is_none() && self.follow == Follow::Promoted {
-            return "no version was promoted yet; `saggar models promote NAME VERSION` serves one".to_owned();
+            return format!("no version was promoted yet; `saggar models promote {name} VERSION` serves one");
         }
         let newest = self.listed.iter().next_back();
         newest.map_or_else(

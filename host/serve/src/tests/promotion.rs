@@ -90,7 +90,7 @@ async fn only_promoted_versions_are_served_where_that_is_asked_for() {
     let options = ServingOptions { follow: Follow::Promoted, ..ServingOptions::default() };
     let fixture = Fixture::with_options(options);
     fixture.publish("digits", "plugin", 1);
-    assert!(notes(&fixture, 1).last().unwrap().contains("not served before `saggar models promote digits 1`"));
+    assert!(notes(&fixture, 1).last().unwrap().contains("it waits for `saggar models promote digits 1`"));
     fixture.loader.look().await;
     let shown = model(&fixture).await;
     assert_eq!((&shown["serving"], &shown["follows_newest"]), (&Value::Null, &json!(false)));
