@@ -50,6 +50,13 @@ async def main():
     for answer in await asyncio.gather(*asked):
         assert answer.outputs[0].as_numpy().tobytes() == given.tobytes()
     await client.close()
+
+    first = InferenceRESTClient(RESTConfig(protocol="v1", timeout=60))
+    assert await first.is_server_live(URL) is True
+    assert await first.is_model_ready(URL, "echo") is True
+    answer = await first.infer(URL, {"instances": [[0.5, 1.0, 2.0, 4.0]]}, model_name="echo")
+    assert answer["predictions"] == [[0.5, 1.0, 2.0, 4.0]], answer
+    await first.close()
     print("ok kserve", flush=True)
 
 

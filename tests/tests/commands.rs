@@ -190,6 +190,32 @@ fn work_goes_on_though_nobody_reads_what_is_printed() {
 }
 
 #[test]
+fn a_followed_run_ends_when_its_version_serves_or_says_why_it_does_not() {
+    let (_home, server) = Server::fresh();
+    let teller = guest("teller");
+    let train = |flags: &[&str]| run(&server, &[&["run", teller.to_str().unwrap(), "--device", "cpu"], flags].concat());
+    let serving = || server.get("/api/v1/models/teller")["serving"].clone();
+    let (_, notes, code) = train(&["-f"]);
+    assert_eq!((serving(), code), (json!(1), 0), "nothing is left to wait for: {notes}");
+    assert!(notes.contains("teller@1 serves"), "{notes}");
+    let (_, notes, code) = run(&server, &["models", "promote", "teller", "1"]);
+    assert!(code == 0 && notes.contains("`saggar models promote teller newest`"), "{notes}");
+    let stays = "version 1 stays the default until `saggar models promote teller 2`";
+    let (log, notes, code) = train(&["-f"]);
+    assert_eq!((serving(), code), (json!(1), 0), "{notes}");
+    assert!(log.contains(&format!("teller@2 is stored and not served: {stays}")), "{log}");
+    assert!(notes.contains(&format!("teller@2 is stored and does not serve: {stays}")), "{notes}");
+    server.wait_for_log("stored, and not served");
+    let (table, notes, _) = run(&server, &["models", "ls"]);
+    assert!(table.contains(stays) && notes.contains("version 1 was promoted"), "{table}{notes}");
+    let (_, errors, code) = train(&["--mode", "serve"]);
+    assert!(code == 5 && errors.contains("teller@3 is stored and does not serve: version 1 stays"), "{errors}");
+    server.saggar_ok(&["models", "unload", "teller"]);
+    let (_, notes, code) = train(&["--wait"]);
+    assert!(code == 0 && notes.contains("`saggar models load teller` loads the model"), "{notes}");
+}
+
+#[test]
 fn what_cannot_come_is_not_waited_for() {
     let (_home, server) = Server::fresh();
     let (_, errors, code) = run(&server, &["wait", "steady-1", "--for", "RUNING"]);

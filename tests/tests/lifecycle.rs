@@ -327,6 +327,10 @@ fn a_checkpoint_is_deployed_as_a_version() {
     };
     assert_ne!(version(2)["weights"], last);
     assert_eq!(version(2)["source_job"], job.as_str());
+    // Each keeps what was measured when it was made.
+    let measured = |number: u64| version(number)["metrics"].as_object().unwrap().clone();
+    assert!(!measured(1).is_empty() && measured(1).keys().eq(measured(2).keys()), "{model}");
+    assert_ne!(measured(1), measured(2), "{model}");
     let same = deploy(&format!("job:{job}"));
     assert_eq!(same.json()["version"], 1, "the last checkpoint is what was published: {}", same.text);
     for (from, status) in

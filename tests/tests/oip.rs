@@ -11,8 +11,15 @@ use saggar_tests::{Payload, Server, copy_version, guest, root};
 /// A server with two versions of `digits`, a text model `teller`, and `echo`, which gives back its floats.
 fn with_models(home: &Path) -> Server {
     let echo = std::fs::read(guest("echo")).unwrap();
-    let publication =
-        Publication { model: "echo", plugin: &echo, variables: &[], config: "", source_job: "", created_ms: 1 };
+    let publication = Publication {
+        model: "echo",
+        plugin: &echo,
+        variables: &[],
+        config: "",
+        source_job: "",
+        created_ms: 1,
+        metrics: Default::default(),
+    };
     Models::new(Home::open(home).unwrap().models()).publish(&publication).unwrap();
     let server = Server::with_digits(home, &[]);
     copy_version(&home.join("models/digits"), 1, 2);

@@ -98,6 +98,40 @@ fn digit_models_classify_the_test_set() {
     }
 }
 
+/// A field of a protocol buffer that is a message or a text.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+}
+
+/// A field of a protocol buffer that is a small number.
+fn number(field: u8, value: u8) -> Vec<u8> {
+    vec![field << 3, value]
+}
+
+#[test]
+fn truth_values_are_bool_in_the_open_inference_protocol() {
+    plugin("onnx");
+    let (_home, server) = Server::fresh();
+    // `y = Not(x)`, of two truth values (type 9) without a batch.
+    let shape = field(1, &number(1, 2));
+    let tensor = field(1, &[number(1, 9), field(2, &shape)].concat());
+    let value = |name: &str| [field(1, name.as_bytes()), field(2, &tensor)].concat();
+    let node = [field(1, b"x"), field(2, b"y"), field(4, b"Not")].concat();
+    let graph = [field(1, &node), field(2, b"g"), field(11, &value("x")), field(12, &value("y"))].concat();
+    let model = [number(1, 8), field(7, &graph), field(8, &number(2, 13))].concat();
+    let made = server.request("POST", "/api/v1/models/not/import", Payload::Bytes("application/octet-stream", &model));
+    assert_eq!(made.status, 200, "{}", made.text);
+    server.wait_for_version("not", 1);
+    let described = server.get("/v2/models/not");
+    for (port, name) in [("inputs", "x"), ("outputs", "y")] {
+        assert_eq!(described[port], json!([{ "name": name, "datatype": "BOOL", "shape": [2] }]), "{described}");
+    }
+    let given = json!({ "name": "x", "shape": [2], "datatype": "BOOL", "data": [true, false] });
+    let answer = server.post("/v2/models/not/infer", &json!({ "inputs": [given] }));
+    let output = &answer["outputs"][0];
+    assert_eq!((&output["datatype"], &output["data"]), (&json!("BOOL"), &json!([false, true])), "{answer}");
+}
+
 #[test]
 fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
     plugin("onnx");
@@ -123,6 +157,15 @@ fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
     server.wait_for_log("file refused");
     std::fs::write(&dropped, &whole).unwrap();
     server.wait_for_version("digits", 1);
+
+    // Nobody waits for a version that is not to serve.
+    server.saggar_ok(&["models", "unload", "digits"]);
+    let file = folder.join("wonnx-opt-mnist/model.onnx");
+    let import = server.saggar(&["import", file.to_str().unwrap(), "--name", "digits"]);
+    let notes = String::from_utf8(import.stderr).unwrap();
+    assert_eq!((import.status.code(), import.stdout), (Some(0), b"digits@1\n".to_vec()), "{notes}");
+    assert!(notes.contains("digits@1 is stored and does not serve: unloaded by `saggar models unload`"), "{notes}");
+    assert!(notes.contains("`saggar models load digits` loads the model"), "{notes}");
 }
 
 /// What the model with an external file gives for `[1, 1]`: the sums of its weight's columns.

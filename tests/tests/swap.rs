@@ -121,9 +121,13 @@ fn the_command_line_moves_versions() {
     let whole = models(&["canary", "digits", "1", "0%"]);
     assert_eq!([1, 2].map(|version| of(&whole, version, "traffic_percent")), [0, 100], "{whole}");
     assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
+    // A client that names a version which is stored has it loaded.
+    let body = json!({ "image": vec![[0; 8]; 8] });
+    let pinned = server.request("POST", "/models/digits@1/predict", Payload::Json(&body));
+    assert_eq!((pinned.status, pinned.header("x-saggar-model")), (200, "digits@1"), "{}", pinned.text);
+    assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
     assert_eq!(of(&models(&["load", "digits", "1"]), 1, "state"), "READY");
     models(&["unload", "digits"]);
-    let body = json!({ "image": vec![[0; 8]; 8] });
     let ask = || server.request("POST", "/models/digits/predict", Payload::Json(&body)).status;
     assert_eq!(ask(), 503);
     models(&["load", "digits"]);

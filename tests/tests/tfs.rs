@@ -42,7 +42,7 @@ fn predict_classify_status_and_metadata() {
 
     let status = server.get("/v1/models/digits");
     let ready = json!({ "version": "1", "state": "AVAILABLE", "status": { "error_code": "OK", "error_message": "" } });
-    assert_eq!(status, json!({ "model_version_status": [ready] }));
+    assert_eq!(status, json!({ "model_version_status": [ready], "name": "digits", "ready": true }));
     let metadata = server.get("/v1/models/digits/versions/1/metadata");
     let signature = &metadata["metadata"]["signature_def"]["signature_def"]["serving_default"];
     let sizes = signature["inputs"]["image"]["tensor_shape"]["dim"].as_array().unwrap();

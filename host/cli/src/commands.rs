@@ -22,4 +22,5 @@ pub(crate) mod plugins;
 pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod standing;
 mod stored;

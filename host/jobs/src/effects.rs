@@ -19,5 +19,9 @@ pub struct JobEffect {
     pub is_done: bool,
 }
 
+/// What there is to say in a job's log of the version of a model that it published, a line each. Called from the tasks of
+/// supervisors; may wait for a small file to be read.
+pub type PublicationNotes = Box<dyn Fn(&str, u64) -> Vec<String> + Send + Sync>;
+
 /// Writes effects down. Called from the tasks of supervisors and of the scheduler; may wait for an append to a file.
 pub type EffectLog = Box<dyn Fn(&JobEffect) + Send + Sync>;

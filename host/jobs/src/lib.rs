@@ -42,7 +42,7 @@ use saggar_store::{Home, KeyFile};
 use tokio::sync::watch;
 
 pub use commands::{Submission, restarted};
-pub use effects::{EffectLog, JobEffect};
+pub use effects::{EffectLog, JobEffect, PublicationNotes};
 pub use error::{JobError, LayoutError, SpecError};
 pub use launcher::{Launcher, LocalLauncher};
 pub use layout::{Allowance, Layout, Pool, Queue};
@@ -156,6 +156,11 @@ impl Jobs {
     /// counts.
     pub fn log_effects_to(&self, log: EffectLog) {
         self.shared.log_effects_to(log);
+    }
+
+    /// Has jobs' logs say what `notes` has to say of the versions that they publish. Only the first one counts.
+    pub fn note_publications_by(&self, notes: PublicationNotes) {
+        self.shared.note_publications_by(notes);
     }
 
     /// Jobs that run, with the pools they have their slots from.

@@ -216,6 +216,9 @@ impl Recorder {
         let text = format!("published {model}@{version}");
         self.note("PUBLISHED", text.clone()).await?;
         self.log(&text);
+        for note in self.shared.publication_notes(model, version) {
+            self.log(&note);
+        }
         self.log_publication(model, format!("version {version} by job {}", self.name), true);
         Ok(())
     }

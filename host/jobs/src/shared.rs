@@ -14,7 +14,7 @@ use saggar_store::records::Records;
 use saggar_store::{KeyFile, Rights};
 use tokio::sync::{Notify, watch};
 
-use crate::effects::{EffectLog, JobEffect};
+use crate::effects::{EffectLog, JobEffect, PublicationNotes};
 use crate::error::JobError;
 use crate::launcher::Launcher;
 use crate::layout::Layout;
@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     resolver: OnceLock<Resolver>,
     worker_silence_max: OnceLock<Duration>,
     effects: OnceLock<EffectLog>,
+    publication_notes: OnceLock<PublicationNotes>,
     changed: watch::Sender<u64>,
 }
 
@@ -82,6 +83,7 @@ impl Shared {
             resolver,
             worker_silence_max,
             effects,
+            publication_notes: OnceLock::new(),
             changed,
         }
     }
@@ -94,6 +96,16 @@ impl Shared {
     /// Has effects written down by this. Only the first one counts.
     pub(crate) fn log_effects_to(&self, log: EffectLog) {
         let _ = self.effects.set(log);
+    }
+
+    /// Has what there is to say of published versions told by this. Only the first one counts.
+    pub(crate) fn note_publications_by(&self, notes: PublicationNotes) {
+        let _ = self.publication_notes.set(notes);
+    }
+
+    /// What there is to say of a version that a job published.
+    pub(crate) fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
+        self.publication_notes.get().map(|notes| notes(model, version)).unwrap_or_default()
     }
 
     /// Writes an effect down.

@@ -121,6 +121,12 @@ fn it_learns_digits_and_predicts_them() {
     assert!(right as f64 >= 0.95 * count as f64, "{right} of {count}");
     assert_eq!(outputs[2].1.shape.dims(), [count, 10]);
 
+    // A model whose programs would take more than it may keeps to the smallest size.
+    let small = bench.load(&record, ModelLimits { batch_bytes_max: 1, ..ModelLimits::default() });
+    small.warm(PATIENCE).unwrap();
+    assert_eq!(labels(&small.predict(images(40, &pixels), &Terms::within(PATIENCE)).unwrap()), found[..40]);
+    assert_eq!(small.batch_sizes_for(1), [1]);
+
     // Each alone gives what the batch gives: padding and neighbours do not leak.
     for at in 0..20 {
         let alone = model.predict(images(1, &pixels[at * 64..]), &Terms::within(PATIENCE)).unwrap();

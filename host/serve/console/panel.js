@@ -58,6 +58,7 @@ function cell(label, ...content) {
 function body(model, view) {
   return [
     model.reason && explained(model),
+    model.notice && h('p', { class: 'note', 'data-key': 'notice' }, model.notice),
     toolbar(model, view),
     versions(model, view),
     older(model, view),
@@ -106,7 +107,7 @@ function canRollBack({ versions, serving }) {
 }
 
 function versions(model, view) {
-  const names = ['Version', 'State', 'Aliases', 'Traffic', 'On device', 'Used', 'Made', ''];
+  const names = ['Version', 'State', 'Aliases', 'Traffic', 'On device', 'Measured', 'Used', 'Made', ''];
   const newestFirst = view.all ? byNumber(model) : shortened(model);
   if (!newestFirst.length) return h('p', { class: 'empty', 'data-key': 'versions' }, 'No versions yet.');
   return h(
@@ -143,14 +144,21 @@ function row(model, one, view) {
     'tr',
     { 'data-key': String(version), class: serves ? 'serves' : null },
     h('th', { scope: 'row' }, h('span', { class: 'number' }, version), serves && h('span', { class: 'tag' }, 'default')),
-    td('State', chip(state), reason && h('p', { class: 'reason' }, reason)),
+    td('State', chip(state), shownReason(one)),
     td('Aliases', aliases.map((alias) => aliasChip(model, alias, version, view)), state === 'READY' && aliasButton(version, view)),
     td('Traffic', one.traffic_percent === undefined ? '–' : `${one.traffic_percent} %`),
     td('On device', bytes(one.bytes)),
+    td('Measured', one.measured || '–'),
     td('Used', used(one)),
     td('Made', made(one)),
     h('td', { class: 'row-actions' }, h('div', {}, rowActions(model, one, view))),
   );
+}
+
+/** Why a version is as it is: in red only where that is a fault. That a version is older than the default, the table shows. */
+function shownReason({ reason, reason_code: code }) {
+  if (!reason || code === 'SUPERSEDED') return null;
+  return h('p', { class: code ? 'note' : 'reason' }, reason);
 }
 
 function aliasChip(model, alias, version, view) {

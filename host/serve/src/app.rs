@@ -130,6 +130,10 @@ impl App {
         app.jobs().resolve_by(app.resolver());
         let audit = app.audit().clone();
         app.jobs().log_effects_to(Box::new(move |effect| audit.record_effect(effect)));
+        let lifecycle = Arc::downgrade(app.lifecycle());
+        app.jobs().note_publications_by(Box::new(move |model, version| {
+            lifecycle.upgrade().map(|lifecycle| lifecycle.publication_notes(model, version)).unwrap_or_default()
+        }));
         app
     }
 

@@ -382,8 +382,12 @@ impl ApiError {
             ApiError::NotFound { .. } => missing(""),
             ApiError::NoModel { .. } => of(StatusCode::NOT_FOUND, "unknown_model", "GET /api/v1/models lists them"),
             ApiError::VersionNotServing { state: "LOADING", .. } => retry("not_ready"),
-            ApiError::VersionNotServing { .. } => {
-                of(StatusCode::NOT_FOUND, "version_not_serving", "leave the version out to get the one that serves")
+            ApiError::VersionNotServing { model, version, state, .. } => {
+                let mut hint = "leave the version out to get the one that serves".to_owned();
+                if *state != "unknown" {
+                    hint = format!("`saggar models load {model} {version}` loads it; or {hint}");
+                }
+                of(StatusCode::NOT_FOUND, "version_not_serving", &hint)
             }
             ApiError::NotReady { .. } | ApiError::NothingReady => retry("not_ready"),
             ApiError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),

@@ -178,6 +178,10 @@ pub const LOAD_TURN_TIME_MAX: Duration = Duration::from_secs(5);
 pub const SLOW_LOADS_MAX: usize = 16;
 /// Requests to wake a model that wait to be seen; further ones ask again.
 pub const WAKES_WAITING_MAX: usize = 64;
+/// Versions of a model that are up at a time only because requests named them.
+pub const ON_DEMAND_VERSIONS_MAX: usize = 4;
+/// How long such a version stays up when nobody asks for it.
+pub const ON_DEMAND_IDLE_MAX: Duration = Duration::from_secs(600);
 /// How often idle models are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_millis(250);
 /// How often it is looked whether the device that models run on is still there.

@@ -5,8 +5,10 @@ mod bring_up;
 pub(crate) mod cache;
 mod commands;
 mod ensemble;
+mod ensemble_version;
 mod found;
 mod guest_threads;
+pub mod idle;
 pub mod import;
 pub mod lifecycle;
 mod load_turns;
@@ -14,6 +16,8 @@ pub mod loader;
 
 pub mod metered;
 mod model_files;
+mod notes;
+mod on_demand;
 mod pace;
 pub mod plan;
 pub mod plugin_host;
@@ -32,6 +36,7 @@ mod turns;
 pub mod version;
 mod version_series;
 
+pub use idle::{Follow, IdleReason};
 pub use import::{DroppedFiles, ImportError, ModelImporter, OnnxImporter};
 pub use lifecycle::Lifecycle;
 pub use loader::{Loader, Ticks};

@@ -19,11 +19,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method as Verb, header};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::Signature;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
+use crate::models::VersionState;
 use crate::predict::call::{Call, Deadline, rejected};
 use crate::predict::keep::KeepAliveOverride;
 use crate::predict::reference::{Reference, Which, is_alias};
@@ -117,7 +118,15 @@ fn status_of(app: &App, target: &Target) -> Result<Response, ApiError> {
     if let (Some(wanted), None) = (wanted, versions().next()) {
         return Err(missing(format!("version {wanted} of model {}", target.shown())));
     }
-    Ok(Json(status::versions(versions())).into_response())
+    let mut answer = status::versions(versions());
+    // What KServe's client of protocol V1 asks for under the same path. A model that sleeps answers, and so it is ready.
+    let is_ready = match wanted {
+        Some(_) => versions().all(|version| version.state == VersionState::Ready),
+        None => model.serving.is_some() || model.rest.wakes(),
+    };
+    answer["name"] = Value::from(model.name.as_str());
+    answer["ready"] = Value::from(is_ready);
+    Ok(Json(answer).into_response())
 }
 
 /// A browser's question before a request from another site's page. Without headers that allow it the browser makes none.

@@ -6,6 +6,7 @@
 //! A version may also be copied here by hand; until all files are there and as the manifest says,
 //! it is [`FoundState::Incomplete`], and that is no error.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub const NOTE_BYTES_MAX: u64 = 16 << 20;
 /// A manifest has a line for each file and each statistic: far less than this.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 
+/// The most series whose values a version keeps. The manifests of all versions are read at each look at the directory.
+pub const VERSION_METRICS_MAX: usize = 32;
+
 /// A file of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +58,7 @@ pub struct FileEntry {
 }
 
 /// What `manifest.json` says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The version of this format.
@@ -73,6 +77,9 @@ pub struct Manifest {
     pub created_ms: Millis,
     /// The job that published it; empty where none did.
     pub source_job: String,
+    /// What the job had measured when it published: the latest value of each of its series.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// What is published.
@@ -90,6 +97,9 @@ pub struct Publication<'a> {
     pub source_job: &'a str,
     /// The time now.
     pub created_ms: Millis,
+    /// What the job measured: the latest value of each series. Values that JSON has no number for are left out, and series
+    /// past [`VERSION_METRICS_MAX`].
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// A published version.
@@ -164,6 +174,7 @@ impl Models {
             bytes: bytes.len() as u64,
             sha256: Digest::of(bytes),
         };
+        let finite = it.metrics.iter().filter(|(_, value)| value.is_finite());
         let manifest = Manifest {
             format: FORMAT,
             files: vec![file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)],
@@ -173,6 +184,7 @@ impl Models {
             statistics: statistics.map(|it| it.name.clone()).collect(),
             created_ms: it.created_ms,
             source_job: it.source_job.to_owned(),
+            metrics: finite.take(VERSION_METRICS_MAX).map(|(name, value)| (name.clone(), *value)).collect(),
         };
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|error| ModelError::Weights { reason: error.to_string() })?;
@@ -237,6 +249,14 @@ impl Models {
             }
         }
         result
+    }
+
+    /// The manifest of a version, of which nothing else is looked at.
+    ///
+    /// # Errors
+    /// `BadName`; `NotFound`; `Incomplete` where it cannot be read; `Store`.
+    pub fn manifest(&self, model: &str, version: u64) -> Result<Manifest, ModelError> {
+        read_manifest(&self.dir(model, version)?)
     }
 
     /// Every model that has a directory, sorted.

@@ -223,7 +223,15 @@ mod tests {
     use crate::{Datasets, Scope};
 
     fn publish(root: &Path, model: &str, source_job: &str) {
-        let it = Publication { model, plugin: b"wasm", variables: &[], config: "", source_job, created_ms: 1 };
+        let it = Publication {
+            model,
+            plugin: b"wasm",
+            variables: &[],
+            config: "",
+            source_job,
+            created_ms: 1,
+            metrics: Default::default(),
+        };
         Models::new(root).publish(&it).unwrap();
     }
 

@@ -9,6 +9,7 @@ use saggar_plugin::{
 };
 
 use crate::backend::Backend;
+use crate::elem::Elem;
 use crate::error::Result;
 use crate::host::Host;
 use crate::import::{self, Store};
@@ -48,7 +49,9 @@ impl Onnx {
         let port = |port: &plan::Port| {
             let item: Vec<u32> = port.item.iter().map(|&dim| dim as u32).collect();
             // The plan was made with the host's types.
-            Port::new(&port.name, port.elem.data_type().unwrap_or(DataType::Float32), item)
+            let port_of = Port::new(&port.name, port.elem.data_type().unwrap_or(DataType::Float32), item);
+            // The host has no truth values: they are bytes, of which clients are told what they are.
+            if port.elem == Elem::Bool { port_of.semantics("boolean") } else { port_of }
         };
         ports.iter().map(port).collect()
     }

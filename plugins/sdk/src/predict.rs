@@ -40,7 +40,7 @@ impl Port {
         Self::new(name, DataType::Uint8, [bytes]).semantics("text")
     }
 
-    /// The port, known to be more than numbers: `image`, `class`, `probabilities` or `text`.
+    /// The port, known to be more than numbers: `image`, `class`, `probabilities`, `text` or `boolean`.
     #[must_use]
     pub fn semantics(mut self, semantics: &str) -> Self {
         self.semantics = Some(semantics.to_owned());

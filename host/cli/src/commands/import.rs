@@ -1,7 +1,7 @@
 //! `saggar import`: an ONNX file, and the files that it keeps tensors in, sent to the server, which makes a model version.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use saggar_serve::limits::IMPORT_BYTES_MAX;
 use saggar_serve::models::{ImportError, ModelFiles};
@@ -9,14 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Import;
 use crate::client::{Client, Payload, segment};
+use crate::commands::standing::{VersionStanding, wait_for_version};
 use crate::exit::{self, Failure};
 use crate::multipart::{self, FormPart};
 use crate::output::Output;
 use crate::units;
 
-/// How often the command looks whether the version serves.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long it looks.
+/// How long the command looks whether the version serves.
 const READY_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(), Failure> {
@@ -43,11 +42,15 @@ pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(
         }
     };
     let version = made["version"].as_u64().unwrap_or(0);
-    ready(client, &name, version)?;
+    let stored = ready(client, &name, version)?;
     if output.json {
         output.json(&made);
     } else {
         output.line(&format!("{name}@{version}"));
+    }
+    if let Some(reason) = stored {
+        output.note(&format!("{name}@{version} is stored and does not serve: {reason}"));
+    } else if !output.json {
         output.note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
     }
     Ok(())
@@ -101,27 +104,20 @@ fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {
     text.split_once('=').ok_or_else(|| Failure::invalid(format!("{flag} {text}: expected NAME=VALUE")))
 }
 
-/// Waits until the version serves, or says why it will not.
-fn ready(client: &Client, name: &str, version: u64) -> Result<(), Failure> {
-    let until = Instant::now() + READY_TIME_MAX;
-    loop {
-        let model = client.get(&format!("/api/v1/models/{}", segment(name)));
-        let versions = model.as_ref().ok().and_then(|model| model["versions"].as_array().cloned()).unwrap_or_default();
-        let state = versions.iter().find(|found| found["version"] == version);
-        match state.and_then(|state| state["state"].as_str()) {
-            Some("READY") => return Ok(()),
-            Some("FAILED") => {
-                let reason = state.and_then(|state| state["reason"].as_str()).unwrap_or("no reason was given");
-                let message = format!("{name}@{version} was imported but does not come up: {reason}");
-                return Err(Failure::invalid(message));
-            }
-            _ if Instant::now() >= until => {
-                let message = format!("{name}@{version} was imported but is not ready yet");
-                return Err(
-                    Failure::new(exit::CONFLICT, "not_ready", message).hint("`saggar models ls` shows its state")
-                );
-            }
-            _ => std::thread::sleep(LOOK_INTERVAL),
+/// Waits until the version serves. Where it is stored and is not to serve, why, and what helps.
+///
+/// # Errors
+/// It was refused, or is not ready in time.
+fn ready(client: &Client, name: &str, version: u64) -> Result<Option<String>, Failure> {
+    match wait_for_version(client, name, version, READY_TIME_MAX)? {
+        VersionStanding::Serves => Ok(None),
+        VersionStanding::Stored(reason) => Ok(Some(reason)),
+        VersionStanding::Refused(reason) => {
+            Err(Failure::invalid(format!("{name}@{version} was imported but does not come up: {reason}")))
+        }
+        VersionStanding::Waits => {
+            let message = format!("{name}@{version} was imported but is not ready yet");
+            Err(Failure::new(exit::CONFLICT, "not_ready", message).hint("`saggar models ls` shows its state"))
         }
     }
 }

@@ -57,7 +57,16 @@ fn told(model: Value, output: Output) -> Result<(), Failure> {
     }
     let rows = version_rows(&model, output);
     output.table(COLUMNS, &rows);
+    notice(&model, output);
     Ok(())
+}
+
+/// Says that what trainings publish is not served by itself, where that is so, and what helps.
+fn notice(model: &Value, output: Output) {
+    let notice = text(model, "notice");
+    if !notice.is_empty() {
+        output.note(notice);
+    }
 }
 
 /// The version is loaded first: aliases and shares are for those that are ready. An alias that is left would keep the
@@ -74,7 +83,7 @@ fn canary(client: &Client, model: &str, version: u64, share: u32, output: Output
     told(client.put_json(&path(model, "traffic"), &shares)?, output)
 }
 
-const COLUMNS: &[&str] = &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "WEIGHTS", "FROM", "REASON"];
+const COLUMNS: &[&str] = &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "MEASURED", "WEIGHTS", "FROM", "REASON"];
 
 fn list(client: &Client, output: Output) -> Result<(), Failure> {
     let answer = client.get("/api/v1/models")?;
@@ -89,6 +98,7 @@ fn list(client: &Client, output: Output) -> Result<(), Failure> {
         return Ok(());
     }
     output.table(COLUMNS, &rows);
+    models.iter().for_each(|model| notice(model, output));
     if rows.is_empty() {
         output.note("No models. A training that publishes makes one: `saggar run PLUGIN --data DATASET -f`.");
     }
@@ -110,6 +120,7 @@ fn version_rows(model: &Value, output: Output) -> Vec<Vec<String>> {
                 output.state(text(version, "state")),
                 or_dash(&aliases(version)),
                 format!("{}%", version["traffic_percent"]),
+                or_dash(text(version, "measured")),
                 or_dash(&weights),
                 or_dash(text(version, "source_job")),
                 or_dash(text(version, "reason")),
@@ -140,6 +151,7 @@ fn show(name: &str, client: &Client, output: Output) -> Result<(), Failure> {
     output.line("");
     let rows = version_rows(&model, output);
     output.table(COLUMNS, &rows);
+    notice(&model, output);
     Ok(())
 }
 

@@ -154,13 +154,17 @@ fn stay_with(
     estimate: Option<Value>,
 ) -> Result<i32, Failure> {
     let mut job = stay(client, output, name, follow)?;
+    let code = exit_code(&job);
+    if code == 0 {
+        serve::say_what_serves(client, output, &job);
+    }
     if output.json {
         add(&mut job, estimate);
         output.json_line(&job);
     } else {
         output.line(&ended(&job, name, output));
     }
-    Ok(exit_code(&job))
+    Ok(code)
 }
 
 /// Puts what was estimated into a document.

@@ -18,7 +18,7 @@ use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, ModelWatch};
 use saggar_serve::limits::BLOCKING_THREADS_MAX;
 use saggar_serve::models::{
-    DroppedFiles, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
+    DroppedFiles, Follow, Lifecycle, Loader, ModelImporter, ModelRouter, OnnxImporter, PluginHost, Revival,
 };
 use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, MemoryBudget, Parts};
 use saggar_store::usage::StorageQuota;
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use self::configuration::Configuration;
 use self::memory::MemoryLimits;
 use super::listen;
-use crate::args::{CompileChild, Serve, Worker};
+use crate::args::{self, CompileChild, Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
 use crate::output::Output;
@@ -97,7 +97,8 @@ impl Floors {
         let config = HostConfig { cache_dir: Some(home.cache()), compiler, ..HostConfig::default() };
         let host = Host::new(config).map_err(broken)?;
         let memory = MemoryLimits::of(args, device.current().info());
-        let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
+        let router = ModelRouter::new(Arc::clone(&metrics));
+        let router = Arc::new(if args.no_load_on_demand { router } else { router.loading_on_demand() });
         let watch = ModelWatch::start(&models_dir).map_err(broken)?;
         let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
             host: host.clone(),
@@ -112,7 +113,11 @@ impl Floors {
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
         let (models, shown, counted) = (Models::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle = Lifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max);
-        let lifecycle = Arc::new(lifecycle.with_settings(settings));
+        let follow = match args.follow {
+            args::Follow::Newest => Follow::Newest,
+            args::Follow::Promoted => Follow::Promoted,
+        };
+        let lifecycle = Arc::new(lifecycle.with_settings(settings).following(follow));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = Loader::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = Parts {

@@ -55,6 +55,7 @@ mod tests {
                 config,
                 source_job: "",
                 created_ms: Default::default(),
+                metrics: Default::default(),
             };
             Models::new(place.path()).publish(&it).unwrap().dir
         };

@@ -235,6 +235,7 @@ impl JobContext for Context {
             config,
             source_job: &self.parts.start.name,
             created_ms: SystemClock.now_ms(),
+            metrics: self.metrics.clone(),
         };
         let published = self.parts.models.publish(&publication).map_err(|error| {
             self.parts.rights.publication_failed(model);

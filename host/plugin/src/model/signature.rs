@@ -22,7 +22,7 @@ pub struct ModelPort {
     /// Data type and shape of one item, without the batch.
     pub item: Descriptor,
     /// What it is, so that clients may send and get better forms than numbers: `image`, `class`, `probabilities`,
-    /// `text`.
+    /// `text`, `boolean`.
     pub semantics: Option<String>,
     /// Names of the classes, or empty.
     pub classes: Vec<String>,
@@ -38,6 +38,11 @@ impl ModelPort {
             (Some("text"), DType::U8, &[bytes]) if bytes > 0 => Some(bytes),
             _ => None,
         }
+    }
+
+    /// Whether its elements are truth values: bytes that are 1 or 0.
+    pub fn is_boolean(&self) -> bool {
+        self.semantics.as_deref() == Some("boolean") && self.item.dtype == DType::U8
     }
 
     /// One item of the default, dense and little-endian; none where the input must be given.
@@ -149,6 +154,10 @@ fn forms(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
     let ModelPort { name, item, .. } = port;
     if port.semantics.as_deref() == Some("text") && port.text_bytes().is_none() {
         let reason = format!("{kind} {name} is {item}, and a text is uint8 of one dimension, which is not 0");
+        return Err(PluginError::signature(reason));
+    }
+    if port.semantics.as_deref() == Some("boolean") && !port.is_boolean() {
+        let reason = format!("{kind} {name} is {item}, and truth values are uint8");
         return Err(PluginError::signature(reason));
     }
     match port.default {

@@ -17,6 +17,8 @@ pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Respons
     }
     let models: Vec<_> = app.models().list().iter().map(super::models::summary).collect();
     let version = env!("CARGO_PKG_VERSION");
-    let index = json!({ "name": "saggar", "version": version, "routes": App::paths(), "models": models });
+    // The status is what KServe's client of protocol V1 asks for.
+    let index =
+        json!({ "name": "saggar", "status": "alive", "version": version, "routes": App::paths(), "models": models });
     ([(header::VARY, HeaderValue::from_static("accept"))], Json(index)).into_response()
 }

@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::models::plan::STABLE;
 use crate::models::settings::KeepAlive;
 use crate::models::state::{Rest, Swap};
-use crate::models::{ModelStatus, VersionState, VersionStatus};
+use crate::models::{IdleReason, ModelStatus, Origin, VersionState, VersionStatus};
 
 /// `GET /api/v1/models`.
 pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
@@ -61,7 +61,8 @@ pub(crate) fn summary(model: &ModelStatus) -> Value {
         "aliases": aliases,
         "traffic": model.plan.traffic,
         "shadow": model.plan.shadow,
-        "follows_newest": model.plan.pinned().is_none(),
+        "follows_newest": model.follows_newest(),
+        "notice": model.notice(),
         "last_swap": model.last_swap.as_ref().map(swap),
         "config": config(model),
     })
@@ -72,7 +73,7 @@ fn state(model: &ModelStatus) -> (&'static str, String) {
     let newest = model.versions.last();
     let detail = || newest.map(|version| version.reason.clone()).unwrap_or_default();
     match (&model.rest, &model.serving) {
-        (Rest::Unloaded, _) => ("UNLOADED", "unloaded by a user".to_owned()),
+        (Rest::Unloaded, _) => ("UNLOADED", IdleReason::ModelUnloaded.sentence(&model.name, 0)),
         (Rest::Asleep(reason), None) => ("ASLEEP", (*reason).to_owned()),
         (_, Some(_)) => ("READY", String::new()),
         (_, None) if model.versions.iter().any(|it| it.state == VersionState::Loading) => ("LOADING", String::new()),
@@ -116,10 +117,13 @@ fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
         "version": version.version,
         "state": version.state.name(),
         "reason": version.reason,
+        "reason_code": version.idle.map(IdleReason::code),
         "plugin": origin.map(|origin| origin.plugin.hex()),
         "weights": origin.map(|origin| origin.weights.hex()),
         "created_ms": origin.map(|origin| origin.created_ms),
         "source_job": origin.map(|origin| origin.source_job.clone()),
+        "metrics": origin.map(|origin| &origin.metrics),
+        "measured": origin.map_or_else(String::new, Origin::measured),
         "bytes": serving.map(|serving| serving.predictor().bytes()),
         "aliases": version.aliases,
         "traffic_percent": version.traffic_percent,

@@ -94,5 +94,5 @@ async fn checkpoint(app: &App, sight: &Sight, from: Origin) -> Result<(Digest, W
         VariableKind::Training => false,
     };
     let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
-    Ok((plugin, Weights::Checkpoint { variables, job: job.name }))
+    Ok((plugin, Weights::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics }))
 }

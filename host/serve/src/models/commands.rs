@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_store::models::FoundState;
 use tokio::sync::OwnedMutexGuard;
 
 use super::bring_up::{predict_sample, sample};
 use super::guest_threads;
+use super::idle::Follow;
 use super::lifecycle::{Cause, Lifecycle, Memory};
 use super::plan::{Plan, STABLE, ShadowPlan};
 use super::settings::{SETTINGS_FILE, Settings};
@@ -74,6 +76,7 @@ impl Lifecycle {
         memory.plan.unloaded = false;
         // What was refused is tried again: a user who asks may know more.
         memory.refused.clear();
+        memory.recalled.clear();
         if let Some(version) = version {
             self.known(name, version)?;
             memory.plan.held.insert(version);
@@ -104,11 +107,12 @@ impl Lifecycle {
                 memory.plan.unloaded = true;
                 self.save_plan(name, &memory).await;
                 self.put_down(name, &mut memory, Rest::Unloaded, "UNLOADED");
-                self.router.instruct(name, &memory.plan, &memory.settings);
+                self.instruct(name, &memory);
             }
             Some(version) => {
                 self.known(name, version)?;
                 memory.plan.held.remove(&version);
+                memory.on_demand.retain(|it| *it != version);
                 let default = self.router.serving(name).map(|serving| serving.version);
                 if memory.plan.needed().contains(&version) || default == Some(version) {
                     let reason = "default requests, an alias, a share or a shadow needs it".to_owned();
@@ -123,7 +127,8 @@ impl Lifecycle {
         self.router.status(name)
     }
 
-    /// Makes a version the default, and keeps it so; none has the default follow the newest version again.
+    /// Makes a version the default, and keeps it so; none has the default follow the newest version again. Ends a canary,
+    /// and a shadow of the version that it promotes or takes the place of.
     ///
     /// # Errors
     /// `NoModel`; `LoadFailed`, and then nothing has changed.
@@ -137,8 +142,19 @@ impl Lifecycle {
                 memory.refused.remove(&version);
                 memory.plan.set_alias(STABLE, version)?;
             }
+            None if self.follow == Follow::Promoted => {
+                // Nothing follows the newest version: the one that is it now is promoted.
+                if let Some(newest) = self.newest_whole(name) {
+                    memory.refused.remove(&newest);
+                    memory.plan.set_alias(STABLE, newest)?;
+                }
+            }
             None => drop(memory.plan.remove_alias(STABLE)),
         }
+        let newest = || self.newest_whole(name);
+        let default = self.router.serving(name).map(|serving| serving.version);
+        let concerned: Vec<u64> = version.or_else(newest).into_iter().chain(default).collect();
+        memory.plan.end_trials(&concerned);
         let status = self.done(name, &mut memory, Cause::new("PROMOTED")).await?;
         let default = status.serving.as_ref().map(|serving| serving.version);
         if default.is_some() && version.is_none_or(|version| default == Some(version)) {
@@ -149,7 +165,7 @@ impl Lifecycle {
         Err(failed(&status, version))
     }
 
-    /// Makes the version the default that was it before, and keeps it so.
+    /// Makes the version the default that was it before, and keeps it so. Ends a canary, and a shadow of either version.
     ///
     /// # Errors
     /// `NoModel`; `Conflict` where there was none; `LoadFailed`.
@@ -170,6 +186,8 @@ impl Lifecycle {
             }
         };
         memory.plan.set_alias(STABLE, former)?;
+        let concerned: Vec<u64> = default.into_iter().chain([former]).collect();
+        memory.plan.end_trials(&concerned);
         let status = self.done(name, &mut memory, Cause::new("ROLLED_BACK")).await?;
         if status.serving.as_ref().is_some_and(|serving| serving.version == former) {
             return Ok(status);
@@ -281,6 +299,12 @@ impl Lifecycle {
         written.map_err(|error| ApiError::Internal { cause: error.to_string() })??;
         let cause = Cause { wakes: false, ..Cause::new("CONFIGURED") };
         self.done(name, &mut memory, cause).await
+    }
+
+    fn newest_whole(&self, name: &str) -> Option<u64> {
+        let versions = self.versions(name);
+        let mut whole = versions.iter().rev().filter(|(_, on_disk)| on_disk.found.state == FoundState::Complete);
+        whole.next().map(|(version, _)| *version)
     }
 
     /// # Errors

@@ -39,8 +39,8 @@ pub(super) fn scan(models: &Models) -> Result<BTreeMap<String, BTreeMap<u64, OnD
 
 /// Where a version comes from.
 pub(super) fn origin(manifest: Manifest) -> Origin {
-    let Manifest { plugin, weights, created_ms, source_job, .. } = manifest;
-    Origin { plugin, weights, created_ms, source_job }
+    let Manifest { plugin, weights, created_ms, source_job, metrics, .. } = manifest;
+    Origin { plugin, weights, created_ms, source_job, metrics }
 }
 
 /// A directory or file that cannot be looked at counts as empty: it looks different once it can be.

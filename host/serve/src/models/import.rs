@@ -131,6 +131,7 @@ impl ModelImporter for OnnxImporter {
             config: &made.config,
             source_job: &source,
             created_ms: self.clock.now_ms(),
+            metrics: BTreeMap::new(),
         })?;
         tracing::info!(model, version = published.version, source, bytes = file.len(), "imported");
         Ok(published)

@@ -12,24 +12,21 @@ use std::time::Instant;
 
 use saggar_metrics::Metrics;
 use saggar_store::clock::Clock;
-use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
 use saggar_store::models::{FoundState, Models};
 
 use super::bring_up::{BringUp, load};
-use super::ensemble::EnsembleModel;
 use super::found::{Fingerprint, OnDisk, scan, without_dir};
+use super::idle::{Follow, IdleReason};
 use super::load_turns::LoadTurns;
-use super::plan::{PLAN_FILE, Plan};
-use super::predictor::{Kind, LoadError, ModelHost, Predictor};
+use super::notes::LoadFailure;
+use super::plan::Plan;
+use super::predictor::{Kind, LoadError, ModelHost};
 use super::router::ModelRouter;
-use super::settings::{Ensemble, SETTINGS_FILE, Settings};
+use super::settings::Settings;
 use super::state::{Listed, Rest, Swap};
-use super::version::{Origin, Serving};
+use super::version::{Origin, VersionState};
 use crate::limits::LOAD_TRIES_MAX;
-
-/// An ensemble has one version, which stands for its steps as they are.
-const ENSEMBLE_VERSION: u64 = 1;
 
 /// What is remembered of a model between looks.
 #[derive(Debug, Default)]
@@ -37,14 +34,34 @@ pub(super) struct Memory {
     pub(super) plan: Plan,
     pub(super) settings: Settings,
     /// The settings file as it was read last.
-    settings_text: Option<Vec<u8>>,
-    plan_read: bool,
+    pub(super) settings_text: Option<Vec<u8>>,
+    pub(super) plan_read: bool,
     /// The files of versions that are up, as they were when they were loaded.
     pub(super) up: BTreeMap<u64, Fingerprint>,
     /// Versions that were refused: their files then, and why.
     pub(super) refused: BTreeMap<u64, (Fingerprint, String)>,
+    /// Versions that a server before this one could not bring up, as far as this one did not try them.
+    pub(super) recalled: BTreeMap<u64, LoadFailure>,
+    /// What was written down of both last.
+    pub(super) failures_written: BTreeMap<u64, LoadFailure>,
+    /// Versions that are up because requests named them, the one that was loaded last at the end.
+    pub(super) on_demand: Vec<u64>,
+    /// The newest version of which the log says that it is stored and not served.
+    announced: u64,
     /// When it was last brought up or asked for.
     pub(super) woken_ms: u64,
+}
+
+impl Memory {
+    /// Every version that could not be brought up.
+    pub(super) fn failures(&self) -> BTreeMap<u64, LoadFailure> {
+        let failure = |(version, (fingerprint, reason)): (&u64, &(Fingerprint, String))| {
+            (*version, LoadFailure { fingerprint: *fingerprint, reason: reason.clone() })
+        };
+        let mut failures = self.recalled.clone();
+        failures.extend(self.refused.iter().map(failure));
+        failures
+    }
 }
 
 /// Decides which versions are up.
@@ -59,6 +76,7 @@ pub struct Lifecycle {
     pub(super) bytes_max: u64,
     /// How models are served that have no settings of their own.
     settings: BTreeMap<String, Settings>,
+    pub(super) follow: Follow,
     entries: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Memory>>>>,
     found: Mutex<BTreeMap<String, BTreeMap<u64, OnDisk>>>,
     loads: LoadTurns,
@@ -101,6 +119,7 @@ impl Lifecycle {
             clock,
             bytes_max,
             settings: BTreeMap::new(),
+            follow: Follow::default(),
             entries: Mutex::default(),
             found: Mutex::default(),
             loads: LoadTurns::new(),
@@ -114,8 +133,14 @@ impl Lifecycle {
         Lifecycle { settings, ..self }
     }
 
+    /// Which version the default is where no user promoted one.
+    #[must_use]
+    pub fn following(self, follow: Follow) -> Lifecycle {
+        Lifecycle { follow, ..self }
+    }
+
     /// How a model is served that does not say so itself.
-    fn told(&self, name: &str) -> Settings {
+    pub(super) fn told(&self, name: &str) -> Settings {
         self.settings.get(name).cloned().unwrap_or_default()
     }
 
@@ -199,18 +224,24 @@ impl Lifecycle {
     /// The versions of a model as clients are told of them.
     async fn listed(&self, name: &str, versions: &BTreeMap<u64, OnDisk>) -> BTreeMap<u64, Listed> {
         let entry = self.entry(name);
-        // A model that is being changed knows its refusals when that is over; they are shown as they are found.
-        let refused = match entry.try_lock() {
+        let same = |version: &u64, then: &Fingerprint| versions.get(version).is_some_and(|v| v.fingerprint == *then);
+        let refused: BTreeMap<u64, String> = match entry.try_lock() {
             Ok(mut memory) => {
-                let same =
-                    |version: &u64, then: &Fingerprint| versions.get(version).is_some_and(|v| v.fingerprint == *then);
                 memory.refused.retain(|version, (then, _)| same(version, then));
-                memory.refused.clone()
+                memory.recalled.retain(|version, failure| same(version, &failure.fingerprint));
+                memory.failures().into_iter().map(|(version, failure)| (version, failure.reason)).collect()
             }
-            Err(_) => BTreeMap::new(),
+            // A model that is being changed is shown as it was, as far as its files are the same.
+            Err(_) => {
+                let before = self.versions(name);
+                let was_same = |version: &u64| before.get(version).is_some_and(|was| same(version, &was.fingerprint));
+                let shown = self.router.status(name).map(|status| status.versions).unwrap_or_default();
+                let failed = shown.into_iter().filter(|it| it.state == VersionState::Failed);
+                failed.filter(|it| was_same(&it.version)).map(|it| (it.version, it.reason)).collect()
+            }
         };
         let list = |(version, on_disk): (&u64, &OnDisk)| {
-            let refused = refused.get(version).map(|(_, reason)| reason.clone());
+            let refused = refused.get(version).cloned();
             let waiting = match &on_disk.found.state {
                 FoundState::Complete => String::new(),
                 FoundState::Incomplete(reason) => format!("INCOMPLETE: {}", without_dir(reason, &on_disk.found)),
@@ -224,12 +255,30 @@ impl Lifecycle {
     /// Makes what is up what should be, as far as it can be.
     pub(super) async fn settle(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, cause: Cause) {
         self.read_notes(name, memory).await;
+        self.settle_versions(name, memory, cause).await;
+        self.save_failures(name, memory).await;
+        self.announce(name, memory);
+    }
+
+    /// Says in the log, once, that a version which was published is not served, and why.
+    fn announce(&self, name: &str, memory: &mut Memory) {
+        let Ok(status) = self.router.status(name) else { return };
+        let Some(newest) = status.versions.last().filter(|newest| newest.version > memory.announced) else { return };
+        if matches!(newest.idle, Some(IdleReason::NotPromoted { .. } | IdleReason::ModelUnloaded)) {
+            memory.announced = newest.version;
+            let measured = newest.origin.as_ref().map(Origin::measured).unwrap_or_default();
+            let reason = &newest.reason;
+            tracing::info!(model = name, version = newest.version, measured, reason, "stored, and not served");
+        }
+    }
+
+    async fn settle_versions(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, cause: Cause) {
         let versions = self.versions(name);
         if memory.plan.forget_missing(|version| versions.contains_key(&version)) {
             tracing::info!(model = name, "what pointed to versions that are gone is forgotten");
             self.save_plan(name, memory).await;
         }
-        self.router.instruct(name, &memory.plan, &memory.settings);
+        self.instruct(name, memory);
         let rest = self.router.status(name).map(|status| status.rest).unwrap_or_default();
         if memory.plan.unloaded {
             return self.put_down(name, memory, Rest::Unloaded, "UNLOADED");
@@ -241,17 +290,20 @@ impl Lifecycle {
             return self.settle_ensemble(name, memory, &ensemble, cause);
         }
         let before = self.router.serving(name).map(|serving| serving.version);
-        let (default, kind) = match memory.plan.pinned() {
+        let (default, kind) = match memory.plan.fixed(self.follow) {
             Some(version) => {
                 let kind = self.up(name, version, &versions, memory).await;
                 (kind.is_some().then_some(version), kind.flatten())
             }
+            None if self.follow == Follow::Promoted => (None, None),
             None => self.newest(name, &versions, memory).await,
         };
         // What cannot come up leaves in service what is.
         let default = default.or(before.filter(|version| self.router.ready(name, *version).is_some()));
         let mut keep: BTreeSet<u64> = default.into_iter().collect();
-        for version in memory.plan.needed() {
+        let needed = memory.plan.needed();
+        memory.on_demand.retain(|version| !needed.contains(version) && default != Some(*version));
+        for version in needed.into_iter().chain(memory.on_demand.clone()) {
             if self.up(name, version, &versions, memory).await.is_some() {
                 keep.insert(version);
             }
@@ -266,59 +318,64 @@ impl Lifecycle {
             seconds: cause.began.elapsed().as_secs_f64(),
         });
         let swapped = swap.is_some();
+        self.log_swap(name, swap.as_ref());
         self.router.settle(name, default, &keep, swap);
         self.router.change(name, |model| model.rest = Rest::Awake);
-        if let Some(before) = before.filter(|_| swapped && cause.reason != "ROLLED_BACK") {
-            memory.plan.remember(before);
-            self.save_plan(name, memory).await;
-            self.router.instruct(name, &memory.plan, &memory.settings);
-        }
         if swapped {
             memory.woken_ms = self.clock.now_ms();
+            self.remember_default(name, memory, before.filter(|_| cause.reason != "ROLLED_BACK"), default).await;
         }
-        self.make_room(name);
+        self.make_room(name, memory);
     }
 
-    /// Connects the steps of an ensemble anew where they are others, or take or give something else, than before.
-    fn settle_ensemble(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, ensemble: &Ensemble, cause: Cause) {
-        let model = match EnsembleModel::new(&self.router, name, ensemble) {
-            Ok(model) => model,
-            Err(error) => {
-                let reason = error.to_string();
-                let known = memory.refused.insert(ENSEMBLE_VERSION, (Digest::of(b""), reason.clone()));
-                if known.is_none_or(|(_, before)| before != reason) {
-                    tracing::warn!(model = name, reason, "the ensemble is not ready");
-                }
-                return self.router.change(name, |model| {
-                    let listed = Listed { origin: None, reason, failed: true };
-                    model.listed = BTreeMap::from([(ENSEMBLE_VERSION, listed)]);
-                });
-            }
-        };
-        memory.refused.clear();
-        let digest = Digest::of(format!("{ensemble:?}{:?}", model.signature()).as_bytes());
-        let is_up = self.router.ready(name, ENSEMBLE_VERSION).is_some();
-        if is_up && memory.up.get(&ENSEMBLE_VERSION) == Some(&digest) {
-            return;
+    /// Keeps in mind, beyond this server's life, which version is the default now, and which was it before.
+    async fn remember_default(
+        self: &Arc<Lifecycle>,
+        name: &str,
+        memory: &mut Memory,
+        before: Option<u64>,
+        default: Option<u64>,
+    ) {
+        let plan = memory.plan.clone();
+        before.into_iter().for_each(|before| memory.plan.remember(before));
+        memory.plan.last_default = default.or(memory.plan.last_default);
+        if memory.plan != plan {
+            self.save_plan(name, memory).await;
+            self.instruct(name, memory);
         }
-        // It was never published: a request that names no model gets it only where its settings say so.
-        let origin = Origin { plugin: digest, weights: digest, created_ms: 0, source_job: String::new() };
-        let largest = model.signature().batch_sizes.last().copied().unwrap_or(1);
-        let (terms, device) = (memory.settings.terms(largest), "ensemble".to_owned());
-        let model = Arc::new(model);
-        self.router.add(Serving::new(name, ENSEMBLE_VERSION, origin, device, model, terms, &self.metrics));
-        memory.up.insert(ENSEMBLE_VERSION, digest);
-        let swap = Swap {
-            at_ms: self.clock.now_ms(),
-            from: is_up.then_some(ENSEMBLE_VERSION),
-            to: Some(ENSEMBLE_VERSION),
-            kind: Kind::Full.name(),
-            reason: cause.reason,
-            seconds: cause.began.elapsed().as_secs_f64(),
-        };
-        self.router.change(name, |model| model.listed = BTreeMap::new());
-        self.router.settle(name, Some(ENSEMBLE_VERSION), &BTreeSet::from([ENSEMBLE_VERSION]), Some(swap));
-        tracing::info!(model = name, steps = ensemble.steps.len(), "ensemble is ready");
+    }
+
+    /// Says in the log what the new default's training measured beside the old one's.
+    fn log_swap(&self, name: &str, swap: Option<&Swap>) {
+        let Some(Swap { from: Some(from), to: Some(to), reason, .. }) = swap else { return };
+        let (Some(old), Some(new)) = (self.router.ready(name, *from), self.router.ready(name, *to)) else { return };
+        let (measured, before) = (new.origin.measured(), old.origin.measured());
+        if new.origin.is_less_accurate_than(&old.origin) {
+            tracing::warn!(
+                model = name,
+                version = to,
+                measured,
+                replaced = from,
+                before,
+                reason,
+                "the new default version is less accurate than the one that it replaces; `saggar models rollback` goes back"
+            );
+        } else {
+            tracing::info!(
+                model = name,
+                version = to,
+                measured,
+                replaced = from,
+                before,
+                reason,
+                "new default version"
+            );
+        }
+    }
+
+    /// Has requests served as it was decided.
+    pub(super) fn instruct(self: &Arc<Lifecycle>, name: &str, memory: &Memory) {
+        self.router.instruct(name, &memory.plan, &memory.settings, self.follow);
     }
 
     /// Brings up the newest version of a model that can be, unless that one is up already. Gives it, and how it came up.
@@ -394,7 +451,9 @@ impl Lifecycle {
             self.router.loading(name, Some(version));
             tracing::info!(model = name, version, "loading");
             let mut result = load(bring_up.clone()).await;
-            while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY") && self.evict_one(name).await {
+            while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY")
+                && self.evict_one(name, memory).await
+            {
                 result = load(bring_up.clone()).await;
             }
             self.router.loading(name, None);
@@ -407,6 +466,7 @@ impl Lifecycle {
                 self.router.add(bring_up.serving(version, origin, loaded));
                 memory.up.insert(version, on_disk.fingerprint);
                 memory.refused.remove(&version);
+                memory.recalled.remove(&version);
                 let families = &self.metrics.families;
                 families.model_setups.with_label_values(&[name, &version.to_string()]).inc();
                 self.router.reloaded(name, [kind.name(), "ok", ""]);
@@ -431,64 +491,5 @@ impl Lifecycle {
         tracing::warn!(model = name, version, reason, "version refused; what served before goes on serving");
         memory.refused.insert(version, (on_disk.fingerprint, reason.clone()));
         self.router.failed(name, version, reason);
-    }
-
-    /// Reads the files beside the versions that say how to serve them.
-    async fn read_notes(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
-        let (models, model, read_plan) = (self.models.clone(), name.to_owned(), !memory.plan_read);
-        let read = tokio::task::spawn_blocking(move || {
-            let plan = if read_plan { models.note(&model, PLAN_FILE) } else { Ok(None) };
-            (models.note(&model, SETTINGS_FILE), plan)
-        });
-        let Ok((settings, plan)) = read.await else { return };
-        memory.plan_read = true;
-        match plan.map(|text| text.map(|text| serde_json::from_slice(&text))) {
-            Ok(Some(Ok(plan))) => memory.plan = plan,
-            Ok(Some(Err(error))) => tracing::error!(model = name, %error, "{PLAN_FILE} is not as it was written"),
-            Ok(None) => {}
-            Err(error) => tracing::error!(model = name, %error, "{PLAN_FILE} cannot be read"),
-        }
-        match settings {
-            Ok(text) if text != memory.settings_text => {
-                let parsed = text.as_deref().map_or_else(|| Ok(self.told(name)), Settings::parse);
-                memory.settings_text = text;
-                match parsed {
-                    Ok(settings) => self.apply(name, memory, settings),
-                    Err(error) => tracing::error!(model = name, %error, "the model is served as before"),
-                }
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!(model = name, %error, "{SETTINGS_FILE} cannot be read"),
-        }
-    }
-
-    /// Serves the versions that are up as these settings say; where that takes other instances, they come up anew.
-    fn apply(&self, name: &str, memory: &mut Memory, settings: Settings) {
-        let again = settings.instances_max != memory.settings.instances_max
-            || settings.warmup != memory.settings.warmup
-            || settings.ensemble != memory.settings.ensemble;
-        if again {
-            memory.up.clear();
-            memory.refused.clear();
-        } else if settings != memory.settings {
-            for version in memory.up.keys() {
-                let Some(serving) = self.router.ready(name, *version) else { continue };
-                let largest = serving.predictor().signature().batch_sizes.last().copied().unwrap_or(1);
-                self.router.add(serving.on(settings.terms(largest), &self.metrics));
-            }
-        }
-        memory.settings = settings;
-    }
-
-    /// Writes down what users decided.
-    pub(super) async fn save_plan(&self, name: &str, memory: &Memory) {
-        let (models, model, plan) = (self.models.clone(), name.to_owned(), memory.plan.clone());
-        let save = move || {
-            let text = serde_json::to_vec_pretty(&plan).unwrap_or_default();
-            models.write_note(&model, PLAN_FILE, &text)
-        };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(save).await {
-            tracing::error!(model = name, %error, "what was decided about the model holds until the server ends");
-        }
     }
 }

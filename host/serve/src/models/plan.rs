@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::Follow;
 use crate::limits::{ALIASES_MAX, DEFAULTS_REMEMBERED};
 use crate::predict::reference::{Which, is_alias};
 
@@ -13,6 +14,9 @@ pub const PLAN_FILE: &str = "serving.json";
 
 /// The alias of the version that default requests get. Where nobody set it, it follows the newest version.
 pub const STABLE: &str = "stable";
+
+/// The alias that `saggar models canary` gives the version that it sends a share of the requests to.
+pub const CANARY: &str = "canary";
 
 /// What users decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +34,9 @@ pub struct Plan {
     pub unloaded: bool,
     /// Versions that were the default before, oldest first.
     pub former: Vec<u64>,
+    /// The version that was the default last. It stays so where only promoted versions are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_default: Option<u64>,
 }
 
 /// A shadow.
@@ -63,6 +70,14 @@ impl Plan {
         self.aliases.get(STABLE).copied()
     }
 
+    /// The version that stays the default whatever is published, or none where the newest is the default.
+    pub fn fixed(&self, follow: Follow) -> Option<u64> {
+        match follow {
+            Follow::Newest => self.pinned(),
+            Follow::Promoted => self.pinned().or(self.last_default),
+        }
+    }
+
     /// The versions that must be up beside the default.
     pub fn needed(&self) -> BTreeSet<u64> {
         let named = self.traffic.keys().chain(self.shadow.as_ref().map(|shadow| &shadow.to));
@@ -76,6 +91,7 @@ impl Plan {
         self.aliases.retain(|_, version| there(*version));
         self.held.retain(|version| there(*version));
         self.former.retain(|version| there(*version));
+        self.last_default = self.last_default.filter(|version| there(*version));
         let aliases = self.aliases.clone();
         let stands = |name: &str| match Which::parse(name) {
             Ok(Which::Version(version)) => there(version),
@@ -123,6 +139,20 @@ impl Plan {
         }
         self.shadow = self.shadow.take().filter(|shadow| shadow.to != alias || alias == STABLE);
         was_there
+    }
+
+    /// Ends a canary, and a shadow of one of `versions`: from now on the default gets all default requests. The alias
+    /// `canary` goes with the shares that it had, as it does when a user ends them; other aliases stay where they point.
+    pub fn end_trials(&mut self, versions: &[u64]) {
+        if self.traffic.contains_key(CANARY) {
+            self.aliases.remove(CANARY);
+        }
+        self.traffic = BTreeMap::new();
+        let repeated = self.shadow.as_ref().map(|shadow| &shadow.to);
+        // A name that no longer stands for anything has nobody repeat requests either.
+        if repeated.is_some_and(|to| self.version(to, None).is_none_or(|version| versions.contains(&version))) {
+            self.shadow = None;
+        }
     }
 
     /// Checks shares: of something that is there, and a hundred together.
@@ -178,6 +208,21 @@ mod tests {
         let mut plan = plan();
         assert!(plan.remove_alias("canary") && !plan.remove_alias("canary"));
         assert!(plan.traffic.is_empty() && plan.shadow.is_some());
+    }
+
+    #[test]
+    fn ended_trials_leave_other_aliases_and_shadows() {
+        let mut ended = plan();
+        ended.set_alias("blue", 6).unwrap();
+        ended.end_trials(&[4, 3]);
+        assert_eq!((ended.aliases, ended.traffic), (BTreeMap::from([("blue".to_owned(), 6)]), BTreeMap::new()));
+        assert_eq!(ended.shadow, plan().shadow, "it repeats for version 5, which is not concerned");
+        for (shadow, ends) in [("5", true), ("canary", true), ("blue", false)] {
+            let mut ended = Plan { shadow: Some(ShadowPlan { to: shadow.to_owned(), percent: 1 }), ..plan() };
+            ended.set_alias("blue", 6).unwrap();
+            ended.end_trials(&[5]);
+            assert_eq!(ended.shadow.is_none(), ends, "{shadow}");
+        }
     }
 
     #[test]

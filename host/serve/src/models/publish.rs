@@ -1,6 +1,7 @@
 //! A version made of parts that are here: another plugin with the weights of a version there is. What users do who change a
 //! model's code and want to see it answer before it is trained anew.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,8 +9,10 @@ use saggar_store::SavedVariable;
 use saggar_store::error::{ModelError, StoreError};
 use saggar_store::models::{Publication, Published};
 
+use super::found;
+use super::idle::{Follow, IdleReason};
 use super::lifecycle::Lifecycle;
-use super::state::ModelStatus;
+use super::state::{ModelStatus, Rest};
 use crate::error::ApiError;
 
 /// The weights of a version that is made here.
@@ -23,6 +26,8 @@ pub enum Weights {
         variables: Vec<SavedVariable>,
         /// The job's name.
         job: String,
+        /// What the job had measured then.
+        metrics: BTreeMap<String, f64>,
     },
 }
 
@@ -51,9 +56,9 @@ impl Lifecycle {
         let publish = move || {
             let refuse = |error| refusal(&model, from, error);
             let (files, variables) = models.open(&model, from).map_err(refuse)?;
-            let (variables, source_job) = match weights {
-                Weights::Version(_) => (variables, files.manifest.source_job),
-                Weights::Checkpoint { variables, job } => (variables, job),
+            let (variables, source_job, metrics) = match weights {
+                Weights::Version(_) => (variables, files.manifest.source_job, files.manifest.metrics),
+                Weights::Checkpoint { variables, job, metrics } => (variables, job, metrics),
             };
             let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
             room((weights + plugin.len() + files.manifest.config.len()) as u64)?;
@@ -64,6 +69,7 @@ impl Lifecycle {
                 config: &files.manifest.config,
                 source_job: &source_job,
                 created_ms,
+                metrics,
             };
             models.publish(&publication).map_err(refuse)
         };
@@ -72,6 +78,35 @@ impl Lifecycle {
         let published = published?;
         let status = self.settled(name, "PUBLISHED").await?;
         Ok((published, status))
+    }
+}
+
+impl Lifecycle {
+    /// What there is to say of a version that a job has just published: what its training measured beside the version
+    /// that serves, and why it will not serve itself where that is so. Reads the version's manifest.
+    pub fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
+        let status = self.router.status(model).ok();
+        let serving = status.as_ref().and_then(|status| status.serving.as_ref()).filter(|it| it.version != version);
+        let mut notes = Vec::new();
+        let measured = self.models.manifest(model, version).map(found::origin);
+        if let (Ok(new), Some(serving)) = (&measured, serving) {
+            let (measured, before) = (new.measured(), serving.origin.measured());
+            if !measured.is_empty() && !before.is_empty() {
+                let less = if new.is_less_accurate_than(&serving.origin) { "warning: less accurate: " } else { "" };
+                let old = serving.version;
+                notes.push(format!("{less}{model}@{version}: {measured}; {model}@{old}, which serves: {before}"));
+            }
+        }
+        let fixed = status.as_ref().and_then(|status| status.plan.fixed(self.follow));
+        let idle = match fixed {
+            _ if status.as_ref().is_some_and(|status| status.rest == Rest::Unloaded) => IdleReason::ModelUnloaded,
+            Some(default) if default == version => return notes,
+            Some(default) => IdleReason::NotPromoted { default: Some(default) },
+            None if self.follow == Follow::Promoted => IdleReason::NotPromoted { default: None },
+            None => return notes,
+        };
+        notes.push(format!("{model}@{version} is stored and not served: {}", idle.sentence(model, version)));
+        notes
     }
 }
 

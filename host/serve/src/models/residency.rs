@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::lifecycle::{Cause, Lifecycle, Memory};
+use super::lifecycle::{Lifecycle, Memory};
 use super::settings::KeepAlive;
 use super::state::{Rest, Swap};
 use super::version::Serving;
@@ -22,26 +22,17 @@ impl Lifecycle {
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                name = wakes.recv() => match name {
-                    Some(name) => drop(tokio::spawn(Arc::clone(&self).wake(name))),
+                wake = wakes.recv() => match wake {
+                    Some(wake) => drop(tokio::spawn(Arc::clone(&self).wake(wake))),
                     None => return,
                 },
                 _ = idle.tick() => {
                     self.put_idle_to_sleep();
                     // Models grow by batch sizes that are built after they came up.
-                    self.make_room("");
+                    while self.bytes_held() > self.bytes_max && self.evict("") {}
                 }
                 () = told(&mut shutdown) => return,
             }
-        }
-    }
-
-    async fn wake(self: Arc<Lifecycle>, name: String) {
-        let entry = self.entry(&name);
-        let mut memory = entry.lock().await;
-        // Several requests ask for it; the first one was answered when the others get here.
-        if self.router.status(&name).is_ok_and(|status| status.rest.wakes()) {
-            self.settle(&name, &mut memory, Cause::new("WOKEN")).await;
         }
     }
 
@@ -49,6 +40,7 @@ impl Lifecycle {
     fn put_idle_to_sleep(self: &Arc<Lifecycle>) {
         let now_ms = self.clock.now_ms();
         for status in self.router.list() {
+            self.drop_idle_on_demand(&status);
             let KeepAlive::For(keep) = status.keep_alive() else { continue };
             let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
             if up.is_empty() || up.iter().any(|serving| serving.is_busy()) {
@@ -67,6 +59,7 @@ impl Lifecycle {
     /// Takes a model's versions out of service. What they hold is freed when their last requests are done.
     pub(super) fn put_down(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, rest: Rest, reason: &'static str) {
         memory.up.clear();
+        memory.on_demand.clear();
         let at_ms = self.clock.now_ms();
         let was_up = self.router.change(name, |model| {
             let (from, was_up) = (model.default, !model.ready.is_empty());
@@ -89,10 +82,15 @@ impl Lifecycle {
         }
     }
 
-    /// Has models sleep until what is up fits the memory that there is for them. Never the one of this name; an empty name is
-    /// no model's.
-    pub(super) fn make_room(self: &Arc<Lifecycle>, name: &str) {
-        while self.bytes_held() > self.bytes_max && self.evict(name) {}
+    /// Puts down versions of this model that only requests brought up, and then has other models sleep, until what is up
+    /// fits the memory that there is for them. A version that was brought up for a request gives way where that is not
+    /// enough.
+    pub(super) fn make_room(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
+        let is_full = || self.bytes_held() > self.bytes_max;
+        while is_full() && (self.give_up_on_demand(name, memory, false) || self.evict(name)) {}
+        if is_full() {
+            self.refuse_on_demand(name, memory);
+        }
     }
 
     /// Device bytes that all versions hold.
@@ -100,15 +98,17 @@ impl Lifecycle {
         self.router.all_ready().iter().map(|serving| serving.predictor().bytes()).sum()
     }
 
-    /// Has the model sleep that was not asked for longest, and waits until its memory is free.
-    pub(super) async fn evict_one(self: &Arc<Lifecycle>, name: &str) -> bool {
-        if !self.evict(name) {
+    /// Puts down a version of this model that only requests brought up, or has the model sleep that was not asked for
+    /// longest, and waits until its memory is free.
+    pub(super) async fn evict_one(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) -> bool {
+        if !self.give_up_on_demand(name, memory, false) && !self.evict(name) {
             return false;
         }
         self.router.settled().await;
         true
     }
 
+    /// Has the model sleep that was not asked for longest, but not the one of this name; an empty name is no model's.
     fn evict(self: &Arc<Lifecycle>, name: &str) -> bool {
         let mut candidates: Vec<(u64, String)> = Vec::new();
         for status in self.router.list() {

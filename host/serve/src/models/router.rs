@@ -10,6 +10,8 @@ use saggar_metrics::Metrics;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{timeout, timeout_at};
 
+use super::idle::Follow;
+use super::on_demand::Wake;
 use super::plan::Plan;
 use super::series::Series;
 use super::settings::{KeepAlive, Settings};
@@ -30,10 +32,12 @@ pub struct ModelRouter {
     metrics: Arc<Metrics>,
     /// Counts changes, for those who wait for one.
     changes: watch::Sender<u64>,
-    wakes: mpsc::Sender<String>,
+    wakes: mpsc::Sender<Wake>,
     /// Taken by the one that wakes models.
-    woken: std::sync::Mutex<Option<mpsc::Receiver<String>>>,
+    woken: std::sync::Mutex<Option<mpsc::Receiver<Wake>>>,
     draws: AtomicU64,
+    /// Whether a request for a version that is stored has it loaded.
+    loads_on_demand: bool,
 }
 
 /// Where a request goes.
@@ -41,6 +45,8 @@ enum Way {
     To(Arc<Serving>),
     /// The model sleeps, or is being woken.
     Wake(String),
+    /// The version is stored and not up.
+    Load(String, u64),
 }
 
 impl ModelRouter {
@@ -55,11 +61,18 @@ impl ModelRouter {
             wakes,
             woken: std::sync::Mutex::new(Some(woken)),
             draws: AtomicU64::new(0),
+            loads_on_demand: false,
         }
     }
 
+    /// Has a request for a version that is stored, and not up, wait until it is loaded.
+    #[must_use]
+    pub fn loading_on_demand(self) -> ModelRouter {
+        ModelRouter { loads_on_demand: true, ..self }
+    }
+
     /// The names of models that requests wait for; none where somebody else has them already.
-    pub(super) fn wakes(&self) -> Option<mpsc::Receiver<String>> {
+    pub(super) fn wakes(&self) -> Option<mpsc::Receiver<Wake>> {
         self.woken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -82,6 +95,7 @@ impl ModelRouter {
             Way::Wake(model) => {
                 Err(ApiError::NotReady { model, reason: "it sleeps; a prediction wakes it".to_owned() })
             }
+            Way::Load(model, version) => Err(self.not_serving(model, version)),
         }
     }
 
@@ -102,17 +116,11 @@ impl ModelRouter {
     }
 
     fn way_to(&self, name: &str, model: &Model, which: &Which) -> Result<Way, ApiError> {
-        let missing = |version: u64| ApiError::VersionNotServing {
-            model: name.to_owned(),
-            version,
-            state: model.state(version).map_or("unknown", VersionState::name),
-            serving: model.default,
-        };
         let version = match which {
             Which::Default => match self.drawn(model).or(model.default) {
                 Some(version) => version,
                 None if model.rest.wakes() => return Ok(Way::Wake(name.to_owned())),
-                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready() }),
+                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready(name) }),
             },
             Which::Version(version) => *version,
             Which::Alias(alias) => model.alias(alias).ok_or_else(|| ApiError::NotFound {
@@ -127,10 +135,21 @@ impl ModelRouter {
         if model.rest.wakes() && model.wanted().contains(&version) {
             return Ok(Way::Wake(name.to_owned()));
         }
-        Err(missing(version))
+        if self.loads_on_demand && model.is_loadable(version) {
+            return Ok(Way::Load(name.to_owned(), version));
+        }
+        Err(not_serving(name, model, version))
     }
 
-    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those.
+    fn not_serving(&self, name: String, version: u64) -> ApiError {
+        match self.read().get(&name) {
+            Some(model) => not_serving(&name, model, version),
+            None => ApiError::NoModel { name, known: Vec::new() },
+        }
+    }
+
+    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those. None
+    /// where there are no shares, or the version is not up: its requests go to the default.
     fn drawn(&self, model: &Model) -> Option<u64> {
         if model.plan.traffic.is_empty() {
             return None;
@@ -143,7 +162,8 @@ impl ModelRouter {
             below += u64::from(**share);
             draw < below
         })?;
-        model.alias(name).or_else(|| name.parse().ok())
+        let version = model.alias(name).or_else(|| name.parse().ok())?;
+        model.ready.contains_key(&version).then_some(version)
     }
 
     /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
@@ -153,7 +173,7 @@ impl ModelRouter {
     pub async fn lease(&self, reference: Option<&Reference>, until: Instant) -> Result<Lease, ApiError> {
         let mut changes = None;
         loop {
-            let model = match self.way(reference)? {
+            let wake = match self.way(reference)? {
                 Way::To(serving) => {
                     let model = serving.model.clone();
                     match serving.lease() {
@@ -168,7 +188,8 @@ impl ModelRouter {
                         None => continue,
                     }
                 }
-                Way::Wake(model) => model,
+                Way::Wake(model) => Wake { model, version: None },
+                Way::Load(model, version) => Wake { model, version: Some(version) },
             };
             let Some(changes) = &mut changes else {
                 // Subscribed before the next look: a change between the two is not missed.
@@ -176,10 +197,11 @@ impl ModelRouter {
                 continue;
             };
             // A queue that is full of wakes holds one for this model, or will be asked again at the next change.
-            let _ = self.wakes.try_send(model.clone());
+            let _ = self.wakes.try_send(wake.clone());
             if timeout_at(until.into(), changes.changed()).await.is_err() {
-                let reason = "it was still being woken when the request's time was over".to_owned();
-                return Err(ApiError::NotReady { model, reason });
+                let what = wake.version.map_or_else(|| "it".to_owned(), |version| format!("version {version}"));
+                let reason = format!("{what} was still being loaded when the request's time was over");
+                return Err(ApiError::NotReady { model: wake.model, reason });
             }
         }
     }
@@ -306,8 +328,9 @@ impl ModelRouter {
     }
 
     /// What users decided about the model, and how it is served, as far as requests are concerned.
-    pub(super) fn instruct(self: &Arc<ModelRouter>, name: &str, plan: &Plan, settings: &Settings) {
+    pub(super) fn instruct(self: &Arc<ModelRouter>, name: &str, plan: &Plan, settings: &Settings, follow: Follow) {
         self.change(name, |model| {
+            model.follow = follow;
             model.plan = plan.clone();
             model.settings = settings.clone();
         });
@@ -406,5 +429,14 @@ impl ModelRouter {
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Model>> {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_serving(name: &str, model: &Model, version: u64) -> ApiError {
+    ApiError::VersionNotServing {
+        model: name.to_owned(),
+        version,
+        state: model.state(version).map_or("unknown", VersionState::name),
+        serving: model.default,
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::idle::{Follow, IdleReason};
 use super::plan::{Plan, STABLE};
 use super::settings::{KeepAlive, Settings};
 use super::version::{Origin, Serving, VersionState};
 
 /// A version whose files were found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     /// Where it comes from, as far as its manifest can be read.
     pub origin: Option<Origin>,
@@ -27,6 +28,8 @@ pub struct VersionStatus {
     pub state: VersionState,
     /// Why, where there is something to explain.
     pub reason: String,
+    /// Why it is not up although it is whole and was not refused.
+    pub idle: Option<IdleReason>,
     /// Where it comes from, as far as that is known.
     pub origin: Option<Origin>,
     /// The version itself, where it is ready.
@@ -56,9 +59,38 @@ pub struct ModelStatus {
     pub last_swap: Option<Swap>,
     /// How long a request asked for it to be kept.
     pub asked: Option<KeepAlive>,
+    /// Which version the default is where no user promoted one.
+    pub follow: Follow,
 }
 
 impl ModelStatus {
+    /// Whether a version that is published becomes the default by itself.
+    pub fn follows_newest(&self) -> bool {
+        self.plan.fixed(self.follow).is_none() && self.follow == Follow::Newest
+    }
+
+    /// Says that versions that are published are not served by themselves, and what helps; empty where they are.
+    pub fn notice(&self) -> String {
+        let name = &self.name;
+        match (self.plan.pinned(), self.follow) {
+            (Some(version), Follow::Newest) => format!(
+                "{name}: version {version} was promoted and stays the default, also when trainings publish newer ones; \
+                 `saggar models promote {name} newest` has the default follow the newest again"
+            ),
+            (None, Follow::Newest) => String::new(),
+            (_, Follow::Promoted) => match self.plan.fixed(self.follow) {
+                Some(version) => format!(
+                    "{name}: version {version} stays the default until `saggar models promote {name} VERSION` \
+                     (the server runs with --follow promoted)"
+                ),
+                None => format!(
+                    "{name}: no version is served before `saggar models promote {name} VERSION` \
+                     (the server runs with --follow promoted)"
+                ),
+            },
+        }
+    }
+
     /// How long it stays loaded when nobody asks: as the last request said that said so, else as it is set.
     pub fn keep_alive(&self) -> KeepAlive {
         self.asked.unwrap_or(self.settings.keep_alive)
@@ -118,6 +150,7 @@ pub(super) struct Model {
     pub(super) rest: Rest,
     pub(super) last_swap: Option<Swap>,
     pub(super) asked: Option<KeepAlive>,
+    pub(super) follow: Follow,
 }
 
 impl Model {
@@ -142,12 +175,47 @@ impl Model {
         self.plan.aliases.get(alias).copied()
     }
 
+    /// The version that would be the default if the model were awake.
+    fn expected_default(&self) -> Option<u64> {
+        let newest = || {
+            let mut whole = self.listed.iter().rev().filter(|(_, listed)| !listed.failed);
+            whole.find(|(_, listed)| listed.reason.is_empty()).map(|(version, _)| *version)
+        };
+        match self.plan.fixed(self.follow).or(self.default) {
+            Some(version) => Some(version),
+            None if self.follow == Follow::Promoted => None,
+            None => newest(),
+        }
+    }
+
     /// The versions that would be up if the model were awake.
     pub(super) fn wanted(&self) -> BTreeSet<u64> {
-        let newest = self.listed.iter().rev().find(|(_, listed)| !listed.failed).map(|(version, _)| *version);
         let mut wanted = self.plan.needed();
-        wanted.extend(self.plan.pinned().or(self.default).or(newest));
+        wanted.extend(self.expected_default());
         wanted
+    }
+
+    /// Whether a version is whole, was not refused, and may be loaded.
+    pub(super) fn is_loadable(&self, version: u64) -> bool {
+        let listed = self.listed.get(&version);
+        self.rest != Rest::Unloaded && listed.is_some_and(|listed| !listed.failed && listed.reason.is_empty())
+    }
+
+    /// Why a version that is stored is not up; none where it is, was refused, or is not whole.
+    fn idle(&self, version: u64) -> Option<IdleReason> {
+        let listed = self.listed.get(&version)?;
+        if !listed.reason.is_empty() || self.state(version) != Some(VersionState::Unloaded) {
+            return None;
+        }
+        let is_fixed = self.plan.fixed(self.follow).is_some();
+        Some(match (&self.rest, self.expected_default()) {
+            (Rest::Unloaded, _) => IdleReason::ModelUnloaded,
+            (_, None) => IdleReason::NotPromoted { default: None },
+            (_, Some(default)) if version < default => IdleReason::Superseded { default },
+            (_, Some(default)) if version > default && is_fixed => IdleReason::NotPromoted { default: Some(default) },
+            (Rest::Asleep(cause), Some(_)) => IdleReason::Asleep(cause),
+            (Rest::Awake, Some(_)) => IdleReason::Pending,
+        })
     }
 
     /// Takes the versions out of service that are not to be kept.
@@ -194,10 +262,13 @@ impl Model {
         let version = |(version, state)| {
             let listed = self.listed.get(&version);
             let serving = self.ready.get(&version).cloned();
+            let idle = self.idle(version);
+            let reason = listed.map(|listed| listed.reason.clone()).filter(|reason| !reason.is_empty());
             VersionStatus {
                 version,
                 state,
-                reason: listed.map(|listed| listed.reason.clone()).unwrap_or_default(),
+                reason: reason.or_else(|| Some(idle?.sentence(name, version))).unwrap_or_default(),
+                idle,
                 origin: serving.as_ref().map(|s| s.origin.clone()).or_else(|| listed?.origin.clone()),
                 serving,
                 aliases: names(version),
@@ -213,15 +284,19 @@ impl Model {
             settings: self.settings.clone(),
             last_swap: self.last_swap.clone(),
             asked: self.asked,
+            follow: self.follow,
         }
     }
 
-    pub(super) fn why_not_ready(&self) -> String {
+    pub(super) fn why_not_ready(&self, name: &str) -> String {
         if self.rest == Rest::Unloaded {
-            return "it was unloaded; load it first".to_owned();
+            return format!("it was unloaded by `saggar models unload`; `saggar models load {name}` loads it");
         }
         if let Some(version) = self.loading {
             return format!("version {version} is LOADING");
+        }
+        if self.expected_default().is_none() && self.follow == Follow::Promoted {
+            return format!("no version was promoted yet; `saggar models promote {name} VERSION` serves one");
         }
         let newest = self.listed.iter().next_back();
         newest.map_or_else(

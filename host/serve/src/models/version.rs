@@ -1,5 +1,6 @@
 //! A version that serves, and the leases by which requests hold on to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ use super::predictor::Predictor;
 use super::queue::{Queue, Rules};
 use super::statistics::Statistics;
 use super::version_series::VersionSeries;
+
+/// Measurements of a version that people are shown.
+const MEASUREMENTS_SHOWN: usize = 3;
 
 /// Where a version stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +57,7 @@ impl VersionState {
 }
 
 /// What a manifest says about where a version comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
     /// Digest of the plugin.
     pub plugin: Digest,
@@ -63,6 +67,39 @@ pub struct Origin {
     pub created_ms: u64,
     /// The job that published it, or empty.
     pub source_job: String,
+    /// What the job had measured when it published: the latest value of each of its series.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl Origin {
+    /// Returns the measurements that matter most, for people: accuracies, then losses, then others, of each kind those on
+    /// data that was held out first. Empty where there are none.
+    pub fn measured(&self) -> String {
+        let mut metrics: Vec<(&String, &f64)> = self.metrics.iter().collect();
+        metrics.sort_by_key(|(name, _)| (!is_accuracy(name), !name.contains("loss"), !is_held_out(name)));
+        let shown = metrics.into_iter().take(MEASUREMENTS_SHOWN);
+        shown.map(|(name, value)| format!("{name} {}", significant(*value))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether this version reached less than `other` in an accuracy that both measured: on held-out data, if they did so.
+    pub fn is_less_accurate_than(&self, other: &Origin) -> bool {
+        let both = self.metrics.iter().filter_map(|(name, value)| Some((name, value, other.metrics.get(name)?)));
+        let accuracy = both.filter(|(name, ..)| is_accuracy(name)).min_by_key(|(name, ..)| !is_held_out(name));
+        accuracy.is_some_and(|(_, value, other)| value < other)
+    }
+}
+
+fn is_accuracy(series: &str) -> bool {
+    series.contains("acc")
+}
+
+fn is_held_out(series: &str) -> bool {
+    ["val", "test", "eval"].iter().any(|prefix| series.starts_with(prefix))
+}
+
+/// A number with four digits after the point, or with an exponent where that would show too few of its digits.
+fn significant(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e6).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
 /// How a version serves.
@@ -241,5 +278,31 @@ impl Lease {
     /// The version.
     pub fn serving(&self) -> &Arc<Serving> {
         &self.serving
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(metrics: &[(&str, f64)]) -> Origin {
+        let metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let digest = Digest::of(b"");
+        Origin { plugin: digest, weights: digest, created_ms: 0, source_job: String::new(), metrics }
+    }
+
+    #[test]
+    fn accuracy_comes_first_and_is_compared() {
+        let good = origin(&[("a", 1.0), ("b", 2.0), ("loss", 0.125), ("test_accuracy", 0.98), ("lr", 1e-7)]);
+        assert_eq!(good.measured(), "test_accuracy 0.9800, loss 0.1250, a 1.0000");
+        assert_eq!(origin(&[("lr", 1e-7)]).measured(), "lr 1.000e-7");
+        let bad = origin(&[("test_accuracy", 0.09), ("loss", 2.3)]);
+        assert!(bad.is_less_accurate_than(&good) && !good.is_less_accurate_than(&bad));
+        let overfitted = origin(&[("accuracy", 1.0), ("test_accuracy", 0.5)]);
+        let general = origin(&[("accuracy", 0.9), ("test_accuracy", 0.8)]);
+        assert!(overfitted.is_less_accurate_than(&general) && !general.is_less_accurate_than(&overfitted));
+        assert_eq!(general.measured(), "test_accuracy 0.8000, accuracy 0.9000");
+        assert!(!origin(&[("accuracy", 0.0)]).is_less_accurate_than(&good), "other series are not compared");
+        assert!(!origin(&[]).is_less_accurate_than(&good) && !bad.is_less_accurate_than(&bad));
     }
 }

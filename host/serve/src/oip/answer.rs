@@ -127,6 +127,9 @@ fn push_elements(json: &mut String, port: &ModelPort, bytes: &[u8]) {
         }
         return;
     }
+    if port.is_boolean() {
+        return push_list(json, bytes.iter().map(|&byte| byte != 0));
+    }
     match port.item.dtype {
         DType::F32 => push_list(json, elements(bytes).map(|e| Float(f32::from_le_bytes(e)))),
         // Requests for half floats in JSON are refused before they are computed.

@@ -7,6 +7,7 @@ use saggar_plugin::ModelPort;
 use saggar_tensor::DType;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::datatype::Datatype;
 use super::error::InferError;
 use crate::limits::{INFER_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::predict::number::{Number, range};
@@ -155,7 +156,10 @@ impl<'de> Visitor<'de> for Values<'_, '_> {
     }
 
     fn visit_bool<E: Error>(self, truth: bool) -> Result<(), E> {
-        Err(self.0.unexpected(truth))
+        match Datatype::of(self.0.port) {
+            Datatype::Bool | Datatype::Number(DType::U8) => self.0.number(Number::Whole(truth.into()), truth),
+            Datatype::Number(_) | Datatype::Bytes => Err(self.0.unexpected(truth)),
+        }
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {

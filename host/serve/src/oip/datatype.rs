@@ -3,18 +3,32 @@
 use saggar_plugin::ModelPort;
 use saggar_tensor::DType;
 
-/// The types that ports of models have. The protocol's others (`BOOL`, `FP64`, `BF16`) are those of no port: truth values
-/// are `UINT8`.
+/// The types that ports of models have. The protocol's others (`FP64`, `BF16`) are those of no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Datatype {
     Number(DType),
+    /// A truth value: a byte that is 1 or 0.
+    Bool,
     /// A text: as many bytes as each has.
     Bytes,
 }
 
 impl Datatype {
     pub(super) fn of(port: &ModelPort) -> Datatype {
-        if port.text_bytes().is_some() { Datatype::Bytes } else { Datatype::Number(port.item.dtype) }
+        if port.text_bytes().is_some() {
+            Datatype::Bytes
+        } else if port.is_boolean() {
+            Datatype::Bool
+        } else {
+            Datatype::Number(port.item.dtype)
+        }
+    }
+
+    /// Whether an input of this type takes data that a client says is of type `name`. Truth values and bytes are the same
+    /// on the wire, and models from before there were truth values declare bytes for them.
+    pub(super) fn takes(self, name: &str) -> bool {
+        let either = matches!(self, Datatype::Bool | Datatype::Number(DType::U8));
+        self.name() == name || either && ["BOOL", "UINT8"].contains(&name)
     }
 
     /// The protocol's name.
@@ -28,6 +42,7 @@ impl Datatype {
             Datatype::Number(DType::U32) => "UINT32",
             Datatype::Number(DType::I8) => "INT8",
             Datatype::Number(DType::U8) => "UINT8",
+            Datatype::Bool => "BOOL",
             Datatype::Bytes => "BYTES",
         }
     }
@@ -41,7 +56,7 @@ impl Datatype {
     pub(super) fn configured(self) -> String {
         match self {
             Datatype::Bytes => "TYPE_STRING".to_owned(),
-            number @ Datatype::Number(_) => format!("TYPE_{}", number.name()),
+            other @ (Datatype::Number(_) | Datatype::Bool) => format!("TYPE_{}", other.name()),
         }
     }
 }

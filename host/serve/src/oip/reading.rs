@@ -285,8 +285,9 @@ impl Reading<'_> {
         let port = self.keep(port.ok_or_else(|| missing("name")))?;
         let shape = self.keep(shape.ok_or_else(|| missing("shape")))?;
         let datatype = self.keep(datatype.ok_or_else(|| missing("datatype")))?;
-        let expected = Datatype::of(&self.signature.inputs[port]).name();
-        if datatype != expected {
+        let expected = Datatype::of(&self.signature.inputs[port]);
+        if !expected.takes(&datatype) {
+            let expected = expected.name();
             let (name, got) = (self.signature.inputs[port].name.clone(), datatype.chars().take(40).collect());
             return Err(self.fail(InferError::Datatype { name, expected, got }));
         }

@@ -56,7 +56,8 @@ fn item(model: &ModelStatus, version: &VersionStatus) -> Value {
         VersionState::Unloaded => ("UNAVAILABLE", "unloaded"),
         VersionState::Failed => ("UNAVAILABLE", "failed"),
     };
-    let reason = if version.reason.is_empty() { default } else { &version.reason };
+    // Of what is whole and not up, Triton's clients know these words.
+    let reason = if version.reason.is_empty() || version.idle.is_some() { default } else { &version.reason };
     json!({ "name": model.name, "version": version.version.to_string(), "state": state, "reason": reason })
 }
 

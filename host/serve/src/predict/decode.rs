@@ -90,6 +90,16 @@ pub enum DecodeError {
         /// The shape that came.
         got: Vec<usize>,
     },
+    /// A row of the wrong shape, where a request is a list of rows.
+    #[error("{name}: expected rows of shape {item}, got rows of shape {}", dims(got))]
+    Row {
+        /// The input.
+        name: String,
+        /// Its item's shape.
+        item: Shape,
+        /// The shape of the rows that came.
+        got: Vec<usize>,
+    },
     /// A batch of nothing.
     #[error("{name}: the batch is empty; expected at least one item of shape {item}")]
     Empty {

@@ -34,8 +34,8 @@ use tower::ServiceExt;
 use super::formula::Formula;
 use super::speaker::Speaker;
 use crate::models::{
-    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost, ModelImporter,
-    ModelRouter, Phase, Predictor,
+    Account, Candidate, Follow, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost,
+    ModelImporter, ModelRouter, Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
 use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector, limits};
@@ -63,52 +63,70 @@ pub(super) struct Fixture {
     pub(super) stop: watch::Sender<bool>,
 }
 
-/// What may be held.
+/// What may be held, and which versions are served.
 #[derive(Clone, Copy, Debug)]
-struct MemoryLimits {
-    models_bytes: u64,
-    requests_bytes: u64,
+pub(super) struct ServingOptions {
+    pub(super) models_bytes: u64,
+    pub(super) requests_bytes: u64,
+    pub(super) follow: Follow,
+    pub(super) loads_on_demand: bool,
 }
 
-impl Default for MemoryLimits {
-    fn default() -> MemoryLimits {
-        MemoryLimits { models_bytes: u64::MAX, requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT }
+impl Default for ServingOptions {
+    fn default() -> ServingOptions {
+        ServingOptions {
+            models_bytes: u64::MAX,
+            requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT,
+            follow: Follow::Newest,
+            loads_on_demand: false,
+        }
     }
 }
 
 impl Fixture {
     pub(super) fn new() -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), MemoryLimits::default())
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), ServingOptions::default())
     }
 
     /// Whose models hold at most so many bytes of their device.
     pub(super) fn with_memory(bytes_max: u64) -> Fixture {
-        let memory = MemoryLimits { models_bytes: bytes_max, ..MemoryLimits::default() };
+        let memory = ServingOptions { models_bytes: bytes_max, ..ServingOptions::default() };
         Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory)
+    }
+
+    pub(super) fn with_options(options: ServingOptions) -> Fixture {
+        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), options)
+    }
+
+    /// As [`Fixture::again`], with other options.
+    pub(super) fn again_with(&self, options: ServingOptions) -> Fixture {
+        Fixture::within(Arc::clone(&self.directory), options)
     }
 
     /// Another server over the same directory, as after a restart.
     pub(super) fn again(&self) -> Fixture {
-        Fixture::within(Arc::clone(&self.directory), MemoryLimits::default())
+        Fixture::within(Arc::clone(&self.directory), ServingOptions::default())
     }
 
-    fn within(directory: Arc<tempfile::TempDir>, memory: MemoryLimits) -> Fixture {
+    fn within(directory: Arc<tempfile::TempDir>, options: ServingOptions) -> Fixture {
         let home = Home::open(directory.path().join("home")).unwrap();
         let metrics = Arc::new(Metrics::new());
         let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
         let models = Models::new(home.models());
         let host = Arc::new(Double::default());
-        let router = Arc::new(ModelRouter::new(Arc::clone(&metrics)));
+        let router = ModelRouter::new(Arc::clone(&metrics));
+        let router = Arc::new(if options.loads_on_demand { router.loading_on_demand() } else { router });
         let as_host: Arc<dyn ModelHost> = Arc::<Double>::clone(&host);
         let clock = Arc::new(SystemClock);
-        let lifecycle = Arc::new(Lifecycle::new(
+        let lifecycle = Lifecycle::new(
             models.clone(),
             as_host,
             Arc::clone(&router),
             Arc::clone(&metrics),
             clock.clone(),
-            memory.models_bytes,
-        ));
+            options.models_bytes,
+        );
+        let lifecycle = Arc::new(lifecycle.following(options.follow));
         let loader = Loader::new(Arc::clone(&lifecycle));
         let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
         let (workers, layout) = (Arc::new(NoWorkers), Layout::simple(1));
@@ -131,7 +149,7 @@ impl Fixture {
             devices: Arc::new(Devices::new(vec![device()])),
             webhooks: Vec::new(),
             access: Arc::new(Access::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
-            memory: MemoryBudget::new(memory.requests_bytes),
+            memory: MemoryBudget::new(options.requests_bytes),
             audit: Audit::new(home.audit_log(), clock.clone()),
         };
         let app = App::new(parts, clock, stopping);
@@ -141,7 +159,7 @@ impl Fixture {
 
     /// With version 1 of `digits` serving, whose requests hold at most so many bytes of memory.
     pub(super) async fn with_request_memory(bytes_max: u64) -> Fixture {
-        let memory = MemoryLimits { requests_bytes: bytes_max, ..MemoryLimits::default() };
+        let memory = ServingOptions { requests_bytes: bytes_max, ..ServingOptions::default() };
         Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory).with_digits().await
     }
 
@@ -178,6 +196,7 @@ impl Fixture {
             config: "",
             source_job: "job",
             created_ms: 1_000 + mark as u64,
+            metrics: BTreeMap::from([("accuracy".to_owned(), f64::from(mark) / 10.0)]),
         };
         self.models.publish(&publication).unwrap().version
     }

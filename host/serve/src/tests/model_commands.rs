@@ -143,6 +143,64 @@ async fn shares_are_kept_exactly() {
     assert_eq!(mark(&fixture, "digits").await, 2);
 }
 
+/// How many of two hundred default requests each version answers.
+async fn answered_by(fixture: &Fixture) -> BTreeMap<i64, usize> {
+    let mut marks = BTreeMap::new();
+    for _ in 0..200 {
+        *marks.entry(mark(fixture, "digits").await.as_i64().unwrap()).or_default() += 1;
+    }
+    marks
+}
+
+#[tokio::test]
+async fn promotion_and_rollback_end_a_canary() {
+    let fixture = versions(2).await;
+    tell(&fixture, "POST", "promote", json!({"version": 1})).await;
+    let canary = async || {
+        tell(&fixture, "POST", "load", json!({"version": 2})).await;
+        tell(&fixture, "PUT", "aliases/canary", json!({"version": 2})).await;
+        tell(&fixture, "PUT", "traffic", json!({"stable": 90, "canary": 10})).await;
+    };
+    canary().await;
+    let promoted = tell(&fixture, "POST", "promote", json!({"version": 2})).await;
+    assert_eq!((&promoted["traffic"], &promoted["aliases"]), (&json!({}), &json!({"stable": 2})));
+    assert_eq!(answered_by(&fixture).await, BTreeMap::from([(2, 200)]));
+    let back = tell(&fixture, "POST", "rollback", Value::Null).await;
+    assert_eq!(back["serving"], 1);
+    assert_eq!(answered_by(&fixture).await, BTreeMap::from([(1, 200)]));
+    canary().await;
+    tell(&fixture, "POST", "promote", json!({"version": 1})).await;
+    assert_eq!(answered_by(&fixture).await, BTreeMap::from([(1, 200)]), "of what serves already");
+    canary().await;
+    tell(&fixture, "PUT", "shadow", json!({"to": "2", "percent": 100})).await;
+    let newest = tell(&fixture, "POST", "promote", json!({"version": "newest"})).await;
+    assert_eq!((&newest["serving"], &newest["shadow"]), (&json!(2), &Value::Null));
+    assert_eq!(answered_by(&fixture).await, BTreeMap::from([(2, 200)]));
+    canary().await;
+    tell(&fixture, "POST", "load", json!({"version": 1})).await;
+    tell(&fixture, "PUT", "traffic", json!({"stable": 50, "1": 50})).await;
+    let back = tell(&fixture, "POST", "rollback", Value::Null).await;
+    assert_eq!((&back["serving"], answered_by(&fixture).await), (&json!(1), BTreeMap::from([(1, 200)])));
+    fixture.publish("digits", "refused", 3);
+    canary().await;
+    let refused = ask(&fixture, "POST", "/api/v1/models/digits/promote", json!({"version": 3})).await.error();
+    assert_eq!(refused.0, 422);
+    assert_eq!(answered_by(&fixture).await, BTreeMap::from([(1, 180), (2, 20)]), "nothing has changed");
+}
+
+#[tokio::test]
+async fn the_default_answers_for_a_canary_that_is_not_up() {
+    let fixture = versions(2).await;
+    tell(&fixture, "POST", "promote", json!({"version": 1})).await;
+    tell(&fixture, "POST", "load", json!({"version": 2})).await;
+    tell(&fixture, "PUT", "traffic", json!({"stable": 90, "2": 10})).await;
+    let weights = fixture.version_dir("digits", 2).join("weights.safetensors");
+    std::fs::write(weights, "damaged").unwrap();
+    let again = fixture.again();
+    again.loader.look().await;
+    assert_eq!(answered_by(&again).await, BTreeMap::from([(1, 200)]));
+}
+
 #[tokio::test]
 async fn a_shadow_repeats_and_is_compared_and_answers_nobody() {
     let fixture = versions(2).await;

@@ -176,7 +176,7 @@ async fn what_must_be_refused_is_and_does_no_harm() {
         r#"{"inputs":[]}"#.to_owned(),
         r#"{"inputs":[{"name":"other","shape":[1,2,2],"datatype":"UINT8","data":[1,2,3,4]}]}"#.to_owned(),
         image(r#""shape":[1,2,2],"datatype":"NONE","data":[1,2,3,4]"#),
-        image(r#""shape":[1,2,2],"datatype":"BOOL","data":[true,true,true,true]"#),
+        image(r#""shape":[1,2,2],"datatype":"BF16","data":[true,true,true,true]"#),
         image(r#""shape":[1,2,2],"datatype":"FP32","data":[1,2,3,4]"#),
         image(r#""shape":[1,2,2],"datatype":"UINT8""#),
         image(r#""datatype":"UINT8","data":[1,2,3,4]"#),

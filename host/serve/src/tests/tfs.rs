@@ -142,7 +142,7 @@ async fn predict_request_errors() {
             r#"{"instances": [{}]}"#,
             "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be equal to: x",
         ),
-        (r#"{"instances": [[1], [2]]}"#, "x: expected shape [], or [n] for a batch, got [2, 1]"),
+        (r#"{"instances": [[1], [2]]}"#, "x: expected rows of shape [], got rows of shape [1]"),
         (r#"{"inputs": {"y": 1}}"#, "Missing named input: x in 'inputs' object."),
         (r#"{"inputs": []}"#, "x: the batch is empty; expected at least one item of shape []"),
     ];
@@ -333,7 +333,7 @@ async fn classify() {
         ),
         (r#"{"examples": [{"x": 1}, {}]}"#, "x: missing; expected float32[]"),
         (r#"{"examples": [{}, {"x": 1}]}"#, "x: missing; expected float32[]"),
-        (r#"{"examples": [{"x": [1, 2]}]}"#, "x: expected shape [], or [n] for a batch, got [2]"),
+        (r#"{"examples": [{"x": [1, 2]}]}"#, "x: expected rows of shape [], got rows of shape [2]"),
     ];
     for (body, error) in cases {
         let answer = classify(body).await.error();
@@ -373,7 +373,13 @@ async fn get_status() {
     let failed = &answer["model_version_status"][1];
     assert_eq!((&failed["state"], &failed["status"]["error_code"]), (&json!("END"), &json!("INTERNAL")));
     assert!(failed["status"]["error_message"].as_str().unwrap().contains("BAD_PLUGIN"), "{failed}");
-    assert_eq!(fixture.get("/v1/models/digits/versions/1").await.json(), json!({ "model_version_status": [good] }));
+    assert_eq!(
+        fixture.get("/v1/models/digits/versions/1").await.json(),
+        json!({ "model_version_status": [good], "name": "digits", "ready": true })
+    );
+    let second = fixture.get("/v1/models/digits/versions/2").await.json();
+    assert_eq!((&answer["ready"], &second["ready"]), (&json!(true), &json!(false)));
+    assert_eq!(fixture.get("/").await.json()["status"], "alive");
     for (path, error) in [
         ("/v1/models/foo", "Could not find any versions of model foo"),
         ("/v1/models/digits/versions/9", "Could not find version 9 of model digits"),

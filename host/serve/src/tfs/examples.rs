@@ -166,7 +166,7 @@ fn features(json: &mut Scanner<'_>, values: &mut [Values<'_>], example: usize) -
         let is_flat = dims.len() <= 1 || values.port.text_bytes().is_some() && dims.len() == 2;
         if dims != item && !(is_flat && dims.iter().product::<usize>() == item.iter().product::<usize>()) {
             let (name, item) = (values.port.name.clone(), values.port.item.shape.clone());
-            return Err(DecodeError::Shape { name, item, got: dims }.into());
+            return Err(DecodeError::Row { name, item, got: dims }.into());
         }
         values.rows += 1;
     }

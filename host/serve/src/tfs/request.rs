@@ -177,8 +177,7 @@ fn in_element(error: ApiError, element: usize, key: &str) -> ApiError {
 fn stacked(values: Values<'_>, rows: usize) -> Result<Input, ApiError> {
     let (port, row) = (values.port, values.row().unwrap_or_default().to_vec());
     if row != port.item.shape.dims() {
-        let got = [&[rows], row.as_slice()].concat();
-        return Err(DecodeError::Shape { name: port.name.clone(), item: port.item.shape.clone(), got }.into());
+        return Err(DecodeError::Row { name: port.name.clone(), item: port.item.shape.clone(), got: row }.into());
     }
     Ok(Input::new(port, &[&[rows], row.as_slice()].concat(), values.bytes)?)
 }

@@ -17,10 +17,12 @@ pub(super) fn versions<'v>(versions: impl Iterator<Item = &'v VersionStatus>) ->
             VersionState::Unloaded => ("END", "OK"),
             VersionState::Failed => ("END", "INTERNAL"),
         };
+        // Why a version is not up that could be is no error.
+        let message = if version.idle.is_some() { "" } else { &version.reason };
         json!({
             "version": version.version.to_string(),
             "state": state,
-            "status": { "error_code": code, "error_message": version.reason },
+            "status": { "error_code": code, "error_message": message },
         })
     };
     json!({ "model_version_status": versions.map(version).collect::<Vec<Value>>() })

@@ -21,7 +21,15 @@ fn a_model_version_is_published_whole_or_not_at_all() {
     let publish = |root: &Path, byte| {
         let variables = [variable(byte)];
         let (plugin, config, source_job) = (&b"\0asm"[..], "{}", "J");
-        let it = Publication { model: "net", plugin, variables: &variables, config, source_job, created_ms: 5 };
+        let it = Publication {
+            model: "net",
+            plugin,
+            variables: &variables,
+            config,
+            source_job,
+            created_ms: 5,
+            metrics: Default::default(),
+        };
         Models::new(root.join("models")).publish(&it).map(drop)
     };
     let check = |root: &Path, done: bool| {

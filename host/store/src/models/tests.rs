@@ -20,7 +20,15 @@ fn variables() -> Vec<SavedVariable> {
 }
 
 fn publication(variables: &[SavedVariable]) -> Publication<'_> {
-    Publication { model: "net", plugin: b"\0asm", variables, config: "{}", source_job: "J1", created_ms: 5 }
+    Publication {
+        model: "net",
+        plugin: b"\0asm",
+        variables,
+        config: "{}",
+        source_job: "J1",
+        created_ms: 5,
+        metrics: BTreeMap::new(),
+    }
 }
 
 fn models() -> (TempDir, Models) {

@@ -1,19 +1,18 @@
 //! `saggar run --mode serve`: from a plugin to the address that answers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{add, ended, exit_code, stay};
 use crate::args::Run;
 use crate::client::Client;
+use crate::commands::standing::{VersionStanding, published_by, wait_for_version};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 
 /// How long a version that was published may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the server is asked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until the job is over and the server answers from what it published. Prints the address alone.
 pub(super) fn until_served(
@@ -47,52 +46,54 @@ pub(super) fn until_served(
 /// Waits until the server answers from what the job published that is over. The model and its version.
 ///
 /// # Errors
-/// It published nothing, the version was refused, or nothing serves after `patience`.
+/// It published nothing, what it published was refused or is not to serve, or nothing serves after `patience`.
 pub(crate) fn wait_until_served(client: &Client, job: &Value, patience: Duration) -> Result<(String, u64), Failure> {
     let job_name = job["name"].as_str().unwrap_or_default();
-    if job["published"].as_array().is_some_and(Vec::is_empty) {
+    let published = published_by(job);
+    if published.is_empty() {
         let message = format!("{job_name} published nothing, so nothing serves");
         let hint = "a plugin publishes what is to be served with `job.publish`";
         return Err(Failure::new(exit::UNEXPECTED, "not_served", message).hint(hint));
     }
-    let began = Instant::now();
-    loop {
-        let models = client.get("/api/v1/models")?;
-        if let Some(found) = served(&models, job_name)? {
-            return Ok(found);
+    let mut failure = None;
+    // The one that was published last is what the job made; the others are looked at where that one does not serve.
+    for (model, version) in published.into_iter().rev() {
+        let standing = wait_for_version(client, &model, version, patience)?;
+        if standing == VersionStanding::Serves {
+            return Ok((model, version));
         }
-        if began.elapsed() > patience {
-            let message = format!("nothing that {job_name} published serves after {} s", patience.as_secs());
-            return Err(Failure::new(exit::UNEXPECTED, "not_served", message).hint("see `saggar models ls`"));
+        failure = failure.or(Some(not_served(&model, version, standing, patience)));
+    }
+    Err(failure.unwrap_or_else(|| Failure::new(exit::UNEXPECTED, "not_served", "nothing serves")))
+}
+
+/// Why a version does not serve, and what helps.
+fn not_served(model: &str, version: u64, standing: VersionStanding, patience: Duration) -> Failure {
+    match standing {
+        VersionStanding::Refused(reason) => {
+            let message = format!("{model}@{version} is refused: {reason}");
+            Failure::new(exit::INVALID, "refused", message).hint(format!("see `saggar models show {model}`"))
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        VersionStanding::Stored(reason) => {
+            let message = format!("{model}@{version} is stored and does not serve: {reason}");
+            Failure::new(exit::CONFLICT, "not_served", message).hint(format!("see `saggar models show {model}`"))
+        }
+        VersionStanding::Serves | VersionStanding::Waits => {
+            let message = format!("{model}@{version} does not serve after {} s", patience.as_secs());
+            Failure::new(exit::UNEXPECTED, "not_served", message).hint("see `saggar models ls`")
+        }
     }
 }
 
-/// The model and the version that serve of those the job published; none as long as there are none.
-///
-/// # Errors
-/// Why the version was refused.
-fn served(models: &Value, job: &str) -> Result<Option<(String, u64)>, Failure> {
-    let mut refused = None;
-    for model in models["models"].as_array().into_iter().flatten() {
-        let name = model["name"].as_str().unwrap_or_default();
-        for version in model["versions"].as_array().into_iter().flatten() {
-            let number = version["version"].as_u64().unwrap_or_default();
-            match version["state"].as_str() {
-                _ if version["source_job"] != job => {}
-                Some("READY") => return Ok(Some((name.to_owned(), number))),
-                Some("FAILED") => {
-                    let reason = version["reason"].as_str().unwrap_or_default();
-                    refused = Some(format!("{name}@{number} is refused: {reason}"));
-                }
-                _ => {}
-            }
+/// Says how what a job published stands, once that is known: a command that followed the job to its end leaves nothing to
+/// wait for. What cannot be asked for is left out: the job has ended, whatever the server says here.
+pub(super) fn say_what_serves(client: &Client, output: Output, job: &Value) {
+    for (model, version) in published_by(job) {
+        match wait_for_version(client, &model, version, PATIENCE) {
+            Ok(VersionStanding::Serves) => output.note(&format!("{model}@{version} serves")),
+            Ok(standing) => output.note(&not_served(&model, version, standing, PATIENCE).message),
+            Err(_) => {}
         }
-    }
-    match refused {
-        Some(message) => Err(Failure::new(exit::INVALID, "refused", message).hint("see `saggar models show`")),
-        None => Ok(None),
     }
 }
 
@@ -101,15 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_job_published_counts() {
-        let models = |state: &str| {
-            let version = |job: &str| json!({ "version": 3, "state": state, "source_job": job, "reason": "BAD" });
-            json!({ "models": [{ "name": "a", "versions": [version("other-1"), version("mine-2")] }] })
+    fn a_version_that_does_not_serve_has_its_reason_and_exit_code() {
+        let of = |standing| {
+            let failure = not_served("m", 3, standing, Duration::from_secs(2));
+            (failure.exit, failure.message)
         };
-        assert_eq!(served(&models("READY"), "mine-2").unwrap(), Some(("a".to_owned(), 3)));
-        assert_eq!(served(&models("READY"), "mine-1").unwrap(), None);
-        assert_eq!(served(&models("LOADING"), "mine-2").unwrap(), None);
-        assert_eq!(served(&models("FAILED"), "mine-1").unwrap(), None);
-        assert!(served(&models("FAILED"), "mine-2").is_err());
+        let refused = of(VersionStanding::Refused("BAD".to_owned()));
+        assert_eq!(refused, (exit::INVALID, "m@3 is refused: BAD".to_owned()));
+        let stored = of(VersionStanding::Stored("version 2 stays".to_owned()));
+        assert_eq!(stored, (exit::CONFLICT, "m@3 is stored and does not serve: version 2 stays".to_owned()));
+        assert_eq!(of(VersionStanding::Waits), (exit::UNEXPECTED, "m@3 does not serve after 2 s".to_owned()));
     }
 }

@@ -50,6 +50,17 @@ fn elements_are_flat_and_read_back_as_they_were() {
 }
 
 #[test]
+fn truth_values_are_bool() {
+    let port = port("is", DType::U8, &[2], Some("boolean"));
+    let output = tensor(&port, 1, &[1, 0]);
+    let signature = signature(&[port], &[1]);
+    let encode = |is_binary| encode(&signature, &[output.clone()], Some(1), &[wanted(0, is_binary)], FROM).unwrap();
+    assert!(text(encode(false)).contains(r#""datatype":"BOOL","shape":[1,2],"data":[true,false]"#));
+    let binary = encode(true);
+    assert_eq!(binary.bytes[binary.json_bytes.unwrap()..], [1, 0]);
+}
+
+#[test]
 fn binary_data_follows_in_the_order_of_the_outputs() {
     let ports =
         [port("n", DType::I32, &[], None), port("t", DType::U8, &[4], Some("text")), port("h", DType::F16, &[], None)];

@@ -130,6 +130,27 @@ fn shapes_and_data_fit_each_other_and_the_model() {
 }
 
 #[test]
+fn truth_values_and_bytes_stand_for_each_other() {
+    let read_bytes = |semantics: Option<&str>, input: &str| {
+        let x = port("x", DType::U8, &[2], semantics);
+        let signature = Signature { inputs: vec![x], ..vector(DType::U8) };
+        let asked = read(&signature, asking(input).as_bytes(), None).map_err(|error| error.to_string())?;
+        Ok::<_, String>(asked.inputs.tensors[0].bytes.to_vec())
+    };
+    for semantics in [None, Some("boolean")] {
+        for datatype in ["BOOL", "UINT8"] {
+            for data in ["[true,false]", "[1,0]"] {
+                let input = format!(r#""shape":[1,2],"datatype":"{datatype}","data":{data}"#);
+                assert_eq!(read_bytes(semantics, &input), Ok(vec![1, 0]), "{semantics:?} {input}");
+            }
+        }
+    }
+    let refused = |semantics| read_bytes(semantics, r#""shape":[1,2],"datatype":"FP32","data":[1,0]"#).unwrap_err();
+    assert!(refused(Some("boolean")).contains("expected datatype BOOL"), "{}", refused(Some("boolean")));
+    assert!(refused(None).contains("expected datatype UINT8"), "{}", refused(None));
+}
+
+#[test]
 fn requests_are_whole_and_name_what_the_model_has() {
     let signature = vector(DType::F32);
     let x = r#"{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}"#;

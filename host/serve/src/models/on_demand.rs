@@ -1,0 +1,108 @@
+//! Versions that are up because requests named them: loaded by the first one, and given up when nobody asks for them, when a
+//! model has too many of them, or when memory is short.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lifecycle::{Cause, Lifecycle, Memory};
+use super::state::{ModelStatus, Rest};
+use crate::limits::{ON_DEMAND_IDLE_MAX, ON_DEMAND_VERSIONS_MAX};
+
+/// What a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wake {
+    /// The model.
+    pub(super) model: String,
+    /// The version that it named; none where it gets the default.
+    pub(super) version: Option<u64>,
+}
+
+impl Lifecycle {
+    /// Brings up what a request waits for, unless another request had it brought up already.
+    pub(super) async fn wake(self: Arc<Lifecycle>, wake: Wake) {
+        let name = &wake.model;
+        let entry = self.entry(name);
+        let mut memory = entry.lock().await;
+        let rest = self.router.status(name).map_or(Rest::Unloaded, |status| status.rest);
+        let missing = wake.version.filter(|version| self.router.ready(name, *version).is_none());
+        match (rest, missing) {
+            (Rest::Unloaded, _) => {}
+            (rest, Some(version)) => {
+                self.drop_least_used(name, &mut memory);
+                memory.on_demand.push(version);
+                let reason = if rest.wakes() { "WOKEN" } else { "NEWEST" };
+                self.settle(name, &mut memory, Cause::new(reason)).await;
+                if self.router.ready(name, version).is_none() {
+                    memory.on_demand.retain(|it| *it != version);
+                    drop(memory);
+                    // What was removed a moment ago is no longer offered then.
+                    self.scan().await;
+                } else {
+                    memory.woken_ms = self.clock.now_ms();
+                }
+            }
+            (rest, None) if rest.wakes() => self.settle(name, &mut memory, Cause::new("WOKEN")).await,
+            (_, None) => {}
+        }
+    }
+
+    /// Gives up the version that was used longest ago, where one more would be too many.
+    fn drop_least_used(&self, name: &str, memory: &mut Memory) {
+        let used_ms = |version: &u64| self.router.ready(name, *version).map_or(0, |serving| serving.used_ms());
+        while memory.on_demand.len() >= ON_DEMAND_VERSIONS_MAX {
+            let Some(at) = (0..memory.on_demand.len()).min_by_key(|at| used_ms(&memory.on_demand[*at])) else { return };
+            // The change that follows takes it out of service.
+            memory.on_demand.remove(at);
+        }
+    }
+
+    /// Takes one version of the model out of service that only requests had brought up. The one that was loaded last goes
+    /// only where `all` are to go. False where there is none.
+    pub(super) fn give_up_on_demand(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, all: bool) -> bool {
+        let spared = usize::from(!all);
+        if memory.on_demand.len() <= spared {
+            return false;
+        }
+        let version = memory.on_demand.remove(0);
+        self.retire_versions(name, memory, &BTreeSet::from([version]));
+        true
+    }
+
+    /// Takes versions out of service that only requests had brought up, and that nobody has asked for since.
+    pub(super) fn drop_idle_on_demand(self: &Arc<Lifecycle>, status: &ModelStatus) {
+        let entry = self.entry(&status.name);
+        // One that is being changed is looked at the next time.
+        let Ok(mut memory) = entry.try_lock() else { return };
+        let now_ms = self.clock.now_ms();
+        let is_idle = |version: &u64| {
+            let serving = self.router.ready(&status.name, *version);
+            serving.is_none_or(|serving| {
+                let used_ms = serving.used_ms().max(memory.woken_ms);
+                !serving.is_busy() && Duration::from_millis(now_ms.saturating_sub(used_ms)) >= ON_DEMAND_IDLE_MAX
+            })
+        };
+        let idle: BTreeSet<u64> = memory.on_demand.iter().copied().filter(is_idle).collect();
+        if !idle.is_empty() {
+            memory.on_demand.retain(|version| !idle.contains(version));
+            self.retire_versions(&status.name, &mut memory, &idle);
+        }
+    }
+
+    fn retire_versions(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, versions: &BTreeSet<u64>) {
+        memory.up.retain(|version, _| !versions.contains(version));
+        self.router.change(name, |model| model.retire(|version| !versions.contains(&version)));
+        tracing::info!(model = name, ?versions, "versions that requests had brought up are put down");
+    }
+
+    /// Refuses the version that was loaded last for requests: it does not fit beside the others.
+    pub(super) fn refuse_on_demand(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
+        let Some(version) = memory.on_demand.last().copied() else { return };
+        let Some(on_disk) = self.versions(name).remove(&version) else { return };
+        let reason =
+            "OUT_OF_MEMORY: it does not fit beside the versions that serve; see `saggar serve --models-memory`";
+        memory.refused.insert(version, (on_disk.fingerprint, reason.to_owned()));
+        self.router.failed(name, version, reason.to_owned());
+        while self.give_up_on_demand(name, memory, true) {}
+    }
+}

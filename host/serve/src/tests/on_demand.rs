@@ -1,0 +1,118 @@
+//! Requests for versions that are stored and not loaded.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::fixture::{Answer, BYTES, Fixture, ServingOptions, picture};
+use crate::limits::ON_DEMAND_VERSIONS_MAX;
+
+/// A server that loads what requests name, with versions 1 to `count` of `digits`, and the task that loads them.
+async fn serving(count: i32, models_bytes: u64) -> (Fixture, JoinHandle<()>) {
+    let options = ServingOptions { models_bytes, loads_on_demand: true, ..ServingOptions::default() };
+    let fixture = Fixture::with_options(options);
+    for mark in 1..=count {
+        fixture.publish("digits", "plugin", mark);
+    }
+    fixture.loader.look().await;
+    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).keep_house(fixture.stop.subscribe()));
+    (fixture, house)
+}
+
+async fn ask(fixture: &Fixture, reference: &str) -> Answer {
+    fixture.post_json(&format!("/models/{reference}/predict"), &picture(1)).await
+}
+
+async fn mark(fixture: &Fixture, reference: &str) -> Value {
+    let answer = ask(fixture, reference).await;
+    assert_eq!(answer.status, 200, "{reference}: {}", answer.text());
+    answer.json()["mark"].clone()
+}
+
+/// The versions that are up.
+async fn up(fixture: &Fixture) -> Vec<u64> {
+    let model = fixture.get("/api/v1/models/digits").await.json();
+    let versions = model["versions"].as_array().unwrap().iter();
+    versions.filter(|it| it["state"] == "READY").map(|it| it["version"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_request_for_a_stored_version_loads_it_once() {
+    let (fixture, house) = serving(3, u64::MAX).await;
+    let tries = fixture.host.tries.load(Ordering::SeqCst);
+    for answer in join_all((0..8).map(|_| ask(&fixture, "digits@1"))).await {
+        assert_eq!((answer.status.as_u16(), answer.json()["mark"].clone()), (200, json!(1)));
+    }
+    assert_eq!(fixture.host.tries.load(Ordering::SeqCst), tries + 1, "for all of them");
+    assert_eq!((mark(&fixture, "digits").await, up(&fixture).await), (json!(3), vec![1, 3]));
+    fixture.loader.look().await;
+    assert_eq!(up(&fixture).await, [1, 3], "looking does not put it down");
+    let unknown = ask(&fixture, "digits@9").await;
+    assert_eq!((unknown.error().0, unknown.error().1.as_str()), (404, "version_not_serving"));
+    // An unloaded model stays so.
+    assert_eq!(fixture.post_json("/api/v1/models/digits/unload", "").await.status, 200);
+    let unloaded = ask(&fixture, "digits@2").await;
+    assert_eq!(unloaded.status, 404, "{}", unloaded.text());
+    assert!(unloaded.json()["hint"].as_str().unwrap().contains("`saggar models load digits 2`"));
+    fixture.stop.send_replace(true);
+    house.await.unwrap();
+}
+
+#[tokio::test]
+async fn without_it_the_hint_names_the_command() {
+    let fixture = Fixture::new();
+    for mark in 1..=2 {
+        fixture.publish("digits", "plugin", mark);
+    }
+    fixture.loader.look().await;
+    let refused = ask(&fixture, "digits@1").await;
+    assert_eq!((refused.error().0, refused.error().1.as_str()), (404, "version_not_serving"));
+    assert!(refused.json()["hint"].as_str().unwrap().contains("`saggar models load digits 1` loads it"));
+}
+
+#[tokio::test]
+async fn few_versions_are_up_for_requests_and_within_the_memory_of_models() {
+    let most = ON_DEMAND_VERSIONS_MAX as u64;
+    let (fixture, house) = serving(most as i32 + 3, u64::MAX).await;
+    let default = most + 3;
+    for version in 1..=most + 1 {
+        assert_eq!(mark(&fixture, &format!("digits@{version}")).await, version);
+    }
+    let left = up(&fixture).await;
+    assert!(left.len() as u64 == most + 1 && left.ends_with(&[most + 1, default]), "{left:?}");
+    fixture.stop.send_replace(true);
+    house.await.unwrap();
+
+    let (fixture, house) = serving(3, 2 * BYTES).await;
+    assert_eq!((mark(&fixture, "digits@1").await, mark(&fixture, "digits@2").await), (json!(1), json!(2)));
+    assert_eq!(up(&fixture).await, [2, 3], "there is no memory for a third");
+    fixture.stop.send_replace(true);
+    house.await.unwrap();
+
+    let (fixture, house) = serving(2, BYTES).await;
+    let refused = ask(&fixture, "digits@1").await;
+    assert_eq!(refused.error().0, 404, "{}", refused.text());
+    assert_eq!((up(&fixture).await, mark(&fixture, "digits").await), (vec![2], json!(2)));
+    let shown = fixture.get("/api/v1/models/digits").await.json();
+    assert!(shown["versions"][0]["reason"].as_str().unwrap().starts_with("OUT_OF_MEMORY: "), "{shown}");
+    fixture.stop.send_replace(true);
+    house.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_version_is_not_tried_for_each_request() {
+    let (fixture, house) = serving(1, u64::MAX).await;
+    fixture.publish("digits", "refused", 2);
+    fixture.publish("digits", "plugin", 3);
+    fixture.loader.look().await;
+    let tries = fixture.host.tries.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        assert_eq!(ask(&fixture, "digits@2").await.error().0, 404);
+    }
+    assert_eq!(fixture.host.tries.load(Ordering::SeqCst), tries + 1);
+    fixture.stop.send_replace(true);
+    house.await.unwrap();
+}
