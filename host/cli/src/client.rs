@@ -88,6 +88,15 @@ impl Client {
         Ok(self.checked(answer)?.into_body().into_reader())
     }
 
+    /// Server-sent events that are read as they arrive, after the one with the number `last`.
+    pub(crate) fn events(&self, path: &str, last: Option<&str>) -> Result<impl Read + use<>, Failure> {
+        let mut request = self.agent.get(self.url(path)).header("accept", "text/event-stream");
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        Ok(self.checked(request.call())?.into_body().into_reader())
+    }
+
     /// An answer whose body is read as it arrives, and how many bytes it announces.
     pub(crate) fn download(&self, path: &str) -> Result<(u64, impl Read + use<>), Failure> {
         let answer = self.checked(self.agent.get(self.url(path)).call())?;

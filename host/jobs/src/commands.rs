@@ -126,6 +126,17 @@ impl Jobs {
         }
     }
 
+    /// The newest jobs that are over, with what they were asked to do; at most `JOBS_LISTED_MAX`.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn newest_finished(&self) -> Result<Vec<(Job, JobSpec)>, JobError> {
+        let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
+        let jobs = self.list(JobFilter { states, ..JobFilter::default() }).await?;
+        let spec = |job: Job| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
+        Ok(jobs.into_iter().filter_map(spec).collect())
+    }
+
     /// Forgets a job that is over. Its files are the caller's to remove, before: a job whose files are gone can be
     /// forgotten later, files whose job is forgotten would stay for ever.
     ///

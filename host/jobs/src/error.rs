@@ -19,6 +19,44 @@ pub enum SpecError {
         /// What was given.
         name: String,
     },
+    /// A parameter that the plugin declares not to take.
+    #[error("parameters.{name}: expected {expected}, got {got}")]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// What it may be.
+        expected: String,
+        /// What was given, as JSON.
+        got: String,
+    },
+    /// The plugin reads a dataset that the job does not mount.
+    #[error(
+        "data: the plugin reads a dataset at {mount}, and the job mounts none there; `saggar run --data NAME:{mount}` does"
+    )]
+    NotMounted {
+        /// The mount point.
+        mount: String,
+    },
+    /// A dataset without a field that the plugin reads.
+    #[error("data: the plugin reads the field `{field}` of {mount}, and dataset {dataset} has none; it has: {fields}")]
+    NoField {
+        /// The field.
+        field: String,
+        /// Where the plugin finds the dataset.
+        mount: String,
+        /// The dataset.
+        dataset: String,
+        /// The fields that it has.
+        fields: String,
+    },
+    /// A device that is none of this machine's.
+    #[error("device: this machine has no {device}; it has: auto, {known}")]
+    NoDevice {
+        /// What was asked for.
+        device: String,
+        /// The devices that there are.
+        known: String,
+    },
     /// Not a digest.
     #[error("plugin: expected the 64 hexadecimal digits of a SHA-256, got {plugin:?}")]
     Plugin {

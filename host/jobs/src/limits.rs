@@ -38,6 +38,14 @@ pub const ALL_REDUCES_KEPT: usize = 64;
 pub const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the series of a finished job stay in `/metrics`.
 pub const SERIES_LINGER: Duration = Duration::from_secs(600);
+/// When a training saves its first checkpoint, where nothing else was asked for.
+pub const CHECKPOINT_FIRST: Duration = Duration::from_secs(1);
+/// The shortest and the longest time between two checkpoints, where nothing else was asked for.
+pub const CHECKPOINT_INTERVAL_MIN: Duration = Duration::from_secs(2);
+/// See [`CHECKPOINT_INTERVAL_MIN`].
+pub const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(30);
+/// The share of a training's time that saving checkpoints may take, in percent, within these intervals.
+pub const CHECKPOINT_COST_PERCENT: u32 = 1;
 /// The newest checkpoints that a job can ask to keep.
 pub const CHECKPOINTS_KEPT_MAX: u32 = 10_000;
 /// The highest priority.

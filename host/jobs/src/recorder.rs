@@ -64,6 +64,8 @@ pub(crate) struct Recorder {
     reported: protocol::Usage,
     step: u64,
     target: u64,
+    /// Whether it is known at which step this attempt began: it resumed, or did its first step.
+    has_begun: bool,
     dirty: bool,
     /// Whether the log says that values of some series are not kept.
     told_of_series: bool,
@@ -96,11 +98,13 @@ impl Recorder {
             log,
             lines_lost: 0,
             points: Vec::new(),
-            usage: Usage { last_step: job.step, ..Usage::default() },
+            // An attempt that ends before it does anything did no step, and undid none.
+            usage: Usage { first_step: job.step, last_step: job.step, ..Usage::default() },
             began: Instant::now(),
             reported: protocol::Usage::default(),
             step: job.step,
             target: job.steps_target,
+            has_begun: false,
             dirty: false,
             told_of_series: false,
             is_storage_full: false,
@@ -153,8 +157,8 @@ impl Recorder {
                 self.started(device, &adapter, &driver, exact_seconds, &choice).await?;
             }
             Event::Resumed { step } => {
-                self.usage.first_step = step;
-                self.step = step;
+                (self.usage.first_step, self.usage.last_step) = (step, step);
+                (self.step, self.has_begun, self.dirty) = (step, true, true);
                 let labels = [self.project.as_str(), &self.task, &self.cause];
                 self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
                 self.shared.series(|series, families| series.progress(families, &self.name, step, self.target));
@@ -175,6 +179,10 @@ impl Recorder {
             Event::Progress { step, of } => {
                 if step > self.step {
                     self.shared.advance(&self.lease.job);
+                }
+                if !self.has_begun {
+                    // There was no checkpoint to go on from.
+                    (self.usage.first_step, self.has_begun) = (0, true);
                 }
                 (self.step, self.target, self.dirty) = (step, of, true);
                 self.usage.last_step = step;

@@ -3,6 +3,7 @@
 
 mod beginning;
 mod channel;
+mod checkpoint_timer;
 mod context;
 mod finite;
 mod measuring;

@@ -5,7 +5,7 @@ import { chart } from './chart.js';
 import { h, listen, patch } from './dom.js';
 import { number, seconds, short, worked } from './format.js';
 import { poll } from './poll.js';
-import { growing } from './series.js';
+import { beginnings, growing } from './series.js';
 import { isOver, mark } from './state.js';
 
 const EVERY_MS = 5000;
@@ -55,12 +55,16 @@ export function comparePage(root, names, live) {
   const keyOf = (job, metric) => JSON.stringify([job, metric]);
 
   /** Asks for what a job measured since it was asked for, and nothing of one that is over and known. */
-  async function askSeries(name, over, metric) {
+  async function askSeries({ attempts }, name, over, metric) {
     const key = keyOf(name, metric);
+    const began = beginnings(attempts);
+    // Another attempt does steps again: what was known of them is undone.
+    if (series.get(key)?.began !== began) series.delete(key);
     // A comma would stand between names.
     const only = metric.includes(',') ? '' : `&series=${encodeURIComponent(metric)}`;
     if (!series.has(key)) series.set(key, growing((from) => ask('GET', `${jobPath(name, 'metrics')}?from=${from}${only}`)));
     const of = series.get(key);
+    of.began = began;
     if (of.whole) return;
     await of.more(over);
     of.whole = over;
@@ -71,7 +75,7 @@ export function comparePage(root, names, live) {
       const now = (name, at) => (state.jobs[at] && isOver(state.jobs[at].state) ? state.jobs[at] : ask('GET', jobPath(name)));
       state.jobs = await Promise.all(names.map(now));
       const metric = chosen();
-      if (metric) await Promise.all(names.map((name, at) => askSeries(name, isOver(state.jobs[at].state), metric)));
+      if (metric) await Promise.all(names.map((name, at) => askSeries(state.jobs[at], name, isOver(state.jobs[at].state), metric)));
       state.error = null;
       live(null);
     } catch (error) {

@@ -157,8 +157,10 @@ function line(name, version, newest) {
   );
 }
 
-function users({ used_by: jobs }) {
-  if (!jobs?.length) return jobs ? 'no job' : '–';
+function users({ used_by: active, was_used_by: finished }) {
+  if (!active) return '–';
+  const jobs = [...active, ...(finished ?? [])];
+  if (!jobs.length) return 'no job';
   const links = jobs.slice(0, USERS_SHOWN).map((job) => h('a', { href: `#/jobs/${encodeURIComponent(job)}` }, job));
   const rest = jobs.length - USERS_SHOWN;
   return [links.flatMap((link, at) => (at ? [', ', link] : [link])), rest > 0 && ` and ${rest} more`];

@@ -60,7 +60,7 @@ export function facts(job, phases) {
     ['Progress', job.steps_target ? progress(job) : null],
     ['Step', job.step || job.steps_target ? steps(job) : '–'],
     ['Loss', loss === undefined ? '–' : number(loss)],
-    ['Rate', rate(job.step, job.wall_seconds)],
+    ['Rate', rate(job.steps_per_second)],
     ['Attempt', `${job.attempt} of ${job.attempts_max}`],
     ['Device', job.device ?? '–'],
     ['Ran', seconds(job.wall_seconds)],
@@ -85,13 +85,13 @@ export function specification(job) {
   const parameters = Object.entries(spec.parameters ?? {});
   const value = (of) => (typeof of === 'string' ? of : JSON.stringify(of));
   const row = ([name, of]) => [h('dt', {}, name), h('dd', { class: 'code' }, of)];
-  const every = spec.checkpoint_every ?? {};
+  const every = spec.checkpoint_every ?? 'auto';
   const rest = [
     ['Plugin', spec.plugin && h('span', { title: spec.plugin }, short(spec.plugin))],
     ['Data', spec.data?.length && spec.data.map(mounted)],
     ['Device', spec.device],
     ['Seed', spec.seed === undefined ? null : String(spec.seed)],
-    ['Checkpoint every', every.steps ? `${every.steps} steps` : every.milliseconds && `${every.milliseconds / 1000} s`],
+    ['Checkpoint every', every.steps ? `${every.steps} steps` : every.milliseconds ? `${every.milliseconds / 1000} s` : every],
     ['Begins from', spec.init_from],
     ['At most', spec.max_runtime_seconds && seconds(spec.max_runtime_seconds)],
     ['Memory', spec.memory_bytes && bytes(spec.memory_bytes)],

@@ -67,9 +67,8 @@ export function worked(value, estimated) {
 }
 
 /** Steps or anything else in a second: `4.9/s`, `1250/s`. */
-export function rate(count, time) {
-  if (!count || !time) return '–';
-  const each = count / time;
+export function rate(each) {
+  if (!each) return '–';
   return `${each < 100 ? each.toFixed(1) : Math.round(each)}/s`;
 }
 

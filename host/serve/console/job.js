@@ -12,7 +12,7 @@ import { orders } from './orders.js';
 import { poll } from './poll.js';
 import { restart } from './restart.js';
 import { retime } from './rows.js';
-import { growing } from './series.js';
+import { beginnings, growing } from './series.js';
 import { isOver } from './state.js';
 import { watch } from './watch.js';
 
@@ -62,10 +62,10 @@ export function jobPage(root, { name, part }, live) {
 
   async function askWhole() {
     const { attempts, phases, events, ...job } = await ask('GET', jobPath(name));
-    const fewer = state.attempts.length && attempts.length !== state.attempts.length;
+    const undone = state.attempts.length && beginnings(attempts) !== beginnings(state.attempts);
     Object.assign(state, { job, attempts, phases, events });
     // Another attempt does steps again; those before it may have other values.
-    if (fewer) series.clear();
+    if (undone) series.clear();
     log.update({ attempts, state: job.state });
     patch(parts.spec, specification(job));
     showFiles();

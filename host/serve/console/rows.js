@@ -18,10 +18,10 @@ export function head() {
 
 /** What a row shows of `job`, as text: equal where nothing that is shown changed. */
 export function shownOf(job, view) {
-  const { name, state, attempt, attempts_max: most, step, steps_target: target, wall_seconds: wall, gpu_seconds: gpu } = job;
+  const { name, state, attempt, attempts_max: most, step, steps_target: target, steps_per_second: each, gpu_seconds: gpu } = job;
   const estimated = job.gpu_seconds_estimated;
   const rest = [job.metrics?.loss, job.reason, job.message, job.position, job.description, job.experiment, job.device, job.created_ms];
-  return JSON.stringify([name, state, attempt, most, step, target, wall, gpu, estimated, rest, view]);
+  return JSON.stringify([name, state, attempt, most, step, target, each, gpu, estimated, rest, view]);
 }
 
 /** The line of `job`; `view` is `{ picked, selected }`. */
@@ -36,7 +36,7 @@ export function row(job, view) {
     cell('Attempt', 'figure', `${job.attempt}/${job.attempts_max}`),
     cell('Step', 'figure', job.step || job.steps_target ? steps(job) : '–'),
     cell('Progress', 'progress-cell', progress(job)),
-    cell('Rate', 'figure', rate(job.step, job.wall_seconds)),
+    cell('Rate', 'figure', rate(job.steps_per_second)),
     cell('Loss', 'figure', job.metrics?.loss === undefined ? '–' : number(job.metrics.loss)),
     cell('GPU time', 'figure', worked(job.gpu_seconds, job.gpu_seconds_estimated)),
     cell('Created', '', since(job.created_ms)),

@@ -81,6 +81,11 @@ export function extend(series, newer) {
   return changed;
 }
 
+/** The attempts with the steps at which they began, as a text: where it changes, points that were known may be undone. */
+export function beginnings(attempts) {
+  return (attempts ?? []).map(({ number, first_step: step }) => `${number}@${step}`).join(' ');
+}
+
 /**
  * A job's series as they grow. `ask(from)` asks the server for the points from a step on, and gives its answer:
  * `{ series, next }`, where `next` is the step to ask from for what was too much for it. Returns `{ points, more, clear }`:

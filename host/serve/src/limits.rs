@@ -236,6 +236,8 @@ pub const LOAD_TRIES_MAX: usize = 4;
 
 /// Jobs in an answer, where the client names no number.
 pub const JOBS_LISTED_DEFAULT: u32 = 100;
+/// Jobs that are over and mounted a dataset version that a listing names: the newest.
+pub const DATASET_USERS_SHOWN: usize = 20;
 /// Jobs that a stream of events follows: the newest.
 pub const JOBS_FOLLOWED_MAX: u32 = 500;
 /// Events in the answer about one job: the newest. Its list of events has the others.

@@ -74,6 +74,13 @@ pub struct Position {
     pub item: u64,
 }
 
+impl Position {
+    /// Epochs that were begun, the one that is going on included.
+    pub fn epochs_begun(&self) -> u64 {
+        self.epoch.saturating_add(u64::from(self.item > 0))
+    }
+}
+
 /// Everything a job needs to go on after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
@@ -104,8 +111,11 @@ pub struct Checkpoint {
 pub struct CheckpointInfo {
     /// Steps done.
     pub step: u64,
-    /// Epoch of the lease under which it was written.
-    pub epoch: u64,
+    /// Epoch of the lease under which it was written. This fences off writers, and has nothing to do with epochs of data.
+    pub fencing_epoch: u64,
+    /// The epoch of its data that the training was in, or had just ended, from 1: the largest of its streams of batches.
+    /// `None` where it has none.
+    pub epoch: Option<u64>,
     /// Bytes of variables and state.
     pub bytes: u64,
     /// Digest over everything in it.
@@ -136,7 +146,7 @@ pub struct Verified {
     /// Steps done.
     pub step: u64,
     /// Epoch of the lease under which it was written.
-    pub epoch: u64,
+    pub fencing_epoch: u64,
     /// The manifest's object name.
     pub file: String,
     /// Whole, or what is wrong, naming the damaged object.

@@ -110,7 +110,8 @@ pub(crate) struct RunFlags {
     /// Save and begin another attempt after this time: 1h.
     #[arg(long, value_parser = above_zero_time, value_name = "TIME")]
     max_attempt_runtime: Option<Duration>,
-    /// When to save a checkpoint: 30s, 100steps.
+    /// When to save a checkpoint: 30s, 100steps. Where nothing is said, a second after training began, and then so often
+    /// that saving takes at most 1 % of the time, but at least every 30 s.
     #[arg(long, value_parser = units::interval, value_name = "INTERVAL")]
     checkpoint_every: Option<Interval>,
     /// How many of the newest checkpoints are kept.

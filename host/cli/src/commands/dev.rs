@@ -156,7 +156,7 @@ impl Developing<'_> {
         self.output.note(&format!("no version is there yet: running task {}", self.name));
         let job = self.client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
         let name = job["name"].as_str().unwrap_or_default();
-        jobs::print_log(self.client, self.output, &format!("/api/v1/jobs/{}/logs?follow=1", segment(name)))?;
+        jobs::follow_log(self.client, self.output, name)?;
         let ended = jobs::wait(self.client, self.output, name)?;
         if ended["state"] != "SUCCEEDED" {
             let (state, why) = (ended["state"].as_str().unwrap_or("?"), ended["message"].as_str().unwrap_or(""));

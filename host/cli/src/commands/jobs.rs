@@ -4,11 +4,11 @@ mod accounts;
 mod changes;
 mod compare;
 mod idle;
+mod log;
 mod metrics;
 mod removal;
 mod standing;
 
-use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use saggar_store::JobState;
@@ -21,6 +21,7 @@ use crate::interrupt;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::project;
+use crate::reconnect::Reconnect;
 use crate::units;
 
 pub(crate) use accounts::{cost, queues, quota};
@@ -89,8 +90,7 @@ fn row(job: &Value, output: Output) -> Vec<String> {
     let (step, target) = (number(job, "step"), number(job, "steps_target"));
     let dash = || "-".to_owned();
     let known = target > 0;
-    let wall = job["wall_seconds"].as_f64().unwrap_or(0.0);
-    let rate = if wall > 0.0 && step > 0 { format!("{:.1}/s", step as f64 / wall) } else { dash() };
+    let rate = job["steps_per_second"].as_f64().map_or_else(dash, |rate| format!("{rate:.1}/s"));
     let reason = match (text(job, "reason"), job["position"].as_u64()) {
         (reason, Some(position)) => format!("{reason} (position {position})"),
         ("", None) => dash(),
@@ -248,7 +248,8 @@ pub(crate) fn logs(args: &Logs, client: &Client, output: Output) -> Result<(), F
     if args.follow {
         detach_on_interrupt(args.job.clone());
     }
-    print_log(client, output, &format!("{}/logs?{}", job_path(&args.job), query.join("&")))
+    let path = format!("{}/logs?{}", job_path(&args.job), query.join("&"));
+    if args.follow { log::follow(client, output, &path) } else { log::print(client, output, &path) }
 }
 
 /// The attempt before the newest one.
@@ -265,31 +266,6 @@ fn previous(name: &str, client: &Client) -> Result<u64, Failure> {
     }
 }
 
-/// Prints a log as it arrives.
-pub(crate) fn print_log(client: &Client, output: Output, path: &str) -> Result<(), Failure> {
-    let mut stream = client.stream(path)?;
-    let mut held = Vec::new();
-    let mut piece = [0; 16 << 10];
-    loop {
-        let count = stream
-            .read(&mut piece)
-            .map_err(|error| Failure::new(exit::UNREACHABLE, "unreachable", format!("the log broke off: {error}")))?;
-        held.extend_from_slice(&piece[..count]);
-        let whole =
-            if count == 0 { held.len() } else { held.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1) };
-        let lines: Vec<u8> = held.drain(..whole).collect();
-        let lines = String::from_utf8_lossy(&lines);
-        if output.json {
-            lines.lines().for_each(|line| output.json_line(&serde_json::json!({ "line": line })));
-        } else {
-            output.text(&lines);
-        }
-        if count == 0 {
-            return Ok(());
-        }
-    }
-}
-
 pub(crate) fn stop(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
     let job = client.post(&format!("{}/stop", job_path(&args.job)), Payload::Nothing)?;
     if output.json {
@@ -300,12 +276,18 @@ pub(crate) fn stop(args: &JobName, client: &Client, output: Output) -> Result<()
     Ok(())
 }
 
-/// Waits until the job is over, with its progress and each change of its state.
+/// Prints the job's log until it is over.
+pub(crate) fn follow_log(client: &Client, output: Output, name: &str) -> Result<(), Failure> {
+    log::follow(client, output, &format!("/api/v1/jobs/{}/logs?follow=1", segment(name)))
+}
+
+/// Waits until the job is over, with its progress and each change of its state. A restart of the server is waited for.
 pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
     let mut progress = Progress::of_steps(name, output);
     let mut last = String::new();
+    let mut reconnect = Reconnect::new(output);
+    let mut job = client.get(&job_path(name))?;
     loop {
-        let job = client.get(&job_path(name))?;
         let state = text(&job, "state");
         if is_over(&job) {
             return Ok(job);
@@ -317,6 +299,13 @@ pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value,
         let loss = job["metrics"]["loss"].as_f64().map_or_else(String::new, |loss| format!("loss {loss:.4}"));
         progress.set(number(&job, "step"), number(&job, "steps_target"), &loss);
         std::thread::sleep(LOOK_INTERVAL);
+        job = loop {
+            match client.get(&job_path(name)) {
+                Ok(job) => break job,
+                Err(failure) => reconnect.wait_for_retry(failure)?,
+            }
+        };
+        reconnect.connected();
     }
 }
 

@@ -181,7 +181,7 @@ fn stay(client: &Client, output: Output, name: &str, follow: bool) -> Result<Val
     output.note(&format!("Submitted job {name} ({id}) to queue {queue}"));
     jobs::detach_on_interrupt(name.to_owned());
     if follow {
-        jobs::print_log(client, output, &format!("/api/v1/jobs/{name}/logs?follow=1"))?;
+        jobs::follow_log(client, output, name)?;
     }
     jobs::wait(client, output, name)
 }

@@ -4,19 +4,16 @@ use saggar_store::checkpoint::{BestBy, Mode};
 use serde::{Deserialize, Serialize};
 
 /// When a checkpoint is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEvery {
+    /// A second after training began, and then so often that saving takes at most 1 % of the time, but at least every 30 s.
+    #[default]
+    Auto,
     /// After so many milliseconds, at the next step boundary.
     Milliseconds(u64),
     /// After so many steps, at the next step boundary.
     Steps(u64),
-}
-
-impl Default for CheckpointEvery {
-    fn default() -> CheckpointEvery {
-        CheckpointEvery::Milliseconds(30_000)
-    }
 }
 
 /// Reads `validation/main/loss`, `min:loss` or `max:accuracy`: the checkpoint that stays however old it is. A series whose

@@ -15,6 +15,7 @@ use saggar_store::{
 
 use super::beginning;
 use super::channel::{Channel, Control};
+use super::checkpoint_timer::CheckpointTimer;
 use super::finite::Finite;
 use super::ranks;
 use super::rights::JobRights;
@@ -22,7 +23,7 @@ use super::spending::Spending;
 use super::words::Words;
 use crate::protocol::{Event, Start};
 use crate::room::Room;
-use crate::spec::{CheckpointEvery, NonFinite, Precision};
+use crate::spec::{NonFinite, Precision};
 
 /// What a context is made of.
 pub(super) struct Parts {
@@ -47,10 +48,7 @@ pub(super) struct Context {
     parts: Parts,
     spending: Arc<Spending>,
     words: Words,
-    /// When a checkpoint was saved last, or could not be.
-    last_tried: Instant,
-    /// The step that this was at.
-    last_tried_step: u64,
+    timer: CheckpointTimer,
     /// The step of the newest checkpoint.
     last_checkpoint_step: u64,
     /// The latest value of each series.
@@ -62,8 +60,8 @@ impl Context {
     pub(super) fn new(parts: Parts) -> Context {
         let (spending, words, metrics) = (Arc::default(), Words::new(), BTreeMap::new());
         let finite = Finite::new(parts.start.spec.non_finite).of(parts.start.spec.precision);
-        let (last_tried, last_tried_step, last_checkpoint_step) = (Instant::now(), 0, 0);
-        Context { parts, spending, words, last_tried, last_tried_step, last_checkpoint_step, metrics, finite }
+        let timer = CheckpointTimer::new(parts.start.spec.checkpoint_every);
+        Context { parts, spending, words, timer, last_checkpoint_step: 0, metrics, finite }
     }
 
     /// Asks whether the job may publish a model; where it may not, its supervisor is told.
@@ -151,7 +149,8 @@ impl JobContext for Context {
             self.parts.channel.send(&Event::Log { level: "info".to_owned(), line });
         }
         if let Beginning::Checkpoint(checkpoint) = &found.beginning {
-            (self.last_tried_step, self.last_checkpoint_step) = (checkpoint.step, checkpoint.step);
+            self.timer.resume_at(checkpoint.step);
+            self.last_checkpoint_step = checkpoint.step;
             self.metrics.clone_from(&checkpoint.metrics);
             self.parts.channel.send(&Event::Resumed { step: checkpoint.step });
         }
@@ -161,12 +160,7 @@ impl JobContext for Context {
     fn checkpoint_due(&mut self, step: u64) -> bool {
         let asked = self.parts.control.checkpoint.load(Ordering::Acquire);
         // Saving is what tells the plugin that it must end.
-        asked
-            || self.finite.is_broken()
-            || match self.parts.start.spec.checkpoint_every {
-                CheckpointEvery::Milliseconds(ms) => self.last_tried.elapsed() >= Duration::from_millis(ms),
-                CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_tried_step) >= steps,
-            }
+        self.timer.is_due(Instant::now(), step, asked || self.finite.is_broken())
     }
 
     fn save(&mut self, mut checkpoint: Checkpoint) -> Result<(), PluginError> {
@@ -186,11 +180,11 @@ impl JobContext for Context {
         };
         self.spending.saved(began.elapsed());
         self.parts.control.checkpoint.store(false, Ordering::Release);
-        (self.last_tried, self.last_tried_step) = (Instant::now(), step);
         let info = match saved {
             Ok(info) => info,
             Err(error) => {
                 // The one before is intact; it is tried again when the next one is due.
+                self.timer.failed(Instant::now(), step);
                 let reason = error.to_string();
                 self.parts.channel.send(&Event::CheckpointFailed { op: "save".to_owned(), reason: reason.clone() });
                 if matches!(error, CheckpointError::Fenced { .. }) {
@@ -211,6 +205,7 @@ impl JobContext for Context {
                 .channel
                 .send(&Event::Log { level: "warn".to_owned(), line: format!("old checkpoints stay: {error}") });
         }
+        self.timer.saved(began, Instant::now(), step);
         Ok(())
     }
 

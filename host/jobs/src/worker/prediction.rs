@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use saggar_device::{Backend, Meter};
@@ -18,11 +18,12 @@ use saggar_tensor::Descriptor;
 
 use super::Failure;
 use super::channel::{Channel, Control};
+use super::checkpoint_timer::CheckpointTimer;
 use super::spending::Spending;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{Event, Start};
 use crate::room::Room;
-use crate::spec::{CheckpointEvery, Prediction};
+use crate::spec::Prediction;
 
 /// The output that has the answers: safetensors, an array for each output, items along the first axis.
 const ANSWERS: &str = "predictions.safetensors";
@@ -108,7 +109,8 @@ impl Parts<'_> {
         answers: &mut Answers,
     ) -> Result<bool, Failure> {
         let size = model.signature().batch_sizes.last().copied().unwrap_or(1) as u64;
-        let (mut kept_at, mut kept) = (Instant::now(), answers.done);
+        let mut timer = CheckpointTimer::new(self.start.spec.checkpoint_every);
+        timer.resume_at(answers.done);
         while answers.done < answers.count {
             let first = items.start + answers.done;
             let batch: Vec<u64> = (first..items.end.min(first + size)).collect();
@@ -121,13 +123,11 @@ impl Parts<'_> {
             if self.control.stop.load(Ordering::Acquire) {
                 return Ok(answers.done == answers.count);
             }
-            let due = match self.start.spec.checkpoint_every {
-                CheckpointEvery::Milliseconds(ms) => kept_at.elapsed() >= Duration::from_millis(ms),
-                CheckpointEvery::Steps(steps) => answers.done - kept >= steps,
-            };
-            if due || self.control.checkpoint.swap(false, Ordering::AcqRel) {
+            let asked = self.control.checkpoint.swap(false, Ordering::AcqRel);
+            let began = Instant::now();
+            if timer.is_due(began, answers.done, asked) {
                 self.keep(answers)?;
-                (kept_at, kept) = (Instant::now(), answers.done);
+                timer.saved(began, Instant::now(), answers.done);
             }
         }
         Ok(true)

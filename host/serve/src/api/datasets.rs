@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use saggar_jobs::Source;
+use saggar_jobs::{JobSpec, Source};
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
 use saggar_store::limits::CHUNK_BYTES_MAX;
+use saggar_store::records::Job;
 use saggar_store::{DatasetError, Effect};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +19,7 @@ use crate::access::{Actor, Sight, things};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created, no_content};
-use crate::limits::ANNOUNCEMENT_BYTES_MAX;
+use crate::limits::{ANNOUNCEMENT_BYTES_MAX, DATASET_USERS_SHOWN};
 use crate::low_priority::at_low_priority;
 
 /// The body of `POST /api/v1/datasets`.
@@ -143,8 +144,15 @@ fn count_bytes(parts: &crate::Parts) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// The jobs that are not over, by the versions of datasets that they mount.
-struct Users(BTreeMap<(String, u64), Vec<User>>);
+/// Jobs by the versions of datasets that they mount.
+struct Users {
+    /// Those that are not over.
+    active: UsersByVersion,
+    /// The newest of those that are.
+    finished: UsersByVersion,
+}
+
+type UsersByVersion = BTreeMap<(String, u64), Vec<User>>;
 
 /// A job that mounts a dataset.
 #[derive(PartialEq)]
@@ -161,23 +169,38 @@ impl User {
 
 impl Users {
     async fn of(app: &App) -> Result<Users, ApiError> {
-        let mut users = BTreeMap::<_, Vec<User>>::new();
-        for (job, spec) in app.jobs().unfinished().await? {
-            for mount in spec.data {
-                let Source::Dataset { name, version: Some(version) } = mount.source else { continue };
-                let users = users.entry((name, version)).or_default();
-                let user = User { project: job.project.clone(), job: job.name.clone() };
-                if users.last() != Some(&user) {
-                    users.push(user);
-                }
-            }
-        }
-        Ok(Users(users))
+        let active = by_version(app.jobs().unfinished().await?);
+        Ok(Users { active, finished: by_version(app.jobs().newest_finished().await?) })
     }
 
+    /// The jobs that are not over and mount a version.
     fn jobs(&self, info: &DatasetInfo) -> &[User] {
-        self.0.get(&(info.name.clone(), info.version)).map_or(&[], Vec::as_slice)
+        Users::named(&self.active, info)
     }
+
+    /// The newest jobs that are over and mounted it.
+    fn finished(&self, info: &DatasetInfo) -> &[User] {
+        Users::named(&self.finished, info)
+    }
+
+    fn named<'a>(users: &'a UsersByVersion, info: &DatasetInfo) -> &'a [User] {
+        users.get(&(info.name.clone(), info.version)).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn by_version(jobs: Vec<(Job, JobSpec)>) -> UsersByVersion {
+    let mut users = UsersByVersion::new();
+    for (job, spec) in jobs {
+        for mount in spec.data {
+            let Source::Dataset { name, version: Some(version) } = mount.source else { continue };
+            let users = users.entry((name, version)).or_default();
+            let user = User { project: job.project.clone(), job: job.name.clone() };
+            if users.last() != Some(&user) {
+                users.push(user);
+            }
+        }
+    }
+    users
 }
 
 /// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
@@ -249,7 +272,10 @@ fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
         })
     };
     let split = |split: &saggar_store::Split| (split.name.clone(), json!(split.items.end - split.items.start));
-    let seen = users.jobs(info).iter().filter(|user| sight.sees(&user.project));
+    let seen = |users: &'_ [User], most: usize| {
+        let seen = users.iter().filter(|user| sight.sees(&user.project)).take(most);
+        seen.map(|user| json!(user.job)).collect::<Vec<Value>>()
+    };
     json!({
         "name": info.name,
         "version": info.version,
@@ -260,6 +286,7 @@ fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
         "splits": info.splits.iter().map(split).collect::<Map<String, Value>>(),
         "created_ms": info.created_ms,
         "projects": projects,
-        "used_by": seen.map(|user| user.job.as_str()).collect::<Vec<&str>>(),
+        "used_by": seen(users.jobs(info), usize::MAX),
+        "was_used_by": seen(users.finished(info), DATASET_USERS_SHOWN),
     })
 }

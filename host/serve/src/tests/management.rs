@@ -122,6 +122,9 @@ async fn a_version_is_given_away_and_removed() {
     for job in ["digits-1", "digits-2"] {
         assert_eq!(fixture.post_json(&format!("/api/v1/jobs/{job}/stop"), "").await.status, 200);
     }
+    let over = fixture.get("/api/v1/datasets").await.json();
+    let users = (&over["datasets"][0]["used_by"], &over["datasets"][0]["was_used_by"]);
+    assert_eq!(users, (&json!([]), &json!(["digits-2", "digits-1"])), "jobs that are over used it all the same");
     assert_eq!(delete(&fixture, "/api/v1/datasets/points/1").await.json(), json!({ "freed_bytes": 27 }));
     assert_eq!(fixture.get("/api/v1/datasets").await.json(), json!({ "datasets": [] }));
     assert_eq!(fixture.metric("saggar_dataset_bytes").await, Some(0.0));

@@ -260,7 +260,7 @@ pub(super) async fn verify(checkpoints: &Checkpoints, job: &str) -> Result<Vec<V
     for entry in entries(checkpoints, &folder).await? {
         let outcome = verify_one(checkpoints, &folder, job, &entry, &mut parts).await;
         let outcome = outcome.map_err(|obstacle| obstacle.of(&entry).to_string());
-        verified.push(Verified { step: entry.step, epoch: entry.epoch, file: entry.file, outcome });
+        verified.push(Verified { step: entry.step, fencing_epoch: entry.epoch, file: entry.file, outcome });
     }
     Ok(verified)
 }

@@ -129,7 +129,9 @@ impl Manifest {
         let pieces = self.variables.iter().flat_map(|it| &it.pieces).chain(&self.state);
         let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
         let (metrics, ways) = (self.metrics.clone(), self.ways.clone());
-        CheckpointInfo { step: self.step, epoch: self.epoch, bytes, digest, file, written_ms: 0, metrics, ways }
+        let (step, fencing_epoch) = (self.step, self.epoch);
+        let epoch = self.positions.iter().map(Position::epochs_begun).max();
+        CheckpointInfo { step, fencing_epoch, epoch, bytes, digest, file, written_ms: 0, metrics, ways }
     }
 }
 

@@ -63,7 +63,8 @@ impl BestBy {
                     Mode::Max => value > than,
                 };
                 // The same step in a later attempt is the one that a reader gets who names the step.
-                let earlier = info.step < there.step || info.step == there.step && info.epoch > there.epoch;
+                let earlier =
+                    info.step < there.step || info.step == there.step && info.fencing_epoch > there.fencing_epoch;
                 better || value == than && earlier
             });
             if is_better {

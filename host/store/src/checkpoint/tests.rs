@@ -94,7 +94,7 @@ async fn what_is_saved_comes_back() {
     let nothing = checkpoints.latest(JOB, PLUGIN).await.unwrap();
     assert!(nothing.found.is_none() && nothing.skipped.is_empty());
     let info = checkpoints.save(JOB, 1, &checkpoint(100)).await.unwrap();
-    assert_eq!((info.step, info.epoch, info.bytes), (100, 1, 10 + 300 + OWN_PART_BYTES_MIN as u64 + 3 + 8));
+    assert_eq!((info.step, info.fencing_epoch, info.bytes), (100, 1, 10 + 300 + OWN_PART_BYTES_MIN as u64 + 3 + 8));
     checkpoints.save(JOB, 1, &checkpoint(20)).await.unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(100));
     let listed = checkpoints.list(JOB).await.unwrap();
@@ -102,6 +102,23 @@ async fn what_is_saved_comes_back() {
     assert_eq!(listed[0].digest, info.digest);
     assert!(listed[0].written_ms > 0);
     assert!(checkpoints.latest("other", PLUGIN).await.unwrap().found.is_none());
+}
+
+#[tokio::test]
+async fn the_epoch_is_that_of_the_data_not_of_the_lease() {
+    let (_directory, checkpoints) = saved(&[]).await;
+    let at = |epoch, item| Position { epoch, item, ..Position::default() };
+    let cases =
+        [(vec![], None), (vec![at(0, 0)], Some(0)), (vec![at(0, 32)], Some(1)), (vec![at(2152, 0)], Some(2152))];
+    for (step, (positions, epoch)) in (1..).zip(cases) {
+        let info = checkpoints.save(JOB, 3, &Checkpoint { positions, ..checkpoint(step) }).await.unwrap();
+        assert_eq!((info.epoch, info.fencing_epoch), (epoch, 3));
+    }
+    // The stream that is furthest counts: another may be for validation.
+    let positions = vec![at(0, 4), at(7, 1), at(3, 0)];
+    let info = checkpoints.save(JOB, 3, &Checkpoint { positions, ..checkpoint(9) }).await.unwrap();
+    assert_eq!(info.epoch, Some(8));
+    assert_eq!(checkpoints.list(JOB).await.unwrap()[0].epoch, Some(8));
 }
 
 #[tokio::test]

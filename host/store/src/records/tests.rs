@@ -252,6 +252,35 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
 }
 
 #[test]
+fn points_of_undone_steps_are_left_out() {
+    let (_directory, records) = records();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    let first = claim(&records);
+    let points: Vec<_> = (1..=9).map(|step| point(step, 1.0)).collect();
+    records.record_metrics(&first, &points).unwrap();
+    records.progress(&first, 9, 100, &Usage { last_step: 9, ..Usage::default() }).unwrap();
+    records.requeue(&first, &reason("WORKER_LOST"), 0, 2).unwrap();
+    let steps = || {
+        let series = records.series(&id, "loss", 0, 0).unwrap();
+        series.iter().map(|it| (it.step, it.value)).collect::<Vec<_>>()
+    };
+    let second = claim(&records);
+    assert_eq!(steps().len(), 9, "an attempt that has not begun undoes nothing");
+    // It goes on from a checkpoint of step 4, and reports at other steps.
+    records.progress(&second, 4, 100, &Usage { first_step: 4, last_step: 4, ..Usage::default() }).unwrap();
+    assert_eq!(steps(), [(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0)]);
+    records.record_metrics(&second, &[point(6, 2.0)]).unwrap();
+    assert_eq!(steps()[4..], [(6, 2.0)]);
+    records.requeue(&second, &reason("WORKER_LOST"), 0, 3).unwrap();
+    // Without a checkpoint, everything is undone.
+    let third = claim(&records);
+    records.progress(&third, 1, 100, &Usage { first_step: 0, last_step: 1, ..Usage::default() }).unwrap();
+    assert_eq!(steps(), []);
+    records.record_metrics(&third, &[point(1, 3.0)]).unwrap();
+    assert_eq!(steps(), [(1, 3.0)]);
+}
+
+#[test]
 fn names_of_series_are_sorted_and_bounded() {
     let (_directory, records) = records();
     let id = records.submit(&new_job("p"), 1).unwrap().id;

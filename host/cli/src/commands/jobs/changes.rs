@@ -11,6 +11,7 @@ use crate::client::{Client, Payload};
 use crate::commands::run;
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::reconnect::Reconnect;
 
 pub(crate) fn restart(args: &Restart, client: &Client, output: Output) -> Result<i32, Failure> {
     let resume = match (args.resume, args.from_scratch) {
@@ -61,8 +62,9 @@ pub(crate) fn preempt(args: &JobName, client: &Client, output: Output) -> Result
 pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, Failure> {
     let wanted = args.state.as_deref().map(job_state).transpose()?;
     let began = Instant::now();
+    let mut reconnect = Reconnect::new(output);
+    let mut job = client.get(&job_path(&args.job))?;
     loop {
-        let job = client.get(&job_path(&args.job))?;
         let state = text(&job, "state");
         // Who waited for a state and got it has what was wanted, whatever the state.
         let got = wanted.is_some_and(|wanted| wanted.name() == state);
@@ -74,11 +76,24 @@ pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, 
             }
             return Ok(if got { 0 } else { exit::of_job(state, text(&job, "reason")) });
         }
-        if args.timeout.is_some_and(|most| began.elapsed() >= most) {
+        let is_too_late = || args.timeout.is_some_and(|most| began.elapsed() >= most);
+        let timed_out = || {
             let message = format!("{} is still {state}", text(&job, "name"));
-            return Err(Failure::new(exit::TIMED_OUT_HERE, "timeout", message).hint("the job goes on"));
+            Failure::new(exit::TIMED_OUT_HERE, "timeout", message).hint("the job goes on")
+        };
+        if is_too_late() {
+            return Err(timed_out());
         }
         std::thread::sleep(LOOK_INTERVAL);
+        let next = loop {
+            match client.get(&job_path(&args.job)) {
+                Ok(job) => break job,
+                Err(_) if is_too_late() => return Err(timed_out()),
+                Err(failure) => reconnect.wait_for_retry(failure)?,
+            }
+        };
+        reconnect.connected();
+        job = next;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::args::OutputTail;
 use crate::client::Client;
 use crate::exit::{self, Failure};
 use crate::output::Output;
+use crate::reconnect::Reconnect;
 
 /// How often a followed file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -18,20 +19,31 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
         crate::commands::jobs::detach_on_interrupt(args.job.clone());
     }
     let mut shown = String::new();
+    let mut reconnect = Reconnect::new(output);
+    let mut is_first = true;
     loop {
         // Asked before the file is read: what is written in between is then read.
-        let job = client.get(&job_path(&args.job))?;
-        let over = job["finished_ms"].is_u64();
-        match read(args, client) {
+        let over = client.get(&job_path(&args.job)).map(|job| job["finished_ms"].is_u64());
+        let (over, text) = match over {
+            Ok(over) => (over, read(args, client)),
+            Err(failure) => (false, Err(failure)),
+        };
+        match text {
             Ok(text) => {
+                reconnect.connected();
                 let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
                 output.text(new);
                 shown = text;
             }
             // It may be written yet.
             Err(failure) if failure.exit == exit::NOT_FOUND && args.follow && !over => {}
+            Err(failure) if args.follow && !is_first => {
+                reconnect.wait_for_retry(failure)?;
+                continue;
+            }
             Err(failure) => return Err(failure),
         }
+        is_first = false;
         if over || !args.follow {
             return Ok(());
         }

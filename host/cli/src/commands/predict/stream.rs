@@ -5,11 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 
 use serde_json::{Value, json};
 
+use crate::event_stream::{ServerEvent, next_event};
 use crate::exit::{self, Failure};
 use crate::output::Output;
-
-/// Bytes of one line of the answer.
-const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// Shows server-sent events until the one that ends them.
 pub(super) fn show(events: impl Read, output: Output) -> Result<(), Failure> {
@@ -42,23 +40,9 @@ fn failure(data: &Value) -> Failure {
 
 /// The next event's name and data; none at the end.
 fn next(events: &mut impl BufRead) -> Result<Option<(String, Value)>, Failure> {
-    let (mut name, mut data) = (String::new(), String::new());
-    loop {
-        let mut line = String::new();
-        let read = events.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
-        let read =
-            read.map_err(|error| Failure::new(exit::UNREACHABLE, "broken_off", format!("the answer: {error}")))?;
-        if read == 0 {
-            return Ok(None);
-        }
-        let line = line.trim_end_matches(['\n', '\r']);
-        match line.split_once(':') {
-            Some(("event", value)) => name = value.trim_start().to_owned(),
-            Some(("data", value)) => data.push_str(value.strip_prefix(' ').unwrap_or(value)),
-            _ if line.is_empty() && !data.is_empty() => break,
-            _ => {}
-        }
-    }
+    let event = next_event(events)
+        .map_err(|error| Failure::new(exit::UNREACHABLE, "broken_off", format!("the answer: {error}")))?;
+    let Some(ServerEvent { name, data, .. }) = event else { return Ok(None) };
     let data = serde_json::from_str(&data)
         .map_err(|error| Failure::new(exit::UNEXPECTED, "bad_answer", format!("an event is no JSON: {error}")))?;
     Ok(Some((name, data)))

@@ -31,7 +31,7 @@ pub(crate) async fn list(
                 shown["whole"] = json!(true);
                 shown
             }
-            Err(reason) => json!({ "step": it.step, "epoch": it.epoch, "whole": false, "reason": reason }),
+            Err(reason) => json!({ "step": it.step, "epoch": null, "whole": false, "reason": reason }),
         };
         return Ok(Json(json!({ "checkpoints": verified.iter().map(checkpoint).collect::<Vec<Value>>() })));
     }

@@ -74,6 +74,7 @@ pub(in crate::api) fn job(app: &App, job: &Job, wait: Option<&Wait>, details: &D
         "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
         "gpu_seconds_estimated": attempts.iter().any(|attempt| attempt.seconds_estimated),
         "wasted_steps": wasted(attempts),
+        "steps_per_second": steps_per_second(attempts),
         "time": time(attempts, &spec),
         "hints": hints(attempts),
         "device": device,
@@ -133,6 +134,13 @@ fn interruptions(attempts: &[Attempt]) -> BTreeMap<&'static str, u64> {
         *counts.entry(cause.name()).or_default() += 1;
     }
     counts
+}
+
+/// Steps a second of the newest attempt, from the step on that it began at. `None` where it has done none.
+fn steps_per_second(attempts: &[Attempt]) -> Option<f64> {
+    let Usage { first_step, last_step, wall_seconds, .. } = &attempts.last()?.usage;
+    let steps = last_step.checked_sub(*first_step).filter(|&steps| steps > 0 && *wall_seconds > 0.0)?;
+    Some(steps as f64 / wall_seconds)
 }
 
 /// Steps that were done and, after an interruption, done again.
@@ -222,6 +230,21 @@ mod tests {
             ended_ms: None,
             usage,
         }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_newest_attempt() {
+        let of = |first_step, last_step, wall_seconds| {
+            attempt_of(Usage { first_step, last_step, wall_seconds, ..Usage::default() })
+        };
+        assert_eq!(steps_per_second(&[]), None);
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0)]), Some(100.0));
+        // Started from a checkpoint of another job.
+        assert_eq!(steps_per_second(&[of(90_000, 90_500, 5.0)]), Some(100.0));
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(900, 1300, 2.0)]), Some(200.0));
+        // The newest one has not done a step yet.
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(1000, 1000, 2.0)]), None);
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(0, 0, 0.0)]), None);
     }
 
     #[test]

@@ -34,7 +34,7 @@ async fn the_formats_own_reader_reads_it() {
     let it = Checkpoint { variables, ..checkpoint(1200) };
     checkpoints.save(JOB, 1, &it).await.unwrap();
     let export = checkpoints.export(JOB, &Wanted::Step(1200)).await.unwrap();
-    assert_eq!((export.info().step, export.info().epoch), (1200, 1));
+    assert_eq!((export.info().step, export.info().fencing_epoch), (1200, 1));
     let digest = export.info().digest;
     let file = whole(export).await.unwrap();
     let read = SafeTensors::deserialize(&file).unwrap();

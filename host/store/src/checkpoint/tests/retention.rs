@@ -107,7 +107,7 @@ async fn a_step_can_be_had_by_its_number() {
     checkpoints.save(JOB, 2, &of_attempt_2).await.unwrap();
     assert_eq!(checkpoints.at(JOB, 1, None).await.unwrap().1, checkpoint(1));
     let (info, found) = checkpoints.at(JOB, 2, Some(PLUGIN)).await.unwrap();
-    assert_eq!((info.epoch, found), (2, of_attempt_2.clone()));
+    assert_eq!((info.fencing_epoch, found), (2, of_attempt_2.clone()));
     let refusal = async |step, plugin| checkpoints.at(JOB, step, plugin).await.unwrap_err();
     assert!(matches!(refusal(2, Some("another")).await, CheckpointError::OtherPlugin { .. }));
     assert_eq!(refusal(7, None).await.to_string(), "job 01JOB has no checkpoint of step 7");
@@ -122,7 +122,7 @@ async fn a_step_can_be_had_by_its_number() {
 async fn every_byte_is_verified() {
     let (directory, checkpoints) = saved(&[1, 2]).await;
     let whole = checkpoints.verify(JOB).await.unwrap();
-    assert_eq!(whole.iter().map(|it| (it.step, it.epoch)).collect::<Vec<_>>(), [(2, 1), (1, 1)]);
+    assert_eq!(whole.iter().map(|it| (it.step, it.fencing_epoch)).collect::<Vec<_>>(), [(2, 1), (1, 1)]);
     assert_eq!(whole[0].outcome, Ok(checkpoints.list(JOB).await.unwrap().remove(0)));
     for (path, content) in files(&directory.path().join("checkpoints").join(JOB)) {
         for at in [0, content.len() / 2, content.len() - 2] {
@@ -162,7 +162,8 @@ async fn what_an_older_build_wrote_is_read() {
     std::fs::write(folder.join("parts").join(Digest::of(&part).hex()), &part).unwrap();
     let checkpoints = open(directory.path());
     let (info, found) = checkpoints.latest(JOB, &"p".repeat(64)).await.unwrap().found.unwrap();
-    assert_eq!((info.step, info.epoch, info.bytes, info.metrics.len()), (1200, 2, 21, 0));
+    assert_eq!((info.step, info.fencing_epoch, info.bytes, info.metrics.len()), (1200, 2, 21, 0));
+    assert_eq!(info.epoch, Some(4), "three epochs are over, and the fourth is going on");
     let variable = |name: &str, kind, dtype, dims: &[usize], bytes: &[u8]| SavedVariable {
         name: name.to_owned(),
         kind,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::row::{self, int};
 use super::{Outcome, job, thinning};
@@ -77,6 +77,16 @@ pub(super) fn names(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<String>> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// For each attempt of the job `?1` the step after which its steps were undone by a later attempt; null where none were. An
+/// attempt of which nothing is recorded yet has undone nothing.
+macro_rules! undone {
+    () => {
+        "WITH undone (attempt, after) AS MATERIALIZED ( \
+         SELECT number, min(CASE WHEN last_step > 0 THEN first_step END) OVER ( \
+         ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) FROM attempts WHERE job = ?1) "
+    };
+}
+
 pub(super) fn points(
     tx: &Transaction<'_>,
     id: &str,
@@ -84,17 +94,26 @@ pub(super) fn points(
     from_step: u64,
     limit: u32,
 ) -> Outcome<Vec<MetricPoint>> {
-    // With max() in a grouped query, SQLite takes the other columns from the row of the maximum.
-    let mut statement = tx.prepare_cached(
-        "SELECT name, step, value, at_ms, max(attempt) FROM metrics \
-         WHERE job = ?1 AND name = ?2 AND step >= ?3 GROUP BY step ORDER BY step LIMIT ?4",
-    )?;
+    // Steps after the one at which a later attempt began are undone, and their points with them. With max() in a grouped
+    // query, SQLite takes the other columns from the row of the maximum.
+    let mut statement = tx.prepare_cached(concat!(
+        undone!(),
+        "SELECT name, metrics.step, value, at_ms, max(metrics.attempt) FROM metrics \
+         LEFT JOIN undone ON undone.attempt = metrics.attempt \
+         WHERE job = ?1 AND name = ?2 AND metrics.step >= ?3 AND metrics.step <= coalesce(undone.after, metrics.step) \
+         GROUP BY metrics.step ORDER BY metrics.step LIMIT ?4"
+    ))?;
     let limit = bounded(limit, POINTS_LISTED_MAX);
     let rows = statement.query_map(params![id, name, int(from_step), limit], row::point)?;
     let mut points: Vec<MetricPoint> = rows.collect::<Result<_, _>>()?;
     if points.len() < limit as usize {
         // Of a series that was thinned the last point may not be recorded with the others.
-        let last = latest(tx, id)?.into_iter().find(|last| last.name == name && last.step >= from_step);
+        let mut statement = tx.prepare_cached(concat!(
+            undone!(),
+            "SELECT name, step, value, at_ms FROM latest LEFT JOIN undone ON undone.attempt = latest.attempt \
+             WHERE job = ?1 AND name = ?2 AND step >= ?3 AND step <= coalesce(undone.after, step)"
+        ))?;
+        let last = statement.query_row(params![id, name, int(from_step)], row::point).optional()?;
         points.extend(last.filter(|last| points.last().is_none_or(|point| point.step < last.step)));
     }
     Ok(points)

@@ -32,7 +32,7 @@ fn fault_09_of_two_writers_one_wins_and_the_other_stops() {
         // The newer one's sweep may take what the older one is writing: that too stops the older one alone.
         assert!(new.1.is_ok(), "{:?}", new.1);
         assert_eq!(new.0, [2, 3, 4, 5]);
-        assert_eq!(wait(open(directory.path()).latest(JOB, PLUGIN)).unwrap().found.unwrap().0.epoch, 3 + round);
+        assert_eq!(wait(open(directory.path()).latest(JOB, PLUGIN)).unwrap().found.unwrap().0.fencing_epoch, 3 + round);
         whole_steps(directory.path());
         let late = wait(open(directory.path()).save(JOB, 2 + round, &checkpoint(9)));
         assert!(matches!(late, Err(CheckpointError::Fenced { .. })), "{late:?} after {:?}", old.1);

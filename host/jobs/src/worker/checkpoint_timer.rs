@@ -1,0 +1,172 @@
+//! When the next checkpoint of an attempt is due. The times are given, so that tests give it times of their own.
+
+use std::time::{Duration, Instant};
+
+use crate::limits::{CHECKPOINT_COST_PERCENT, CHECKPOINT_FIRST, CHECKPOINT_INTERVAL_MAX, CHECKPOINT_INTERVAL_MIN};
+use crate::spec::CheckpointEvery;
+
+/// The share of its time that an attempt may lose when it is cut off, as a divisor: 20 is 5 %.
+const LOST_SHARE: u32 = 20;
+
+/// Decides at step boundaries whether a checkpoint is due, and learns from each one what saving costs.
+#[derive(Debug)]
+pub(super) struct CheckpointTimer {
+    every: CheckpointEvery,
+    /// The first boundary: a training begins there, after its device was opened and its graphs were compiled.
+    began: Option<Instant>,
+    /// When a checkpoint was saved last, or could not be.
+    last: Option<Instant>,
+    /// The step that this was at.
+    last_step: u64,
+    /// When the checkpoint that is being saved was asked for.
+    asked: Option<Instant>,
+    /// What the last checkpoint took; `None` before the first one.
+    cost: Option<Duration>,
+}
+
+impl CheckpointTimer {
+    pub(super) fn new(every: CheckpointEvery) -> CheckpointTimer {
+        CheckpointTimer { every, began: None, last: None, last_step: 0, asked: None, cost: None }
+    }
+
+    /// Starts to count steps from `step`, which a checkpoint has already.
+    pub(super) fn resume_at(&mut self, step: u64) {
+        self.last_step = step;
+    }
+
+    /// Whether a checkpoint is due at the boundary after `step`. `forced` makes it due whatever the interval says.
+    pub(super) fn is_due(&mut self, now: Instant, step: u64, forced: bool) -> bool {
+        let began = *self.began.get_or_insert(now);
+        let since = now.saturating_duration_since(self.last.unwrap_or(began));
+        let due = forced
+            || match self.every {
+                CheckpointEvery::Auto => since >= interval(self.cost, now.saturating_duration_since(began)),
+                CheckpointEvery::Milliseconds(ms) => since >= Duration::from_millis(ms),
+                CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_step) >= steps,
+            };
+        self.asked = due.then_some(now);
+        due
+    }
+
+    /// A checkpoint was saved. `began` is when saving began, for one that was not asked for by [`Self::is_due`].
+    pub(super) fn saved(&mut self, began: Instant, now: Instant, step: u64) {
+        // Reading variables back from the device is part of what it costs.
+        let began = self.asked.take().unwrap_or(began);
+        self.cost = Some(now.saturating_duration_since(began));
+        (self.last, self.last_step) = (Some(now), step);
+    }
+
+    /// A checkpoint could not be saved: the next try waits as long as any, since a full disk stays full for a while.
+    pub(super) fn failed(&mut self, now: Instant, step: u64) {
+        (self.asked, self.cost) = (None, Some(Duration::MAX));
+        (self.last, self.last_step) = (Some(now), step);
+    }
+}
+
+/// Returns how long a training waits for its next checkpoint: so long that saving takes at most 1 % of the time, and that
+/// at most 5 % of what it has done is lost where it is cut off, within fixed bounds. `cost` is what the last one took.
+fn interval(cost: Option<Duration>, trained: Duration) -> Duration {
+    let Some(cost) = cost else { return CHECKPOINT_FIRST };
+    let affordable = cost.saturating_mul(100 / CHECKPOINT_COST_PERCENT);
+    affordable.max(trained / LOST_SHARE).clamp(CHECKPOINT_INTERVAL_MIN, CHECKPOINT_INTERVAL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Trains for `whole` with a boundary every 100 ms, and returns when checkpoints were due. Each costs `cost`.
+    fn due(every: CheckpointEvery, whole: Duration, cost: Duration) -> Vec<Duration> {
+        let start = Instant::now();
+        let mut timer = CheckpointTimer::new(every);
+        let (mut now, mut step, mut at) = (start, 0, Vec::new());
+        while now < start + whole {
+            if timer.is_due(now, step, false) {
+                at.push(now - start);
+                timer.saved(now, now + cost, step);
+                now += cost;
+            }
+            (now, step) = (now + ms(100), step + 10);
+        }
+        at
+    }
+
+    #[test]
+    fn the_first_checkpoint_comes_within_two_seconds() {
+        for cost in [ms(0), ms(3), ms(500), ms(5000)] {
+            let first = due(CheckpointEvery::Auto, ms(60_000), cost)[0];
+            assert!(first <= ms(2000), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn saving_costs_at_most_one_percent() {
+        for cost in [ms(0), ms(3), ms(20), ms(100), ms(290)] {
+            let whole = ms(3_600_000);
+            let at = due(CheckpointEvery::Auto, whole, cost);
+            // The first one is saved before its cost is known.
+            let spent = cost * (u32::try_from(at.len()).unwrap() - 1);
+            assert!(spent * 100 <= whole, "{cost:?}: {spent:?} for {} checkpoints", at.len());
+        }
+    }
+
+    #[test]
+    fn thirty_seconds_is_the_longest_interval_however_dear_saving_is() {
+        for cost in [ms(0), ms(300), ms(20_000)] {
+            let at = due(CheckpointEvery::Auto, ms(3_600_000), cost);
+            let longest = at.windows(2).map(|pair| pair[1] - pair[0] - cost).max().unwrap();
+            assert!(longest <= ms(30_100), "{cost:?}: {longest:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_training_that_is_cut_off_loses_little() {
+        let at = due(CheckpointEvery::Auto, ms(60_000), ms(5));
+        for cut in [ms(6000), ms(17_800), ms(59_000)] {
+            let newest = at.iter().rfind(|at| **at <= cut).unwrap();
+            assert!(cut - *newest <= ms(3200), "cut off at {cut:?}, newest at {newest:?}");
+        }
+        // Frequent checkpoints are for the beginning.
+        assert!(due(CheckpointEvery::Auto, ms(86_400_000), ms(5)).len() < 3200);
+    }
+
+    #[test]
+    fn an_interval_that_was_asked_for_wins() {
+        let at = due(CheckpointEvery::Milliseconds(10_000), ms(35_000), ms(1));
+        assert_eq!(at.iter().map(Duration::as_secs).collect::<Vec<_>>(), [10, 20, 30]);
+        assert_eq!(due(CheckpointEvery::Steps(1000), ms(35_000), ms(0)), [ms(10_000), ms(20_000), ms(30_000)]);
+    }
+
+    #[test]
+    fn time_before_the_first_boundary_does_not_count() {
+        let mut timer = CheckpointTimer::new(CheckpointEvery::Auto);
+        let compiled = Instant::now() + ms(90_000);
+        assert!(!timer.is_due(compiled, 1, false));
+        assert!(timer.is_due(compiled + ms(2000), 20, false));
+    }
+
+    #[test]
+    fn steps_count_from_the_checkpoint_that_it_resumed_at() {
+        let mut timer = CheckpointTimer::new(CheckpointEvery::Steps(100));
+        timer.resume_at(950);
+        let now = Instant::now();
+        assert!(!timer.is_due(now, 1000, false));
+        assert!(timer.is_due(now, 1000, true));
+        assert!(timer.is_due(now, 1050, false));
+    }
+
+    #[test]
+    fn a_checkpoint_that_failed_is_tried_again_after_the_longest_interval() {
+        let mut timer = CheckpointTimer::new(CheckpointEvery::Auto);
+        let start = Instant::now();
+        assert!(!timer.is_due(start, 0, false));
+        assert!(timer.is_due(start + ms(1000), 10, false));
+        timer.failed(start + ms(1000), 10);
+        assert!(!timer.is_due(start + ms(30_900), 300, false));
+        assert!(timer.is_due(start + ms(31_000), 310, false));
+    }
+}
