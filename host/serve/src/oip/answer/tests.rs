@@ -54,7 +54,8 @@ fn truth_values_are_bool() {
     let port = port("is", DType::U8, &[2], Some("boolean"));
     let output = tensor(&port, 1, &[1, 0]);
     let signature = signature(&[port], &[1]);
-    let encode = |is_binary| encode(&signature, &[output.clone()], Some(1), &[wanted(0, is_binary)], FROM).unwrap();
+    let encode =
+        |is_binary| encode(&signature, std::slice::from_ref(&output), Some(1), &[wanted(0, is_binary)], FROM).unwrap();
     assert!(text(encode(false)).contains(r#""datatype":"BOOL","shape":[1,2],"data":[true,false]"#));
     let binary = encode(true);
     assert_eq!(binary.bytes[binary.json_bytes.unwrap()..], [1, 0]);
