@@ -2,6 +2,7 @@
 //!
 //! The folders, separated by a colon, are like `onnx/backend/test/data` of the Python package `onnx`. Each model goes through an import and the graph
 //! that its configuration gives; what the model computes is compared with the case's outputs.
+#![allow(clippy::print_stdout, reason = "how many cases passed is what the run is for")]
 
 use std::collections::BTreeMap;
 use std::fs;
