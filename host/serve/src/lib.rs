@@ -13,6 +13,7 @@ mod coding;
 mod connection;
 mod console;
 pub mod error;
+mod json_body;
 pub mod limits;
 mod low_priority;
 pub mod memory;

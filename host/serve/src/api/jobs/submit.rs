@@ -20,9 +20,14 @@ use crate::api::plugins::PluginFacts;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created};
+use crate::json_body::JsonBody;
 
 /// The header under which submitting the same twice makes one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+impl JsonBody for JobSpec {
+    const EXAMPLE: &'static str = r#"{"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it", "data": [{"dataset": "digits", "mount": "/data"}], "parameters": {"epochs": 3}}"#;
+}
 
 /// `POST /api/v1/jobs`.
 pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
@@ -42,6 +47,10 @@ struct Restart {
     overrides: Map<String, Value>,
     /// Whether to go on from the newest checkpoint. Where nothing is said, a job that did not succeed does.
     resume: Option<bool>,
+}
+
+impl JsonBody for Restart {
+    const EXAMPLE: &'static str = r#"{"parameters": {"lr": 0.01}, "overrides": {"seed": 1}, "resume": true}"#;
 }
 
 /// `POST /api/v1/jobs/{job}/restart`.
