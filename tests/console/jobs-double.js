@@ -7,7 +7,7 @@ export function job(number, more = {}) {
   return {
     id, name: `mnist-${number}`, project: 'mnist', experiment: null, task: 'train', state: 'SUCCEEDED', reason: '', message: '', description: null,
     position: null, attempt: 1, attempts_max: 6, step: 100, steps_target: 100, created_ms: 1_790_000_000_000 + number * 1000,
-    started_ms: 1_790_000_001_000, finished_ms: null, wall_seconds: 20, gpu_seconds: 12.5, device: 'cpu', metrics: { loss: 0.25 },
+    started_ms: 1_790_000_001_000, finished_ms: null, wall_seconds: 20, steps_per_second: 1.55, gpu_seconds: 12.5, device: 'cpu', metrics: { loss: 0.25 },
     queue: 'default', priority: 50, preemptible: false, owner: null, pool: 'cpu',
     spec: { project: 'mnist', plugin: 'ab'.repeat(32), parameters: { epochs: 5, rate: 0.1 }, seed: number, device: 'auto', retry: 5, data: [{ dataset: 'digits', version: 1, mount: '/data' }] },
     ...more,

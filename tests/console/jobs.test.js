@@ -22,7 +22,7 @@ const visit = (server, look, options = {}, place = 'jobs') => on('', async (page
 }, options);
 
 const SOME = () => [
-  job(5, { state: 'QUEUED', reason: 'WAITING_FOR_SLOT', message: 'no slot of pool gpu is free', position: 2, step: 0, steps_target: 0, attempt: 0, metrics: {}, wall_seconds: 0, gpu_seconds: 0 }),
+  job(5, { state: 'QUEUED', reason: 'WAITING_FOR_SLOT', message: 'no slot of pool gpu is free', position: 2, step: 0, steps_target: 0, attempt: 0, metrics: {}, wall_seconds: 0, steps_per_second: null, gpu_seconds: 0 }),
   job(4, { state: 'RUNNING', step: 31, steps_target: 120, attempt: 3, experiment: 'wide', description: 'rate 0.1, wider' }),
   job(3, { state: 'FAILED', reason: 'PLUGIN_ERROR', message: 'the plugin trapped', project: 'letters', name: 'letters-3' }),
   job(2, { spec: { ...job(2).spec, parameters: { epochs: 20, rate: 0.1 } } }),
