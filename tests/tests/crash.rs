@@ -1,9 +1,9 @@
 //! Crashes: nothing is lost and nothing differs, whenever the worker or the server is killed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, kill_9, lenet, workers};
+use saggar_tests::{Payload, Server, Steady, kill_9, lenet, workers};
 use serde_json::Value;
 
 /// How often the worker is killed in one training.
@@ -61,6 +61,33 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
     assert!(log.contains("resumed from checkpoint @"), "{log}");
     let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
     assert!(metrics.contains("saggar_job_resumes_total{"), "{metrics}");
+}
+
+#[test]
+fn a_worker_killed_in_its_first_seconds_goes_on_from_a_checkpoint() {
+    let (_home, server) = Server::fresh();
+    let mut spec = Steady::steps(10_000_000).with("retry", 3).spec(&server);
+    // By default: nobody said how often.
+    spec.as_object_mut().unwrap().remove("checkpoint_every");
+    let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
+    server.wait_for_step(&job, 1);
+    let began = Instant::now();
+    server.wait_for("a checkpoint", |server| server.saggar_ok(&["logs", &job]).contains(" saved (").then_some(()));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "the first checkpoint came after {took:?}");
+    server.wait_for("the worker", |server| match workers(server.pid())[..] {
+        [worker] => kill_9(worker).then_some(()),
+        _ => None,
+    });
+    let resumed = server.wait_for("the next attempt", |server| {
+        let log = server.saggar_ok(&["logs", &job]);
+        let (_, step) = log.split_once("resumed from checkpoint @")?;
+        step.lines().next()?.trim().parse::<u64>().ok()
+    });
+    assert!(resumed > 0);
+    assert_eq!(server.job(&job)["spec"]["checkpoint_every"], "auto");
+    server.saggar_ok(&["stop", &job]);
+    server.wait_for_job(&job);
 }
 
 #[test]

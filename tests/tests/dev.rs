@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{binary, children, root};
+use saggar_tests::{Server, binary, children, lenet, root};
 use serde_json::{Value, json};
 
 /// How long anything may take: the compiler is waited for, on a machine that has other work.
@@ -23,8 +24,12 @@ struct Dev {
 
 impl Dev {
     fn start(place: &Path) -> Dev {
+        Dev::start_at(place, "127.0.0.1:0")
+    }
+
+    fn start_at(place: &Path, address: &str) -> Dev {
         let mut command = Command::new(binary());
-        command.args(["dev", "--addr", "127.0.0.1:0", "--device", "cpu"]).current_dir(place);
+        command.args(["dev", "--addr", address, "--device", "cpu"]).current_dir(place);
         for name in ["SAGGAR_HOST", "SAGGAR_HOME", "SAGGAR_PROJECT"] {
             command.env_remove(name);
         }
@@ -130,15 +135,54 @@ fn sg_09_a_saved_source_is_built_and_answers() {
     assert!(!is_running(server[0]), "the server is left behind");
 }
 
+/// A project whose plugin is built by this command, with this task besides.
+fn built_by(place: &Path, command: &str, task: &str) {
+    let text = format!(
+        "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n[plugin.a.build]\ncommand = \"{command}\"\n\
+         [task.t]\nplugin = \"a\"\n{task}"
+    );
+    std::fs::write(place.join("saggar.toml"), text).unwrap();
+}
+
+#[test]
+fn a_server_that_runs_is_used_and_an_address_that_is_taken_is_said_before_the_build() {
+    let place = tempfile::tempdir().unwrap();
+    built_by(place.path(), "false", "");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    std::thread::spawn(move || other.incoming().for_each(drop));
+    let mut dev = Dev::start_at(place.path(), &address);
+    dev.wait_for(&format!("another program listens on {address}"));
+    assert_eq!(dev.child.wait().unwrap().code(), Some(5));
+    assert!(!dev.said.iter().any(|line| line.contains("exit status")), "it was built first: {:?}", dev.said);
+
+    let (_home, server) = Server::fresh();
+    let mut dev = Dev::start_at(place.path(), server.url().strip_prefix("http://").unwrap());
+    dev.wait_for("working with it");
+    dev.wait_for("waiting for a source");
+    assert!(children(dev.child.id()).is_empty(), "it starts no server");
+}
+
+#[test]
+fn a_training_that_lacks_its_data_begins_when_the_data_is_pushed() {
+    let place = tempfile::tempdir().unwrap();
+    built_by(place.path(), "true", "data = [\"digits\"]\nargs = { epochs = 1, model = \"late\" }\n");
+    std::fs::copy(lenet(), place.path().join("a.wasm")).unwrap();
+    let mut dev = Dev::start(place.path());
+    let url = dev.wait_for("http://127.0.0.1:").trim().to_owned();
+    dev.wait_for("no dataset digits");
+    dev.wait_for(&format!("`saggar --host {url} data push FOLDER --name NAME` stores one"));
+    dev.wait_for("waiting for the data");
+    let push = ["--host", &url, "data", "push", "examples/digits", "--name", "digits"];
+    assert!(Command::new(binary()).args(push).current_dir(root()).status().unwrap().success());
+    dev.wait_for("late@1 answers at");
+    assert_eq!(dev.end("-INT"), Some(130));
+}
+
 #[test]
 fn a_server_does_not_outlive_a_dev_that_is_killed() {
     let place = tempfile::tempdir().unwrap();
-    std::fs::write(
-        place.path().join("saggar.toml"),
-        "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n[plugin.a.build]\ncommand = \"false\"\n\
-         [task.t]\nplugin = \"a\"\n",
-    )
-    .unwrap();
+    built_by(place.path(), "false", "");
     // A server of the user's configuration is for other commands: only --host and SAGGAR_HOST keep this one from its own.
     std::fs::create_dir_all(place.path().join("config/saggar")).unwrap();
     std::fs::write(place.path().join("config/saggar/config.toml"), "host = \"http://127.0.0.1:1\"\n").unwrap();

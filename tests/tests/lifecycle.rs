@@ -385,8 +385,17 @@ fn kf_22_a_secret_is_told_to_its_plugin_and_to_nobody_else() {
     for text in shown {
         assert!(!text.contains("4711"), "{text}");
     }
-    let absent = Steady::steps(3).with("secrets", json!(["absent"])).submit(&server);
-    assert_eq!(server.wait_for_job(&absent)["reason"], "NO_SECRET");
+    let absent = Steady::steps(3).with("secrets", json!(["absent"])).post(&server);
+    assert_eq!(absent.status, 404, "{}", absent.text);
+    let refused = absent.json();
+    assert!(refused["error"].as_str().unwrap().contains("there are: github-token"), "{refused}");
+    // One that is removed while the job waits is missed when it starts.
+    let late = Steady::steps(3).with("secrets", json!(["github-token"])).spec(&server);
+    let busy = Steady::steps(1_000_000).submit(&server);
+    let late = server.post("/api/v1/jobs", &late)["name"].as_str().unwrap().to_owned();
+    assert_eq!(server.request("DELETE", "/api/v1/secrets/github-token", Payload::Nothing).status, 200);
+    server.post(&format!("/api/v1/jobs/{busy}/stop"), &Value::Null);
+    assert_eq!(server.wait_for_job(&late)["reason"], "NO_SECRET");
 }
 
 #[test]

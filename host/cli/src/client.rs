@@ -62,6 +62,12 @@ impl Client {
         self.json(answer)
     }
 
+    /// As [`Client::get`], of a server that answers in time.
+    pub(crate) fn get_within(&self, path: &str, time: Duration) -> Result<Value, Failure> {
+        let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
+        self.json(request.header("accept", "application/json").call())
+    }
+
     pub(crate) fn post(&self, path: &str, payload: Payload<'_>) -> Result<Value, Failure> {
         let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
         self.json(answer)

@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
+use crate::declarations::Declarations;
 use crate::inspect::{Face, inspect};
 
 pub use error::BuildError;
@@ -103,9 +104,11 @@ fn build_package(
     toolchain: &Toolchain,
     options: &BuildOptions,
 ) -> Result<Built, BuildError> {
+    let declarations = Declarations::of_metadata(&package.metadata)
+        .map_err(|messages| BuildError::Metadata { path: package.manifest_path.clone(), messages })?;
     let module = compile(package, toolchain, options.quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
-    let component = encode(&module)?;
+    let component = declarations.append_to(encode(&module)?);
     check(&component)?;
     let directory = target_directory.join("saggar");
     let component_path = directory.join(format!("{}.wasm", package.name));
@@ -154,6 +157,8 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     targets: Vec<Target>,
+    #[serde(default)]
+    metadata: serde_json::Value,
 }
 
 #[derive(Deserialize)]

@@ -13,6 +13,7 @@ pub mod compiler;
 mod complexity;
 mod convert;
 mod datasets;
+mod declarations;
 mod engine;
 pub mod error;
 mod fault;
@@ -37,6 +38,7 @@ pub mod watch;
 mod worlds;
 
 pub use compiler::{CompileChildren, Compiler, Purpose};
+pub use declarations::{Declarations, ParameterDeclaration, ParameterType};
 pub use engine::{Host, HostConfig, Plugin};
 pub use error::PluginError;
 pub use import::{Import, Imported, import};

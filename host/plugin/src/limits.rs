@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use saggar_store::limits::SERIES_MAX;
 
+/// Bytes of what a component declares of its parameters and data.
+pub const DECLARATIONS_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a plugin's component file.
 pub const COMPONENT_BYTES_MAX: usize = 256 << 20;
 /// Functions of one component, in all its modules. The reference plugins have up to 1,000, of 75 locals and 18 KB at most.

@@ -10,13 +10,13 @@ use axum::http::header;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::coding::Coding;
 use crate::error::ApiError;
+use crate::json_body::{self, JsonBody};
 use crate::limits::{
     BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_GROWTH_BYTES, BODY_QUIET_MAX, JSON_PARSED_RATIO, PIECE_BYTES_MIN,
     PIECES_ANY_MAX,
@@ -121,16 +121,16 @@ impl Bodies {
     }
 
     /// The body as JSON of a known form.
-    pub(crate) async fn json<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    pub(crate) async fn json<T: JsonBody>(&self, request: Request) -> Result<T, ApiError> {
         let (parts, body) = request.into_parts();
         let whole = self.read(&parts, body, BODY_BYTES_MAX).await?;
         let mut parsed = whole.another_charge();
         parsed.resize(JSON_PARSED_RATIO * whole.bytes.len() as u64, None).await?;
-        serde_json::from_slice(&whole.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })
+        json_body::read(&whole.bytes)
     }
 
     /// As [`Bodies::json`]; a request without a body says nothing in particular.
-    pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(&self, request: Request) -> Result<T, ApiError> {
+    pub(crate) async fn json_or_default<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
         if request.body().is_end_stream() { Ok(T::default()) } else { self.json(request).await }
     }
 }

@@ -62,8 +62,10 @@ pub enum ApiError {
     /// A body that is not the JSON this route takes.
     #[error("body: {reason}")]
     Json {
-        /// The parser's words.
+        /// Where, and what was expected.
         reason: String,
+        /// A body that it takes.
+        example: &'static str,
     },
     /// A header or parameter with a value it cannot have.
     #[error("{name}: expected {expected}, got {got:?}")]
@@ -365,7 +367,7 @@ impl ApiError {
             ApiError::Tfs(_) => bad("bad_input", "GET /v1/models/NAME/metadata shows what the model takes"),
             ApiError::Prediction(error) => prediction(error),
             ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
-            ApiError::Json { .. } => bad("bad_json", ""),
+            ApiError::Json { example, .. } => bad("bad_json", &format!("for example: {example}")),
             ApiError::Parameter { .. } => bad("bad_parameter", ""),
             ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
             ApiError::Access(error) => access::meaning(error),
@@ -456,7 +458,9 @@ fn internal() -> Meaning {
 fn prediction(error: &PredictionError) -> Meaning {
     let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
     match error {
-        PredictionError::Body { .. } => of(StatusCode::BAD_REQUEST, "bad_json", ""),
+        PredictionError::Body { .. } => {
+            of(StatusCode::BAD_REQUEST, "bad_json", "for example: {\"input\": {\"x\": [1, 2]}}")
+        }
         PredictionError::Id { .. } => of(StatusCode::BAD_REQUEST, "bad_parameter", ""),
         PredictionError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "PUT /predictions/ID makes it"),
         PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", "choose another identifier"),

@@ -14,6 +14,7 @@ mod connection;
 mod console;
 pub mod error;
 mod form;
+mod json_body;
 pub mod limits;
 mod low_priority;
 pub mod memory;

@@ -11,6 +11,7 @@ mod formula;
 mod heads;
 mod history;
 mod http2;
+mod json_bodies;
 mod key_client;
 mod keys;
 mod management;

@@ -34,9 +34,10 @@ pub(crate) enum Data {
 #[derive(Debug, Args)]
 pub(crate) struct DataPush {
     /// The directory: .npy, .npz, .safetensors or .parquet files, folders of images named as their classes, text files,
-    /// MNIST's IDX files, CIFAR-10's binary files, or CSV with a dataset.json. What .saggarignore names is left out.
+    /// MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any with a dataset.json. What .saggarignore names is left
+    /// out. Or one such file.
     pub(crate) dir: PathBuf,
-    /// The dataset's name; the directory's by default.
+    /// The dataset's name; the directory's or the file's by default.
     #[arg(long)]
     pub(crate) name: Option<String>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Dev {
     /// The task that trains the first version; the one that is called train, or the only one, where it is left out.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// Where the server listens that this starts. With --host or SAGGAR_HOST it starts none and talks to that one.
+    /// Where the server listens that this starts; one that runs there already is used. With --host or SAGGAR_HOST it starts none and talks to that one.
     #[arg(long, default_value = "127.0.0.1:5000", value_name = "ADDRESS")]
     pub(crate) addr: String,
     /// The state directory of the server that this starts; .saggar in the project's directory where it is left out.

@@ -7,7 +7,7 @@ mod ending;
 mod server;
 mod sources;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{jobs, run};
 use crate::args::Dev;
 use crate::client::{Client, Payload, segment};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::project::Project;
 use crate::server::ServerAddress;
@@ -27,27 +27,39 @@ use sources::Sources;
 
 /// How long a version that a job published may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the server is asked for what a training lacks.
+const DATA_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the server is asked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn dev(args: &Dev, address: ServerAddress, output: Output) -> Result<i32, Failure> {
     let project = Project::require()?;
     let (name, task) = task(&project, args.task.as_deref())?;
-    // Before the first build: what is saved while it runs is not lost.
+    // Before the first build, which takes a while: an address that cannot be had is said at once.
+    let running = DevServer::running(args, &address, output)?;
+    // Before the first build, too: what is saved while it runs is not lost.
     let sources = Sources::watch(&project, &task.plugin)?;
     let ending = Ending::on_interrupt();
     let first = built(&project, task, &ending, output);
-    let server = DevServer::of(args, address, &project, Arc::clone(&ending))?;
+    let server = match running {
+        Some(server) => server,
+        None => DevServer::start(args, address, &project, Arc::clone(&ending))?,
+    };
     let client = server.client()?;
     match output.json {
         true => output.json_line(&json!({ "url": server.url() })),
         false => output.line(server.url()),
     }
-    let mut dev = Developing { project: &project, name, task, client: &client, model: None, output };
+    let mut dev = Developing { project: &project, name, task, client: &client, model: None, lacks: None, output };
     dev.take(first, None);
     loop {
-        output.note("waiting for a source to be saved; Ctrl-C ends");
-        let saved = sources.wait();
+        dev.note_what_is_waited_for();
+        let saved = loop {
+            match sources.wait_for(DATA_LOOK_INTERVAL) {
+                Some(saved) => break saved,
+                None => dev.retry(),
+            }
+        };
         let began = Instant::now();
         let component = built(&project, task, &ending, output);
         dev.take(component, Some(Edit { saved, compiled: began.elapsed(), done: Instant::now() }));
@@ -67,7 +79,7 @@ fn task<'a>(project: &'a Project, named: Option<&'a str>) -> Result<(&'a str, &'
 }
 
 /// The component of the task's plugin; what the compiler says is shown where it does not build.
-fn built(project: &Project, task: &Task, ending: &Arc<Ending>, output: Output) -> Option<std::path::PathBuf> {
+fn built(project: &Project, task: &Task, ending: &Arc<Ending>, output: Output) -> Option<PathBuf> {
     match run::build_plugin(project, &task.plugin, output, Some(ending)) {
         Ok(path) => Some(path),
         Err(failure) => {
@@ -91,17 +103,51 @@ struct Developing<'a> {
     client: &'a Client,
     /// The model that the plugin is, as soon as it is known.
     model: Option<String>,
+    /// The component whose training lacks something that the server does not have, and the datasets that there were.
+    lacks: Option<(PathBuf, Value)>,
     output: Output,
 }
 
 impl Developing<'_> {
     /// Puts a component into service, and says how long that took since the edit.
-    fn take(&mut self, component: Option<std::path::PathBuf>, edit: Option<Edit>) {
+    fn take(&mut self, component: Option<PathBuf>, edit: Option<Edit>) {
         let Some(component) = component else { return self.serves_on() };
-        if let Err(failure) = self.put(&component, edit) {
-            self.output.failure(&failure);
-            self.serves_on();
+        self.lacks = None;
+        let Err(failure) = self.put(&component, edit) else { return };
+        self.output.failure(&failure);
+        self.serves_on();
+        if self.model.is_none() && failure.exit == exit::NOT_FOUND {
+            self.lacks = self.datasets().map(|datasets| (component, datasets));
         }
+    }
+
+    /// Runs the training that lacked something again, as soon as the server has other datasets.
+    fn retry(&mut self) {
+        let Some((component, before)) = &self.lacks else { return };
+        if self.datasets().is_some_and(|now| now != *before) {
+            let component = component.clone();
+            self.take(Some(component), None);
+            self.note_what_is_waited_for();
+        }
+    }
+
+    /// The names of the versions of datasets that there are; `None` where the server does not say.
+    fn datasets(&self) -> Option<Value> {
+        let listed = self.client.get("/api/v1/datasets").ok()?;
+        let name = |dataset: &Value| json!([dataset["name"], dataset["version"]]);
+        Some(listed["datasets"].as_array()?.iter().map(name).collect())
+    }
+
+    fn note_what_is_waited_for(&self) {
+        self.output.note(match self.lacks {
+            Some(_) => "waiting for the data, or for a source to be saved; Ctrl-C ends",
+            None => "waiting for a source to be saved; Ctrl-C ends",
+        });
+    }
+
+    /// A command for the server that this works with.
+    fn command(&self, rest: &str) -> String {
+        format!("saggar --host {} {rest}", self.client.url(""))
     }
 
     fn serves_on(&self) {
@@ -130,8 +176,10 @@ impl Developing<'_> {
         let version = made["version"].as_u64().unwrap_or_default();
         if made["state"] != "READY" {
             let reason = made["reason"].as_str().unwrap_or("it is not up");
-            return Err(Failure::invalid(format!("{model}@{version} is refused: {reason}"))
-                .hint(format!("where the weights no longer fit, train anew: saggar run --task {}", self.name)));
+            return Err(Failure::invalid(format!("{model}@{version} is refused: {reason}")).hint(format!(
+                "where the weights no longer fit, train anew: `{}`",
+                self.command(&format!("run --task {}", self.name))
+            )));
         }
         self.announce(edit.map(|edit| (edit, version)))
     }
@@ -154,7 +202,15 @@ impl Developing<'_> {
     fn train(&self, digest: &str, component: &Path) -> Result<String, Failure> {
         let spec = run::task_spec(self.project, self.name, digest, component)?;
         self.output.note(&format!("no version is there yet: running task {}", self.name));
-        let job = self.client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
+        let job = self.client.post("/api/v1/jobs", Payload::Json(&json!(spec))).map_err(|failure| {
+            let lacks_data = failure.exit == exit::NOT_FOUND && failure.message.contains("dataset");
+            let push = self.command("data push FOLDER --name NAME");
+            if lacks_data {
+                failure.hint(format!("`{push}` stores one, and the training begins by itself"))
+            } else {
+                failure
+            }
+        })?;
         let name = job["name"].as_str().unwrap_or_default();
         jobs::follow_log(self.client, self.output, name)?;
         let ended = jobs::wait(self.client, self.output, name)?;

@@ -57,7 +57,7 @@ fn write_all(root: &Path, name: &str, template: &Template) -> std::io::Result<()
         std::fs::write(source.join(path), contents)?;
     }
     std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
-    std::fs::write(root.join("Cargo.toml"), manifest(name))?;
+    std::fs::write(root.join("Cargo.toml"), manifest(name, template))?;
     std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n")?;
     std::fs::write(root.join(PROJECT_FILE), project_file(name, template))?;
     std::fs::write(root.join("README.md"), readme(name, template))
@@ -76,7 +76,7 @@ fn copy(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
 }
 
 /// One workspace of the plugin and the guest library, which inherits its versions from it as it does at home.
-fn manifest(name: &str) -> String {
+fn manifest(name: &str, template: &Template) -> String {
     let line = |line: &str| match line {
         members if members.starts_with("members = ") => "members = [\".\"]\n".to_owned(),
         other => format!("{other}\n").replace("path = \"sdk\"", "path = \"vendor/plugins/sdk\""),
@@ -84,8 +84,9 @@ fn manifest(name: &str) -> String {
     let workspace: String = WORKSPACE.lines().map(line).collect();
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n\
-         [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n\
-         [dependencies]\nsaggar-plugin-sdk.workspace = true\n\n{workspace}"
+         [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n{}\
+         [dependencies]\nsaggar-plugin-sdk.workspace = true\n\n{workspace}",
+        template.declarations()
     )
 }
 
@@ -118,7 +119,9 @@ mod tests {
 
     #[test]
     fn the_manifest_names_the_vendored_library() {
-        let manifest: toml::Table = manifest("mine").parse().unwrap();
+        let manifest: toml::Table = manifest("mine", &templates::TEMPLATES[0]).parse().unwrap();
+        let declared = &manifest["package"]["metadata"]["saggar"]["parameters"]["batch"];
+        assert_eq!(declared["min"].as_integer(), Some(1), "what the template declares, the plugin declares");
         let sdk = &manifest["workspace"]["dependencies"]["saggar-plugin-sdk"]["path"];
         assert_eq!(sdk.as_str(), Some("vendor/plugins/sdk"));
         assert_eq!(manifest["workspace"]["members"].as_array().unwrap()[0].as_str(), Some("."));

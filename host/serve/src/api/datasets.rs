@@ -19,6 +19,7 @@ use crate::access::{Actor, Sight, things};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created, no_content};
+use crate::json_body::{self, JsonBody};
 use crate::limits::{ANNOUNCEMENT_BYTES_MAX, DATASET_USERS_SHOWN};
 use crate::low_priority::at_low_priority;
 
@@ -30,12 +31,20 @@ struct Announcement {
     files: Vec<UploadFile>,
 }
 
+impl JsonBody for Announcement {
+    const EXAMPLE: &'static str = r#"{"name": "digits", "files": [{"path": "a.csv", "size": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "chunks": ["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"]}]}"#;
+}
+
 /// The body of `POST /api/v1/datasets/{name}/from-job`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfJob {
     job: String,
     path: Option<String>,
+}
+
+impl JsonBody for OfJob {
+    const EXAMPLE: &'static str = r#"{"job": "digits-1", "path": "predictions.safetensors"}"#;
 }
 
 /// `GET /api/v1/datasets`.
@@ -209,8 +218,7 @@ pub(crate) async fn begin(State(app): State<App>, sight: Sight, request: Request
     let body = app.bodies().read(&parts, body, ANNOUNCEMENT_BYTES_MAX).await?;
     // An announcement may be long: reading it would keep the executor's other tasks waiting.
     let begin = move |parts: &crate::Parts| {
-        let Announcement { name, files } =
-            serde_json::from_slice(&body.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+        let Announcement { name, files } = json_body::read(&body.bytes)?;
         things::check_push(parts, sight.rights(), &name)?;
         Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.room(bytes))?)
     };

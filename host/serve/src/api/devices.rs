@@ -35,6 +35,11 @@ struct Search {
 }
 
 impl Devices {
+    /// The names of all of them.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.list().await.into_iter().map(|device| device.info.name).collect()
+    }
+
     /// All of them.
     pub fn new(devices: Vec<Device>) -> Devices {
         Devices(watch::Sender::new(Search { found: devices, over: true }))

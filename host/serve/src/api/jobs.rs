@@ -5,6 +5,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod commands;
 pub(crate) mod metrics;
 pub(crate) mod removal;
+mod requirements;
 pub(super) mod shown;
 pub(crate) mod submit;
 

@@ -10,6 +10,7 @@ use crate::access::Actor;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created, no_content};
+use crate::json_body::JsonBody;
 
 /// `GET /api/v1/keys`. Nothing in the answer opens anything.
 pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
@@ -19,6 +20,10 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError
     });
     let keys: Vec<Value> = keys.await?.iter().map(|(key, used)| key.shown(*used)).collect();
     Ok(Json(json!({ "keys": keys })))
+}
+
+impl JsonBody for NewKey {
+    const EXAMPLE: &'static str = r#"{"name": "ci", "scopes": ["jobs:write"], "projects": ["digits"]}"#;
 }
 
 /// `POST /api/v1/keys`: `{"name", "scopes", "rate"?, "quota"?, "expires_ms"?}`. The answer's `key` is shown this once.

@@ -14,6 +14,7 @@ use crate::access::things::with_model;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::ModelStatus;
 use crate::models::plan::ShadowPlan;
@@ -44,14 +45,17 @@ struct Maybe {
     version: Option<u64>,
 }
 
+impl JsonBody for Maybe {
+    const EXAMPLE: &'static str = r#"{"version": 3}"#;
+}
+
 async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
     let (parts, body) = request.into_parts();
     let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let maybe: Maybe =
-        serde_json::from_slice(&whole.bytes).map_err(|error| ApiError::Json { reason: error.to_string() })?;
+    let maybe: Maybe = json_body::read(&whole.bytes)?;
     Ok(maybe.version)
 }
 
@@ -92,6 +96,10 @@ struct Promotion {
     version: Target,
 }
 
+impl JsonBody for Promotion {
+    const EXAMPLE: &'static str = r#"{"version": 3}"#;
+}
+
 /// `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
 pub(crate) async fn promote(
     State(app): State<App>,
@@ -126,6 +134,10 @@ struct Pointed {
     version: u64,
 }
 
+impl JsonBody for Pointed {
+    const EXAMPLE: &'static str = r#"{"version": 3}"#;
+}
+
 /// `PUT /api/v1/models/{model}/aliases/{alias}` with `{"version": 3}`.
 pub(crate) async fn set_alias(
     State(app): State<App>,
@@ -150,6 +162,10 @@ pub(crate) async fn remove_alias(
     answer(&app, &actor, Action::ModelUnalias, (&name, &alias), done)
 }
 
+impl JsonBody for BTreeMap<String, u32> {
+    const EXAMPLE: &'static str = r#"{"stable": 90, "canary": 10}"#;
+}
+
 /// `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
 pub(crate) async fn set_traffic(
     State(app): State<App>,
@@ -162,6 +178,10 @@ pub(crate) async fn set_traffic(
     let work = app.lifecycle().set_traffic(&name, traffic);
     let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
     answer(&app, &actor, Action::ModelTraffic, (&name, &detail), done)
+}
+
+impl JsonBody for ShadowPlan {
+    const EXAMPLE: &'static str = r#"{"to": "canary", "percent": 10}"#;
 }
 
 /// `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
 use saggar_plugin::limits::COMPILE_TIME_MAX;
-use saggar_plugin::{Host, PluginError, Purpose};
+use saggar_plugin::{Declarations, Host, PluginError, Purpose};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::objects::Objects;
@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::limits::PLUGIN_BYTES_MAX;
 
 /// What is known of a plugin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginFacts {
     /// Its digest.
     pub digest: Digest,
@@ -31,6 +31,9 @@ pub struct PluginFacts {
     pub predicts: bool,
     /// Its size.
     pub bytes: u64,
+    /// What it declares of its parameters and its data.
+    #[serde(default, skip_serializing_if = "Declarations::is_empty")]
+    pub declares: Declarations,
 }
 
 /// Looks into plugins.
@@ -46,7 +49,8 @@ impl PluginInspector for Host {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
         let plugin = self.compile_for(wasm, Purpose::Upload, COMPILE_TIME_MAX)?;
         let (trains, predicts) = (plugin.trains(), plugin.predicts());
-        Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64 })
+        let declares = Declarations::of_component(wasm)?;
+        Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64, declares })
     }
 }
 

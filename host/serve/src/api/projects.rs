@@ -11,6 +11,7 @@ use crate::access::Actor;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body::JsonBody;
 
 /// The routes of this module.
 pub(crate) fn routes() -> [(&'static str, MethodRouter<App>); 2] {
@@ -27,6 +28,10 @@ struct Assignment {
 /// `PUT /api/v1/models/{model}/projects`.
 async fn of_model(State(app): State<App>, Path(name): Path<String>, request: Request) -> Result<Json<Value>, ApiError> {
     assign(app, name, request, Action::ModelAssign, crate::Parts::model_projects).await
+}
+
+impl JsonBody for Assignment {
+    const EXAMPLE: &'static str = r#"{"projects": ["digits"]}"#;
 }
 
 /// `PUT /api/v1/datasets/{name}/projects`.

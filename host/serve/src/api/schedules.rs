@@ -14,6 +14,7 @@ use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created};
+use crate::json_body::JsonBody;
 
 /// A schedule to set.
 #[derive(Debug, Deserialize)]
@@ -22,6 +23,10 @@ struct NewSchedule {
     name: String,
     cron: String,
     spec: JobSpec,
+}
+
+impl JsonBody for NewSchedule {
+    const EXAMPLE: &'static str = r#"{"name": "nightly", "cron": "0 3 * * *", "spec": {"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it"}}"#;
 }
 
 /// `POST /api/v1/schedules`.

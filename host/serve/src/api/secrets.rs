@@ -9,6 +9,7 @@ use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body::JsonBody;
 
 /// A secret's value, and the projects whose keys may have jobs read it. Left out, those stay as they are.
 #[derive(Deserialize)]
@@ -17,6 +18,10 @@ struct Secret {
     value: String,
     #[serde(default)]
     projects: Option<Vec<String>>,
+}
+
+impl JsonBody for Secret {
+    const EXAMPLE: &'static str = r#"{"value": "a value of some length", "projects": ["digits"]}"#;
 }
 
 /// `GET /api/v1/secrets`: those that who asks may use.

@@ -16,6 +16,7 @@ use crate::access::{Actor, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created};
+use crate::json_body::JsonBody;
 use crate::models::Weights;
 
 /// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
@@ -35,6 +36,10 @@ enum Parts {
         /// The checkpoint.
         from: Origin,
     },
+}
+
+impl JsonBody for Parts {
+    const EXAMPLE: &'static str = r#"{"from": "job:digits-7/checkpoint@1200"}"#;
 }
 
 /// The answer names the version and tells whether it serves, or why it was refused.

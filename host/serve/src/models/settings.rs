@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::queue::Rules;
 use super::version::Terms;
+use crate::json_body;
 use crate::limits::{
     DEADLINE_DEFAULT, DEADLINE_MAX, INSTANCES_DEFAULT, INSTANCES_MAX, INSTANCES_MIN, PREDICTIONS_DEFAULT,
     PREDICTIONS_MAX,
@@ -157,7 +158,7 @@ impl Settings {
     /// # Errors
     /// `BadSettings` with the place and what was expected.
     pub fn parse(text: &[u8]) -> Result<Settings, BadSettings> {
-        let settings: Settings = serde_json::from_slice(text).map_err(|error| BadSettings(error.to_string()))?;
+        let settings: Settings = json_body::decode(text).map_err(BadSettings)?;
         settings.check()?;
         Ok(settings)
     }
@@ -298,15 +299,15 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, says) in [
-            (r#"{"bach": {}}"#, "unknown field `bach`"),
+            (r#"{"bach": {}}"#, "bach: there is no `bach`, expected one of"),
             (r#"{"batch": {"max_delay": "2"}}"#, "expected a time such as"),
-            (r#"{"batch": {"max_delay": 2}}"#, "invalid type"),
+            (r#"{"batch": {"max_delay": 2}}"#, "batch.max_delay: expected "),
             (r#"{"batch": {"max_items": 0}}"#, "batch.max_items: expected 1 to"),
             (r#"{"queue": {"capacity": 0}}"#, "queue.capacity: expected 1 to"),
             (r#"{"queue": {"timeout": "0s"}}"#, "queue.timeout: expected more than 0s"),
             (r#"{"keep_alive": "soon"}"#, "expected a time such as \"5m\""),
             (r#"{"ensemble": {"steps": []}}"#, "at least one step"),
-            ("[", "EOF"),
+            ("[", "not JSON at byte 0: it ends within a list"),
         ] {
             let error = Settings::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("model.json: ") && error.contains(says), "{text}: {error}");

@@ -15,6 +15,7 @@ use super::data::{Elements, Flat, Values};
 use super::datatype::Datatype;
 use super::error::InferError;
 use super::parameter::{Value, refused};
+use crate::json_body;
 use crate::limits::{DEADLINE_MAX, JSON_DEPTH_MAX};
 use crate::predict::{decode, nonfinite};
 
@@ -90,7 +91,7 @@ impl<'s> Reading<'s> {
         let read = deserializer.deserialize_map(Object(self)).and_then(|()| deserializer.end());
         match (self.error.take(), read) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(InferError::Syntax { reason: error.to_string() }),
+            (None, Err(error)) => Err(InferError::Syntax { reason: json_body::plain(&error, json) }),
             (None, Ok(())) if !self.has_inputs => {
                 Err(InferError::Missing { place: "request".to_owned(), key: "inputs" })
             }

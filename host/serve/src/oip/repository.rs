@@ -19,6 +19,7 @@ use crate::access::things::with_model;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body;
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::{ModelStatus, VersionState, VersionStatus};
 
@@ -130,6 +131,5 @@ async fn body<T: DeserializeOwned + Default>(app: &App, request: Request) -> Res
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }
-    let syntax = |error: serde_json::Error| InferError::Syntax { reason: error.to_string() };
-    Ok(serde_json::from_slice(&whole.bytes).map_err(syntax)?)
+    Ok(json_body::decode(&whole.bytes).map_err(|reason| InferError::Syntax { reason })?)
 }

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::dense::{Dense, Node};
 use super::plain;
 use super::text;
+use crate::json_body;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::{ModelPort as Port, Signature};
 
@@ -246,7 +247,9 @@ impl Input {
         let read = Node(&mut dense).deserialize(&mut json).and_then(|()| json.end());
         match (dense.take_error(), read) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(DecodeError::Syntax { place: dense.place(), reason: error.to_string() }),
+            (None, Err(error)) => {
+                Err(DecodeError::Syntax { place: dense.place(), reason: json_body::plain(&error, text) })
+            }
             (None, Ok(())) => dense.finish(),
         }
     }
@@ -352,7 +355,7 @@ pub(super) fn slowly(signature: &Signature, body: &[u8]) -> Result<Inputs, Decod
     let read = json.deserialize_any(Body(&mut reading)).and_then(|()| json.end());
     match (reading.error, read) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(DecodeError::Syntax { place: reading.place, reason: error.to_string() }),
+        (None, Err(error)) => Err(DecodeError::Syntax { place: reading.place, reason: json_body::plain(&error, body) }),
         (None, Ok(())) => Inputs::new(signature, reading.inputs),
     }
 }

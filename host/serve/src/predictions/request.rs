@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::error::PredictionError;
 use super::webhook::Filter;
 use crate::error::ApiError;
+use crate::json_body;
 use crate::limits::PREDICTION_WAIT_MAX;
 use crate::predict::reference::Reference;
 use crate::predict::scan::{Scanner, Syntax, Token};
@@ -64,8 +65,7 @@ impl Asked {
     /// # Errors
     /// `Body` where the input is no JSON.
     pub(super) fn digest(&self) -> Result<Digest, PredictionError> {
-        let mut input: Value =
-            serde_json::from_slice(&self.input).map_err(|error| refuse(format!("input: {error}")))?;
+        let mut input: Value = json_body::decode(&self.input).map_err(|reason| refuse(format!("input: {reason}")))?;
         input.sort_all_objects();
         let model = self.model.as_ref().map(|model| format!("{}@{}", model.model, model.which));
         Ok(Digest::of(serde_json::json!([model, input]).to_string().as_bytes()))

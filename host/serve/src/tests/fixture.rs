@@ -317,7 +317,10 @@ impl PluginInspector for Words {
             return Err(PluginError::NotComponent { reason: "it does not begin as one".to_owned() });
         }
         let (trains, predicts) = (text.contains("trains"), text.contains("predicts"));
-        Ok(PluginFacts { digest: Digest::of(wasm), trains, predicts, bytes: wasm.len() as u64 })
+        // What is behind a bar is what it declares.
+        let declares = text.split_once('|').map(|(_, declared)| serde_json::from_str(declared).unwrap());
+        let declares = declares.unwrap_or_default();
+        Ok(PluginFacts { digest: Digest::of(wasm), trains, predicts, bytes: wasm.len() as u64, declares })
     }
 }
 

@@ -92,6 +92,51 @@ async fn datasets_come_in_chunks() {
     assert_eq!(fixture.post_json("/api/v1/datasets", &nameless).await.error().0, 400);
 }
 
+#[tokio::test]
+async fn a_job_that_cannot_succeed_is_refused_when_it_is_submitted() {
+    let fixture = Fixture::new();
+    dataset(&fixture).await;
+    let declared = json!({
+        "parameters": { "batch": { "type": "integer", "min": 1.0 }, "optimizer": { "type": "text", "choices": ["sgd", "adam"] } },
+        "data": { "/data": ["x"] },
+    });
+    let plugin = upload(&fixture, &format!("plugin trains|{declared}")).await;
+    let data = json!([{ "dataset": "points", "mount": "/data" }]);
+    let fine = json!({ "project": "digits", "plugin": plugin, "data": data, "parameters": { "batch": 1, "other": 0 } });
+    assert_eq!(submit(&fixture, &fine).await.status, 201);
+    let with = |field: &str, value: Value| {
+        let mut spec = fine.clone();
+        spec[field] = value;
+        spec
+    };
+    let cases = [
+        (with("parameters", json!({ "batch": 0 })), "parameters.batch: expected an integer of at least 1, got 0"),
+        (
+            with("parameters", json!({ "optimizer": "SGD" })),
+            "parameters.optimizer: expected one of sgd, adam, got \"SGD\"",
+        ),
+        (with("data", json!([])), "data: the plugin reads a dataset at /data, and the job mounts none there"),
+        (with("device", json!("vulkan:7")), "device: this machine has no vulkan:7; it has: auto, cpu"),
+        (with("device", json!("gpu")), "device: this machine has no gpu; it has: auto, cpu"),
+        (with("secrets", json!(["nope"])), "secret nope"),
+    ];
+    for (spec, words) in cases {
+        let answer = submit(&fixture, &spec).await;
+        let (status, _, message) = answer.error();
+        assert!(matches!(status, 400 | 404) && message.contains(words), "{status} {message}");
+    }
+    let (.., told) = submit(&fixture, &with("secrets", json!(["nope"]))).await.error();
+    assert!(told.contains("none is kept; keep one for digits: `saggar secret set nope --project digits`"), "{told}");
+    let fields = json!({ "data": { "/data": ["x", "image"] } });
+    let plugin = upload(&fixture, &format!("plugin trains too|{fields}")).await;
+    let (status, _, message) = submit(&fixture, &with("plugin", json!(plugin))).await.error();
+    assert_eq!(status, 400);
+    assert!(message.contains("the field `image` of /data, and dataset points/1 has none; it has: "), "{message}");
+    let listed = fixture.get("/api/v1/plugins").await.json();
+    let plugins = listed["plugins"].as_array().unwrap();
+    assert!(plugins.iter().any(|plugin| plugin["declares"] == declared), "{listed}");
+}
+
 async fn delete(fixture: &Fixture, path: &str) -> Answer {
     Answer::of(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
 }
@@ -181,10 +226,14 @@ async fn a_job_that_cannot_run_is_refused() {
     let predicts = upload(&fixture, "plugin predicts").await;
     let data = |dataset: &str, version: u64| json!([{ "dataset": dataset, "version": version, "mount": "/data" }]);
     let cases = [
-        (json!({ "project": "digits" }), 400, "body: missing field `plugin`"),
+        (json!({ "project": "digits" }), 400, "body: `plugin` is missing"),
         (json!({ "project": "digits", "plugin": "x" }), 400, "plugin: expected the 64 hexadecimal digits"),
         (json!({ "project": "Digits!", "plugin": plugin }), 400, "project: \"Digits!\" is no name"),
-        (json!({ "project": "digits", "plugin": plugin, "nonsense": 1 }), 400, "body: unknown field `nonsense`"),
+        (
+            json!({ "project": "digits", "plugin": plugin, "nonsense": 1 }),
+            400,
+            "body: nonsense: there is no `nonsense`",
+        ),
         (json!({ "project": "digits", "plugin": "0".repeat(64) }), 404, "no plugin 000"),
         (json!({ "project": "digits", "plugin": predicts }), 422, "plugin "),
         (json!({ "project": "digits", "plugin": plugin, "data": data("none", 1) }), 404, "no dataset none/1"),

@@ -86,14 +86,14 @@ async fn what_is_wrong_with_an_input_is_said() {
     let fixture = Fixture::serving().await;
     let deep = "[".repeat(100_000);
     let cases: [(&str, &[u8], u16, &str, &str); 16] = [
-        (JSON, b"{", 400, "bad_input", "body: EOF"),
-        (JSON, b"", 400, "bad_input", "body: EOF"),
+        (JSON, b"{", 400, "bad_input", "body: not JSON at byte 0: it ends within an object"),
+        (JSON, b"", 400, "bad_input", "body: expected JSON, got nothing"),
         (JSON, deep.as_bytes(), 400, "bad_input", "image[0]"),
         (JSON, b"[[1,2],[3]]", 400, "bad_input", "image[1]: expected 2 values, as in the array before it, got 1"),
         (JSON, b"[[1,2,3]]", 400, "bad_input", "image: expected shape [2, 2], or [n, 2, 2] for a batch, got [1, 3]"),
         (JSON, b"[[1,2],[3,1e999]]", 400, "bad_input", "image[1][1]: number out of range"),
         (JSON, b"{\"image\":[[1,2],[3,4]],\"image\":1}", 400, "bad_input", "image: given twice"),
-        (JSON, b"{\"\xff\":1}", 400, "bad_input", "body: invalid unicode"),
+        (JSON, b"{\"\xff\":1}", 400, "bad_input", "body: not JSON at byte 2: invalid unicode"),
         ("application/octet-stream", b"12345", 400, "bad_input", "image: expected 4 bytes (uint8[2, 2]), got 5"),
         ("application/xml", b"<a/>", 415, "unsupported_media_type", "content-type: \"application/xml\""),
         ("image/jpeg", b"\xff\xd8\xff", 415, "unsupported_media_type", "content-type: \"image/jpeg\""),

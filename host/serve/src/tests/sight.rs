@@ -273,7 +273,7 @@ async fn a_key_of_projects_is_made_and_shown() {
         (json!(["jobs:read"]), json!([]), "names at least one"),
         (json!(["jobs:read"]), json!(["A b"]), "`A b` cannot be a project's name"),
         (json!(["admin"]), json!(["digits"]), "the scope admin sees every project"),
-        (json!(["jobs:read"]), json!("digits"), "expected a sequence"),
+        (json!(["jobs:read"]), json!("digits"), "projects: expected a list"),
     ] {
         let body = json!({ "name": "x", "scopes": scopes, "projects": projects });
         let (status, _, text) = fixture.post_json("/api/v1/keys", &body.to_string()).await.error();

@@ -1,4 +1,8 @@
 //! CSV files: a line for each item, fields as ranges of columns.
+//!
+//! A first line of names is told from one of values by the line after it, where the description does not say which it is.
+
+mod infer;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,11 +12,29 @@ use saggar_tensor::DType;
 use super::deal::deal;
 use super::describe::{CsvText, FieldText, check_field_names};
 use super::ingest::{Draft, DraftColumn};
-use super::source::Source;
+use super::source::{Source, named};
 use super::staging::Staging;
 use super::upload::is_path;
 use crate::error::DatasetError;
 use crate::limits::CSV_LINE_BYTES_MAX;
+
+/// Whether the folder has CSV files.
+pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!named(folder, "csv")?.is_empty())
+}
+
+/// Reads the folder's only CSV file, which nothing describes.
+///
+/// # Errors
+/// `Table` where there are several, or where it does not say enough; those of [`read`].
+pub(super) fn read_alone(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
+    let found = named(folder, "csv")?;
+    let names = found.values().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let names: Vec<String> = names.collect();
+    let [file] = &names[..] else { return Err(infer::several(&names)) };
+    let text = infer::infer(&folder.join(file), file)?;
+    read(staging, folder, &text)
+}
 
 /// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
 pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
@@ -27,7 +49,12 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Resu
         let (file, needed_by) = (text.file.clone(), "dataset.json".to_owned());
         return Err(DatasetError::MissingFile { file, needed_by });
     }
-    let mut lines = Lines::open(&path, text)?;
+    let header = match text.header {
+        Some(header) => header,
+        None => has_header(&path, text)?,
+    };
+    let needed = text.fields.iter().map(|field| field.columns.1).max().unwrap_or(0);
+    let mut lines = Lines::open(&path, &text.file, header, needed)?;
     let mut columns = items.iter().map(|_| staging.writer(items.len())).collect::<Result<Vec<_>, _>>()?;
     let (mut count, mut bytes) = (0, 0);
     let mut value = Vec::new();
@@ -52,6 +79,37 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Resu
     Ok(Draft { columns: drafts, splits, items: count, description: text.description.clone() })
 }
 
+/// Whether the first line of a described file has names in it and not values.
+fn has_header(path: &Path, text: &CsvText) -> Result<bool, DatasetError> {
+    let mut lines = Lines::open(path, &text.file, false, 0)?;
+    if !lines.next()? {
+        return Ok(false);
+    }
+    let first = lines.cells();
+    // A line of another length is refused when it is read.
+    if !lines.next().unwrap_or(false) {
+        return Ok(false);
+    }
+    let second = lines.cells();
+    let is_class = |line: &[String]| {
+        text.fields.iter().filter(|field| !field.classes.is_empty()).any(|field| {
+            (field.columns.0..field.columns.1).any(|at| line.get(at).is_some_and(|cell| field.classes.contains(cell)))
+        })
+    };
+    Ok(!is_class(&first) && (is_header(&first, &second) || is_class(&second)))
+}
+
+/// Whether a line names columns: some of its cells are no numbers where the next line has numbers, and none is a number
+/// where the next line has none.
+fn is_header(first: &[String], second: &[String]) -> bool {
+    let is_number = |cell: &String| cell.parse::<f64>().is_ok();
+    let mut pairs = first.iter().zip(second);
+    !first.iter().any(is_number) && pairs.any(|(name, value)| !is_number(name) && is_number(value))
+}
+
+/// Classes that an error names.
+const CLASSES_NAMED: usize = 10;
+
 /// The lines of a file, one at a time.
 struct Lines {
     file: String,
@@ -65,18 +123,21 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(path: &Path, text: &CsvText) -> Result<Lines, DatasetError> {
+    fn open(path: &Path, file: &str, header: bool, needed: usize) -> Result<Lines, DatasetError> {
         let source = LimitedRecords { source: Source::open(path)?, record_bytes: 0 };
         let reader =
-            csv::ReaderBuilder::new().has_headers(text.header).flexible(true).trim(csv::Trim::All).from_reader(source);
-        Ok(Lines {
-            file: text.file.clone(),
-            reader,
-            record: csv::ByteRecord::new(),
-            line: 0,
-            columns: None,
-            needed: text.fields.iter().map(|field| field.columns.1).max().unwrap_or(0),
-        })
+            csv::ReaderBuilder::new().has_headers(header).flexible(true).trim(csv::Trim::All).from_reader(source);
+        Ok(Lines { file: file.to_owned(), reader, record: csv::ByteRecord::new(), line: 0, columns: None, needed })
+    }
+
+    /// The line's cells as texts.
+    fn cells(&self) -> Vec<String> {
+        self.record.iter().map(|cell| String::from_utf8_lossy(cell).into_owned()).collect()
+    }
+
+    /// One of them; empty where the line has fewer.
+    fn cell(&self, column: usize) -> String {
+        self.record.get(column).map_or_else(String::new, |cell| String::from_utf8_lossy(cell).into_owned())
     }
 
     /// Goes to the next line; false at the end.
@@ -120,9 +181,11 @@ impl Lines {
                 } else if field.classes.is_empty() {
                     append_number(text, dtype, data)
                 } else {
-                    let class: usize = text.parse().ok()?;
+                    // By its name; else, where names are not what the file has, by its number.
+                    let named = field.classes.iter().position(|class| class == text);
+                    let class = named.or_else(|| text.parse().ok())?;
                     (class < field.classes.len()).then_some(())?;
-                    append_number(text, dtype, data)
+                    append_number(&class.to_string(), dtype, data)
                 }
             });
             appended.ok_or_else(|| self.bad_value(field, dtype, column, value))?;
@@ -134,7 +197,11 @@ impl Lines {
         let expected = match (field.maximum, field.classes.len()) {
             (Some(maximum), _) => format!("a number from 0 to {maximum}"),
             (None, 0) => format!("a number of type {dtype}"),
-            (None, classes) => format!("a class, from 0 to {}", classes - 1),
+            (None, classes) => {
+                let names = field.classes.iter().take(CLASSES_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let more = if classes > CLASSES_NAMED { ", ..." } else { "" };
+                format!("a class: {names}{more}, or its number from 0 to {}", classes - 1)
+            }
         };
         DatasetError::BadValue {
             file: self.file.clone(),

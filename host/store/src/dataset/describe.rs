@@ -108,13 +108,14 @@ impl ColumnField {
     }
 }
 
-/// A CSV file: one line for each item, numbers only.
+/// A CSV file: one line for each item, numbers, and names of classes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CsvText {
     pub(super) file: String,
+    /// Whether the first line has the columns' names; told from the lines where it is left out.
     #[serde(default)]
-    pub(super) header: bool,
+    pub(super) header: Option<bool>,
     pub(super) fields: Vec<FieldText>,
     #[serde(default)]
     pub(super) splits: serde_json::Map<String, serde_json::Value>,

@@ -22,6 +22,8 @@ use crate::regular_file;
 mod decode;
 
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+/// Endings of pictures that are not read.
+const REFUSED: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
 const PART: &str = "train";
 
 /// For each part, the images of each class.
@@ -33,6 +35,27 @@ pub(super) fn is_there(folder: &Path) -> bool {
     let Ok(entries) = list(folder) else { return false };
     let deeper = |folder: &PathBuf| list(folder).is_ok_and(|entries| entries.folders.iter().any(holds));
     entries.folders.iter().any(|folder| holds(folder) || deeper(folder))
+}
+
+/// Pictures of formats that are not read, for an error: ` (.webp pictures are not read; ...)`. Empty where there are none.
+pub(super) fn refused(folder: &Path) -> String {
+    let ending = |path: &PathBuf| {
+        let ending = path.extension()?.to_str()?.to_lowercase();
+        REFUSED.iter().find(|refused| **refused == ending).copied()
+    };
+    let mut found = BTreeSet::new();
+    let mut left = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = left.pop() {
+        let Ok(entries) = list(&folder) else { continue };
+        found.extend(entries.files.iter().filter_map(ending));
+        if depth < 2 {
+            left.extend(entries.folders.into_iter().map(|folder| (folder, depth + 1)));
+        }
+    }
+    match found.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        found => format!("; {} pictures are not read: make PNG or JPEG files of them", found.join(", ")),
+    }
 }
 
 /// Reads the images: fields `image` (`uint8[height, width, channels]`) and `label`.

@@ -77,11 +77,13 @@ fn read_format(folder: &Path, staging: &Staging<'_>) -> Result<Draft, DatasetErr
         None if safetensors::is_there(folder)? => safetensors::read(staging, folder, String::new()),
         None if parquet::is_there(folder)? => parquet::read(staging, folder, &ParquetFiles::default()),
         None if images::is_there(folder) => images::read(staging, folder, String::new()),
+        None if csv::is_there(folder)? => csv::read_alone(staging, folder),
         None if text::is_there(folder)? => text::read(staging, folder),
         None => {
+            let refused = images::refused(folder);
             let folder = folder.file_name().unwrap_or(folder.as_os_str());
             let folder = folder.to_string_lossy().into_owned();
-            Err(DatasetError::UnknownFormat { folder })
+            Err(DatasetError::UnknownFormat { folder, refused })
         }
     }
 }

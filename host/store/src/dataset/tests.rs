@@ -16,6 +16,7 @@ mod exporting;
 mod images;
 mod parquet;
 mod parquet_hostile;
+mod tables;
 mod texts;
 mod uploading;
 
@@ -209,7 +210,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.md", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -245,7 +246,11 @@ fn broken_csv_files_are_refused_with_the_place() {
     check_csv(byte, b"1\n", expect!["x.csv:1: 1 columns, expected 2"]);
     check_csv(byte, b"", expect!["x.csv: no items"]);
     let class = r#"{"name":"x","columns":[0,1],"dtype":"uint8","classes":["no","yes"]}"#;
-    check_csv(class, b"0\n1\n2\n", expect!["x.csv:3:1: `2` is not a class, from 0 to 1 (field x)"]);
+    check_csv(
+        class,
+        b"0\n1\n2\n",
+        expect!["x.csv:3:1: `2` is not a class: no, yes, or its number from 0 to 1 (field x)"],
+    );
     let ink = r#"{"name":"x","columns":[0,1],"dtype":"uint8","maximum":16}"#;
     check_csv(ink, b"16\n17\n", expect!["x.csv:2:1: `17` is not a number from 0 to 16 (field x)"]);
     check_csv(ink, b"NaN\n", expect!["x.csv:1:1: `NaN` is not a number from 0 to 16 (field x)"]);

@@ -43,13 +43,25 @@ pub enum DatasetError {
     /// A folder in which no known format is found.
     #[error(
         "{folder}: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or \
-         NAME.parquet, folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files \
+         NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files \
          train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files \
-         data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+         data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]{refused}"
     )]
     UnknownFormat {
         /// The folder.
         folder: String,
+        /// What is there of formats that are not read; may be empty.
+        refused: String,
+    },
+    /// A CSV file that does not say by itself what it means.
+    #[error("{file}: {reason}; a file dataset.json beside it says what it means, for example: {example}")]
+    Table {
+        /// The file.
+        file: String,
+        /// What is not clear.
+        reason: String,
+        /// A description of it.
+        example: String,
     },
     /// dataset.json is wrong.
     #[error("dataset.json: {reason}")]

@@ -19,8 +19,12 @@ impl<'a> Feed<'a> {
     /// without a part `train` is used whole. A batch larger than the part is the part.
     ///
     /// # Errors
-    /// `NoSuch` for a field; `NoItems`.
+    /// `Parameter` for a batch of 0; `NoSuch` for a field; `NoItems`.
     pub fn new(dataset: &'a Dataset, fields: &[&str], batch: u32) -> Result<Self> {
+        if batch == 0 {
+            let (name, expected, given) = ("batch".to_owned(), "an integer of at least 1".to_owned(), "0".to_owned());
+            return Err(Error::Parameter { name, expected, given });
+        }
         let splits = dataset.splits();
         let named = |name: &str| splits.iter().find(|split| *split == name).cloned();
         let training = named("train");
@@ -30,7 +34,7 @@ impl<'a> Feed<'a> {
         if items == 0 {
             return Err(Error::NoItems);
         }
-        let batch = u32::try_from(items).map_or(batch, |items| batch.min(items)).max(1);
+        let batch = u32::try_from(items).map_or(batch, |items| batch.min(items));
         Ok(Self { dataset, fields, batch, training, held_out })
     }
 

@@ -31,19 +31,35 @@ struct Place {
 pub(super) fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure> {
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => args
-            .dir
-            .canonicalize()
-            .ok()
-            .and_then(|dir| Some(dir.file_name()?.to_string_lossy().to_lowercase()))
-            .unwrap_or_default(),
+        None => default_name(&args.dir),
     };
-    folder(&args.dir, &name, client, output)
+    if args.dir.is_file() { file(&args.dir, &name, client, output) } else { folder(&args.dir, &name, client, output) }
+}
+
+/// Sends one file as a version of the dataset `name`.
+fn file(path: &Path, name: &str, client: &Client, output: Output) -> Result<(), Failure> {
+    let root = path.parent().unwrap_or(Path::new(""));
+    send_all(root, &[path.to_owned()], name, client, output)
 }
 
 /// Sends a folder as a version of the dataset `name`.
 pub(super) fn folder(dir: &Path, name: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    let paths = files(dir)?;
+    send_all(dir, &files(dir)?, name, client, output)
+}
+
+/// The name of a dataset that nobody named: the folder's, or the file's without its endings.
+fn default_name(path: &Path) -> String {
+    let name = path.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().to_lowercase()));
+    let name = name.unwrap_or_default();
+    if !path.is_file() {
+        return name;
+    }
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    plain.rsplit_once('.').map_or(plain, |(stem, _)| stem).to_owned()
+}
+
+/// Sends files below `dir` as a version of the dataset `name`.
+fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &Client, output: Output) -> Result<(), Failure> {
     let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
     if total > UPLOAD_BYTES_MAX || paths.len() > UPLOAD_FILES_MAX {
         return Err(Failure::invalid(format!(
@@ -58,7 +74,7 @@ pub(super) fn folder(dir: &Path, name: &str, client: &Client, output: Output) ->
     let mut progress = Progress::of_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
     let mut files = Vec::new();
-    for path in &paths {
+    for path in paths {
         files.push(describe(dir, path, &mut chunks, &mut progress)?);
     }
     drop(progress);
@@ -178,6 +194,17 @@ fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dataset_is_called_as_its_folder_or_file() {
+        let directory = tempfile::tempdir().unwrap();
+        for (file, name) in [("Wine.csv", "wine"), ("wine.csv.gz", "wine"), ("a.b.npz", "a.b"), ("plain", "plain")] {
+            std::fs::write(directory.path().join(file), "x").unwrap();
+            assert_eq!(default_name(&directory.path().join(file)), name);
+        }
+        std::fs::create_dir(directory.path().join("Set.v1")).unwrap();
+        assert_eq!(default_name(&directory.path().join("Set.v1")), "set.v1");
+    }
 
     #[test]
     fn links_and_what_is_ignored() {

@@ -1,9 +1,11 @@
 //! The server that `saggar dev` works with: one of its own, of the same program, or one that somebody runs.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use saggar_project::PROJECT_FILE;
 
@@ -12,27 +14,57 @@ use crate::args::Dev;
 use crate::client::Client;
 use crate::commands::run::layers::Source;
 use crate::exit::{self, Failure};
+use crate::output::Output;
 use crate::project::Project;
 use crate::server::ServerAddress;
+
+/// How long what listens at the address may take to say what it is.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 pub(super) struct DevServer {
     address: ServerAddress,
 }
 
 impl DevServer {
-    /// The server that somebody named, else one that is started here and ends with this command.
+    /// The server that somebody named, or that runs already where this command would start one; `None` where there is none.
+    ///
+    /// # Errors
+    /// Something else has the address.
+    pub(super) fn running(args: &Dev, address: &ServerAddress, output: Output) -> Result<Option<DevServer>, Failure> {
+        if address.is_given() {
+            return Ok(Some(DevServer { address: address.clone() }));
+        }
+        match TcpListener::bind(&args.addr) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            // What else is wrong with an address is said by the server.
+            _ => return Ok(None),
+        }
+        let url = format!("http://{}", args.addr);
+        let server =
+            DevServer { address: ServerAddress { said: Some((url.clone(), Source::BuiltIn)), ..address.clone() } };
+        // Something else that listens there may never answer.
+        match server.client()?.get_within("/version", ANSWER_TIME_MAX) {
+            Ok(version) if version["name"] == "saggar" => {
+                output.note(&format!("a server runs at {url}: working with it; --addr 127.0.0.1:0 starts another one"));
+                Ok(Some(server))
+            }
+            _ => {
+                Err(Failure::new(exit::CONFLICT, "address_taken", format!("another program listens on {}", args.addr))
+                    .hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs"))
+            }
+        }
+    }
+
+    /// A server that is started here and ends with this command.
     ///
     /// # Errors
     /// The exit code of the server that did not start; what is wrong stands on standard error.
-    pub(super) fn of(
+    pub(super) fn start(
         args: &Dev,
         address: ServerAddress,
         project: &Project,
         ending: Arc<Ending>,
     ) -> Result<DevServer, Failure> {
-        if address.is_given() {
-            return Ok(DevServer { address });
-        }
         let program = std::env::current_exe().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
         let home = args.home.clone().unwrap_or_else(|| project.path(".saggar"));
         let mut serve = Command::new(program);

@@ -1,7 +1,7 @@
 //! Watching a plugin's sources: the files that its `watch` patterns mean, in the directories where such can be.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -51,15 +51,19 @@ impl Sources {
         Ok(Sources { saves, _watcher: watcher })
     }
 
-    /// Waits for a save, and for the quiet after it. When it began.
-    pub(super) fn wait(&self) -> Instant {
-        let Ok(began) = self.saves.recv() else {
-            // The watcher lives as long as this: it only goes when the process does.
-            std::thread::park();
-            return Instant::now();
+    /// Waits for a save, and for the quiet after it. When it began; `None` where nothing is saved for so long.
+    pub(super) fn wait_for(&self, time: Duration) -> Option<Instant> {
+        let began = match self.saves.recv_timeout(time) {
+            Ok(began) => began,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => {
+                // The watcher lives as long as this: it only goes when the process does.
+                std::thread::park();
+                return None;
+            }
         };
         while began.elapsed() < SETTLE_MAX && self.saves.recv_timeout(SETTLE).is_ok() {}
-        began
+        Some(began)
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Template {
     /// The rest of `[task.train]` in its project file.
     pub(super) task: &'static str,
     source: &'static Dir<'static>,
+    /// The manifest of the crate that it is made from.
+    manifest: &'static str,
 }
 
 /// Every template, the default first.
@@ -42,6 +44,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         run: "saggar run NAME --data DATASET -f",
         task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\n",
         source: &CLASSIFIER,
+        manifest: include_str!("../../../../../plugins/templates/classifier/Cargo.toml"),
     },
     Template {
         name: "trainer",
@@ -53,6 +56,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         run: "saggar run NAME --data DATASET -f -- steps=200",
         task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\nargs = { steps = 200 }\n",
         source: &TRAINER,
+        manifest: include_str!("../../../../../plugins/templates/trainer/Cargo.toml"),
     },
     Template {
         name: "input-opt",
@@ -64,6 +68,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         run: "saggar run NAME -f -- target=3",
         task: "args = { target = 3 }\n",
         source: &INPUT_OPT,
+        manifest: include_str!("../../../../../plugins/input-opt/Cargo.toml"),
     },
     Template {
         name: "lenet-mnist",
@@ -74,6 +79,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         run: "saggar run NAME --data mnist -f -- epochs=3 model=mnist",
         task: "data = [\"mnist\"] # `saggar data push FOLDER --name mnist` stores it\nargs = { epochs = 3, model = \"mnist\" }\n",
         source: &LENET,
+        manifest: include_str!("../../../../../plugins/lenet/Cargo.toml"),
     },
     Template {
         name: "echo",
@@ -83,6 +89,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         run: "saggar run NAME -f && saggar predict NAME -i 'x=[1,2,3,4]'",
         task: "",
         source: &ECHO,
+        manifest: include_str!("../../../../../plugins/templates/echo/Cargo.toml"),
     },
 ];
 
@@ -97,6 +104,13 @@ pub(super) fn find(name: &str) -> Option<&'static Template> {
 }
 
 impl Template {
+    /// What the plugin declares of its parameters and data: the tables for its manifest. Empty where it declares nothing.
+    pub(super) fn declarations(&self) -> &'static str {
+        let begin = self.manifest.find("[package.metadata.saggar");
+        let tables = begin.map_or("", |begin| &self.manifest[begin..]);
+        tables.find("[lints]").map_or(tables, |end| &tables[..end])
+    }
+
     /// The files of the plugin's `src`, by their paths in it.
     pub(super) fn files(&self) -> Vec<(PathBuf, Cow<'static, [u8]>)> {
         let files = self.source.files();

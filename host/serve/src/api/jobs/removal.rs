@@ -13,6 +13,7 @@ use crate::access::{Actor, SeenJob, Sight};
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body::JsonBody;
 
 /// `DELETE /api/v1/jobs/{job}`.
 pub(crate) async fn remove(
@@ -40,6 +41,10 @@ struct Sweep {
     experiment: Option<String>,
     /// Only tell what would go.
     dry_run: bool,
+}
+
+impl JsonBody for Sweep {
+    const EXAMPLE: &'static str = r#"{"project": "digits", "keep_last": 5, "dry_run": true}"#;
 }
 
 /// `POST /api/v1/jobs/gc`.

@@ -5,6 +5,8 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
+use saggar_plugin::Declarations;
+use saggar_store::dataset::DatasetInfo;
 use saggar_store::error::DatasetError;
 use saggar_store::models::{Found, FoundState, plugin_of, scan};
 use saggar_store::records::Job;
@@ -12,14 +14,20 @@ use saggar_store::{CheckpointInfo, Effect, Refused, Rights};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::shown;
+use super::{requirements, shown};
 use crate::access::{Actor, SeenJob, Sight, Who, things};
+use crate::api::plugins::PluginFacts;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::{ApiError, created};
+use crate::json_body::JsonBody;
 
 /// The header under which submitting the same twice makes one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+impl JsonBody for JobSpec {
+    const EXAMPLE: &'static str = r#"{"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it", "data": [{"dataset": "digits", "mount": "/data"}], "parameters": {"epochs": 3}}"#;
+}
 
 /// `POST /api/v1/jobs`.
 pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
@@ -39,6 +47,10 @@ struct Restart {
     overrides: Map<String, Value>,
     /// Whether to go on from the newest checkpoint. Where nothing is said, a job that did not succeed does.
     resume: Option<bool>,
+}
+
+impl JsonBody for Restart {
+    const EXAMPLE: &'static str = r#"{"parameters": {"lr": 0.01}, "overrides": {"seed": 1}, "resume": true}"#;
 }
 
 /// `POST /api/v1/jobs/{job}/restart`.
@@ -145,55 +157,46 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
     spec.validate().map_err(JobError::from)?;
+    let mut declares = Declarations::default();
     spec.plugin = match &mut spec.predict {
         Some(prediction) => {
             let found = version_of(app, &prediction.model, prediction.version).await?;
             prediction.version = Some(found.version);
             app.blocking(move |_| plugin_of(&found.dir)).await?.hex()
         }
-        None => trainer(app, &spec.plugin).await?,
+        None => {
+            let facts = trainer(app, &spec.plugin).await?;
+            declares = facts.declares;
+            facts.digest.hex()
+        }
     };
+    requirements::check_parameters(&declares, &spec.parameters)?;
+    requirements::check_mounts(&declares, &spec.data)?;
     for mount in &mut spec.data {
-        pin_mount(app, sight, mount).await?;
+        if let Some(info) = pin_mount(app, sight, mount).await? {
+            requirements::check_fields(&declares, mount, &info)?;
+        }
     }
     if let Some(origin) = &mut spec.init_from {
         pin_origin(app, sight, origin).await?;
     }
-    check_secrets(app, sight, spec).await
+    requirements::check_device(app, &spec.device).await?;
+    requirements::check_secrets(app, sight, spec).await
 }
 
-/// Whether secrets that whoever is limited to projects names are theirs. One that is not is to them as one that there is not;
-/// for others a secret may come until the job runs.
-async fn check_secrets(app: &App, sight: &Sight, spec: &JobSpec) -> Result<(), ApiError> {
-    if spec.secrets.is_empty() || sight.rights().projects().is_none() {
-        return Ok(());
-    }
-    let rights = sight.rights().clone();
-    let usable = app.blocking(move |parts| parts.home.secrets().names(&rights)).await?;
-    match spec.secrets.iter().find(|name| !usable.contains_key(*name)) {
-        None => Ok(()),
-        Some(name) => {
-            let name: String = name.chars().take(80).collect();
-            let project = &spec.project;
-            let hint =
-                format!("an administrator keeps one for {project}: `saggar secret set {name} --project {project}`");
-            Err(ApiError::NotFound { kind: "secret", name, hint })
-        }
-    }
-}
-
-/// The digest of a plugin that is there and trains, as it is written in records.
-async fn trainer(app: &App, plugin: &str) -> Result<String, ApiError> {
+/// What is known of a plugin that is there and trains.
+async fn trainer(app: &App, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
         got: plugin.to_owned(),
     })?;
     let facts = super::super::plugins::facts(app, &digest).await?;
-    if facts.trains { Ok(digest.hex()) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
+    if facts.trains { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
 }
 
-async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), ApiError> {
+/// Pins the version of a mounted dataset, and returns what is known of it; `None` for a job's output.
+async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<Option<DatasetInfo>, ApiError> {
     let reference = mount.source.to_string();
     match &mut mount.source {
         Source::Dataset { version, .. } => {
@@ -208,6 +211,7 @@ async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), Ap
                 error => error,
             })?;
             *version = Some(info.version);
+            Ok(Some(info))
         }
         Source::Output { job: name, .. } => {
             let job = sight.job(app.jobs(), name).await?;
@@ -216,9 +220,9 @@ async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<(), Ap
                 return Err(JobError::State { name: job.name, state: job.state.name().to_owned(), hint }.into());
             }
             *name = job.name;
+            Ok(None)
         }
     }
-    Ok(())
 }
 
 async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(), ApiError> {

@@ -22,6 +22,7 @@ use crate::api::query;
 use crate::app::App;
 use crate::audit::Action;
 use crate::error::ApiError;
+use crate::json_body::JsonBody;
 
 /// Where marks are kept, each under its plugin's digest.
 const FOLDER: &str = "resume-tests";
@@ -47,6 +48,10 @@ pub(crate) struct ResumeTest {
 struct Pair {
     whole: String,
     interrupted: String,
+}
+
+impl JsonBody for Pair {
+    const EXAMPLE: &'static str = r#"{"whole": "digits-1", "interrupted": "digits-2"}"#;
 }
 
 /// `POST /api/v1/plugins/{digest}/resume-test`: the mark that is kept, which may be an earlier one.

@@ -182,15 +182,15 @@ fn hostile_bodies_are_refused_where_they_go_wrong() {
     let objects = "{\"image\":".repeat(100_000);
     assert_eq!(refused(&image(), objects), "image: expected a number or an array of numbers, got an object");
     let cases: [(&[u8], &str); 9] = [
-        (b"", "body: EOF while parsing"),
-        (b"{", "body: EOF while parsing"),
+        (b"", "body: expected JSON, got nothing"),
+        (b"{", "body: not JSON at byte 0: it ends within an object"),
         (b"[[1,2,3],[4,5,1e999]]", "image[1][2]: number out of range"),
-        (b"[[1,2,3],[4,5,6]] 7", "body: trailing characters"),
-        (b"[[1,2,3],[4,5,6]", "image[2]: EOF while parsing"),
-        (b"[[1,2,3],[4,5,01]]", "image[1][2]: invalid number"),
-        (b"{\"image\xff\": 1}", "body: invalid unicode"),
-        (b"{\"image\": \"\xff\"}", "image: invalid unicode"),
-        (b"\x00\x01", "body: expected value"),
+        (b"[[1,2,3],[4,5,6]] 7", "body: not JSON at byte 18: something follows its end"),
+        (b"[[1,2,3],[4,5,6]", "image[2]: not JSON at byte 15: it ends within a list"),
+        (b"[[1,2,3],[4,5,01]]", "image[1][2]: not JSON at byte 15: invalid number"),
+        (b"{\"image\xff\": 1}", "body: not JSON at byte 7: invalid unicode"),
+        (b"{\"image\": \"\xff\"}", "image: not JSON at byte "),
+        (b"\x00\x01", "body: not JSON at byte 0: expected a value"),
     ];
     for (body, expected) in cases {
         let message = refused(&image(), body);

@@ -128,7 +128,7 @@ fn images_that_differ_or_are_none_are_refused() {
     check_tree(
         &[("1.png", &image)],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
     let mut wide = image.clone();

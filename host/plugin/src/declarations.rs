@@ -1,0 +1,269 @@
+//! What a plugin says of itself without being run: the parameters that its training takes, and the data that it reads. So a
+//! job that cannot succeed is refused when it is submitted.
+//!
+//! Declarations are JSON in a custom section of the component. `saggar build` takes them from `[package.metadata.saggar]` of
+//! the plugin's `Cargo.toml`. A plugin without any takes what it takes when it runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wasmparser::{Parser, Payload};
+
+use crate::error::PluginError;
+use crate::limits::DECLARATIONS_BYTES_MAX;
+
+/// The name of the custom section.
+const SECTION: &str = "saggar:declarations";
+
+/// What a plugin declares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declarations {
+    /// Parameters by name. Parameters that are not declared are checked by the plugin alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, ParameterDeclaration>,
+    /// Fields that a dataset must have, by the mount point at which it is read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, Vec<String>>,
+}
+
+/// A parameter of a training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterDeclaration {
+    /// What its values are.
+    #[serde(rename = "type")]
+    pub kind: ParameterType,
+    /// The smallest number that it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The largest number that it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// The only texts that it takes; all where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+}
+
+/// What the values of a parameter are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParameterType {
+    /// A whole number.
+    Integer,
+    /// Any finite number.
+    Number,
+    /// A text.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+}
+
+impl Declarations {
+    /// Whether nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.parameters.is_empty() && self.data.is_empty()
+    }
+
+    /// Reads the declarations of a component; none where it has no such section.
+    ///
+    /// # Errors
+    /// `Malformed`: the bytes are no component, or the section has something else in it.
+    pub fn of_component(wasm: &[u8]) -> Result<Declarations, PluginError> {
+        let mut depth = 0_u32;
+        for payload in Parser::new(0).parse_all(wasm) {
+            let payload = payload.map_err(|error| PluginError::Malformed { reason: error.to_string() })?;
+            match payload {
+                Payload::Version { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                // One of a module or component inside is none of this component's.
+                Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => {
+                    return read(section.data()).map_err(|reason| PluginError::Malformed { reason });
+                }
+                _ => {}
+            }
+        }
+        Ok(Declarations::default())
+    }
+
+    /// The component with these declarations in it. It must have none yet.
+    pub(crate) fn append_to(&self, mut component: Vec<u8>) -> Vec<u8> {
+        if self.is_empty() {
+            return component;
+        }
+        let text = serde_json::to_vec(self).expect("declarations are plain data");
+        let mut content = Vec::new();
+        leb128(SECTION.len(), &mut content);
+        content.extend_from_slice(SECTION.as_bytes());
+        content.extend_from_slice(&text);
+        // Section 0 is a custom one. Source: the binary format of WebAssembly, section 5.5.3.
+        component.push(0);
+        leb128(content.len(), &mut component);
+        component.extend_from_slice(&content);
+        component
+    }
+
+    /// Reads `[package.metadata.saggar]`, as `cargo metadata` writes it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn of_metadata(metadata: &Value) -> Result<Declarations, String> {
+        match metadata.get("saggar") {
+            None | Some(Value::Null) => Ok(Declarations::default()),
+            Some(table) => {
+                let read = Declarations::deserialize(table).map_err(|error| error.to_string());
+                read.and_then(Declarations::checked).map_err(|reason| format!("[package.metadata.saggar]: {reason}"))
+            }
+        }
+    }
+
+    fn checked(self) -> Result<Declarations, String> {
+        for (name, declared) in &self.parameters {
+            let is_numeric = matches!(declared.kind, ParameterType::Integer | ParameterType::Number);
+            if !is_numeric && (declared.min.is_some() || declared.max.is_some()) {
+                return Err(format!("parameters.{name}: min and max are for types integer and number"));
+            }
+            if declared.kind != ParameterType::Text && !declared.choices.is_empty() {
+                return Err(format!("parameters.{name}: choices are for type text"));
+            }
+            if declared.min.zip(declared.max).is_some_and(|(min, max)| min > max) {
+                return Err(format!("parameters.{name}: min is above max"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn read(text: &[u8]) -> Result<Declarations, String> {
+    if text.len() > DECLARATIONS_BYTES_MAX {
+        return Err(format!(
+            "its declarations have {} bytes, and at most {DECLARATIONS_BYTES_MAX} are read",
+            text.len()
+        ));
+    }
+    let read = serde_json::from_slice::<Declarations>(text).map_err(|error| error.to_string());
+    read.and_then(Declarations::checked).map_err(|reason| format!("its declarations: {reason}"))
+}
+
+fn leb128(mut value: usize, into: &mut Vec<u8>) {
+    loop {
+        let low = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            return into.push(low);
+        }
+        into.push(low | 0x80);
+    }
+}
+
+impl ParameterDeclaration {
+    /// Whether the parameter may have this value.
+    pub fn takes(&self, value: &Value) -> bool {
+        let is_within =
+            |number: f64| self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
+        match self.kind {
+            ParameterType::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0 && is_within(number)),
+            ParameterType::Number => value.as_f64().is_some_and(is_within),
+            ParameterType::Text => {
+                let is_choice = |text| self.choices.is_empty() || self.choices.iter().any(|choice| choice == text);
+                value.as_str().is_some_and(is_choice)
+            }
+            ParameterType::Boolean => value.is_boolean(),
+        }
+    }
+}
+
+/// What the parameter takes: `an integer of at least 1`.
+impl fmt::Display for ParameterDeclaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            ParameterType::Integer => "an integer",
+            ParameterType::Number => "a number",
+            ParameterType::Text if self.choices.is_empty() => "a text",
+            ParameterType::Text => return write!(f, "one of {}", self.choices.join(", ")),
+            ParameterType::Boolean => "true or false",
+        })?;
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => write!(f, " from {min} to {max}"),
+            (Some(min), None) => write!(f, " of at least {min}"),
+            (None, Some(max)) => write!(f, " of at most {max}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A component with nothing in it.
+    const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+
+    fn declared(metadata: Value) -> Result<Declarations, String> {
+        Declarations::of_metadata(&json!({ "saggar": metadata }))
+    }
+
+    #[test]
+    fn declarations_travel_in_the_component() {
+        let batch = json!({ "type": "integer", "min": 1, "max": 4096 });
+        let metadata = json!({ "parameters": { "batch": batch }, "data": { "/data": ["image", "label"] } });
+        let declarations = declared(metadata).unwrap();
+        let component = declarations.append_to(EMPTY.to_vec());
+        assert_eq!(Declarations::of_component(&component).unwrap(), declarations);
+        assert_eq!(Declarations::of_component(&EMPTY).unwrap(), Declarations::default());
+        assert_eq!(Declarations::default().append_to(EMPTY.to_vec()), EMPTY);
+        assert_eq!(Declarations::of_metadata(&Value::Null).unwrap(), Declarations::default());
+    }
+
+    #[test]
+    fn a_section_with_something_else_in_it_is_refused() {
+        let name = [&[SECTION.len() as u8], SECTION.as_bytes()].concat();
+        for text in ["", "{", "{\"parameters\": 3}", "{\"colour\": 1}"] {
+            let content = [&name, text.as_bytes()].concat();
+            let component = [&EMPTY[..], &[0, content.len() as u8], &content].concat();
+            let error = Declarations::of_component(&component).unwrap_err();
+            assert!(error.to_string().contains("its declarations"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_outside_a_declaration_are_refused() {
+        let check = |declaration: Value, takes: &[Value], refuses: &[Value], says: &str| {
+            let declaration: ParameterDeclaration = serde_json::from_value(declaration).unwrap();
+            assert_eq!(declaration.to_string(), says);
+            for value in takes {
+                assert!(declaration.takes(value), "{says}: {value}");
+            }
+            for value in refuses {
+                assert!(!declaration.takes(value), "{says}: {value}");
+            }
+        };
+        let batch = json!({ "type": "integer", "min": 1 });
+        let refuses = [json!(0), json!(-1), json!(1.5), json!("8"), json!(true), Value::Null];
+        check(batch, &[json!(1), json!(8.0)], &refuses, "an integer of at least 1");
+        let share = json!({ "type": "number", "min": 0, "max": 0.5 });
+        check(share, &[json!(0), json!(0.5)], &[json!(0.6), json!("0")], "a number from 0 to 0.5");
+        let kind = json!({ "type": "text", "choices": ["sgd", "adam"] });
+        check(kind, &[json!("sgd")], &[json!("SGD"), json!(1)], "one of sgd, adam");
+        check(json!({ "type": "boolean" }), &[json!(true)], &[json!(1)], "true or false");
+        check(json!({ "type": "text" }), &[json!("")], &[json!(1)], "a text");
+    }
+
+    #[test]
+    fn declarations_that_make_no_sense_are_refused_when_a_plugin_is_built() {
+        let cases = [
+            (json!({ "parameters": { "batch": { "type": "text", "min": 1 } } }), "parameters.batch: min and max"),
+            (json!({ "parameters": { "lr": { "type": "number", "choices": ["a"] } } }), "parameters.lr: choices"),
+            (json!({ "parameters": { "lr": { "type": "number", "min": 2, "max": 1 } } }), "min is above max"),
+            (json!({ "parametres": {} }), "unknown field `parametres`"),
+        ];
+        for (metadata, reason) in cases {
+            let refused = declared(metadata).unwrap_err();
+            assert!(refused.starts_with("[package.metadata.saggar]: ") && refused.contains(reason), "{refused}");
+        }
+    }
+}

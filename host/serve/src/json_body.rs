@@ -1,0 +1,220 @@
+//! JSON of requests, read so that who sent something else is told where, what was expected, and an example: not the
+//! parser's words, which speak of the types of this program.
+
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use crate::error::ApiError;
+
+/// A body of one of the REST interface's routes.
+pub(crate) trait JsonBody: DeserializeOwned {
+    /// A body that the route takes.
+    const EXAMPLE: &'static str;
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// `Json`, with the path in the body, what was expected there, and an example.
+pub(crate) fn read<T: JsonBody>(text: &[u8]) -> Result<T, ApiError> {
+    decode(text).map_err(|reason| ApiError::Json { reason, example: T::EXAMPLE })
+}
+
+/// Reads JSON of a known form.
+///
+/// # Errors
+/// What is wrong, with its place: `data[0].mount: expected a text, got 3`.
+pub(crate) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let said = plain(error.inner(), text);
+        // The root has no name, and a syntax error has the place at which reading stopped.
+        let is_placed = path == "." || error.inner().classify() != Category::Data;
+        if is_placed { said } else { format!("{}: {said}", path.replace(".?", "").replace('?', "it")) }
+    })?;
+    reader.end().map_err(|error| plain(&error, text))?;
+    Ok(value)
+}
+
+/// What is wrong with JSON, in plain words and without its path.
+pub(crate) fn plain(error: &serde_json::Error, text: &[u8]) -> String {
+    let whole = error.to_string();
+    let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);
+    match error.classify() {
+        Category::Data => form(said),
+        Category::Syntax | Category::Eof | Category::Io => {
+            if text.iter().all(u8::is_ascii_whitespace) {
+                return "expected JSON, got nothing".to_owned();
+            }
+            match said {
+                "number out of range" => said.to_owned(),
+                said => format!("not JSON at byte {}: {}", offset(error, text), syntax(said)),
+            }
+        }
+    }
+}
+
+/// The bytes before the place of an error.
+fn offset(error: &serde_json::Error, text: &[u8]) -> usize {
+    let lines_before = error.line().saturating_sub(1);
+    let starts = text.split_inclusive(|byte| *byte == b'\n').take(lines_before).map(<[u8]>::len).sum::<usize>();
+    (starts + error.column().saturating_sub(1)).min(text.len())
+}
+
+fn syntax(said: &str) -> String {
+    match said {
+        "expected value" => "expected a value".to_owned(),
+        "expected ident" => "expected true, false or null".to_owned(),
+        "trailing characters" => "something follows its end".to_owned(),
+        other => match other.strip_prefix("EOF while parsing ") {
+            Some(what) => format!("it ends within {what}").replace("within a value", "where a value should be"),
+            None => other.to_owned(),
+        },
+    }
+}
+
+/// What does not have the expected form.
+fn form(said: &str) -> String {
+    for kind in ["invalid type: ", "invalid value: ", "invalid length "] {
+        if let Some((got, wanted)) = said.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected ")) {
+            let got = if kind == "invalid length " { format!("{got} elements") } else { given(got) };
+            return format!("expected {}, got {got}", expected(wanted));
+        }
+    }
+    if said.starts_with("data did not match any variant of untagged enum ") {
+        return "it has none of the forms that are taken here".to_owned();
+    }
+    if let Some(name) = said.strip_prefix("missing field ") {
+        return format!("{name} is missing");
+    }
+    if let Some(name) = said.strip_prefix("duplicate field ") {
+        return format!("{name} is given twice");
+    }
+    said.replace("unknown field ", "there is no ").replace("unknown variant ", "there is no ")
+}
+
+/// What was given, in the words of JSON.
+fn given(said: &str) -> String {
+    let literal = said.strip_prefix("integer `").or_else(|| said.strip_prefix("floating point `"));
+    let literal = literal.or_else(|| said.strip_prefix("boolean `"));
+    if let Some(literal) = literal.and_then(|literal| literal.strip_suffix('`')) {
+        return literal.to_owned();
+    }
+    if let Some(text) = said.strip_prefix("string ") {
+        return text.to_owned();
+    }
+    match said {
+        "map" | "newtype struct" | "struct variant" => "an object".to_owned(),
+        "sequence" | "tuple struct" => "a list".to_owned(),
+        "unit" | "Option value" => "null".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// What was expected, in the words of JSON.
+fn expected(said: &str) -> String {
+    let begins = |words: &[&str]| words.iter().any(|word| said.starts_with(word));
+    let words = match said {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" | "string" | "str" | "a borrowed string" | "a character" => "a text",
+        "a boolean" => "true or false",
+        "a map" | "map" => "an object",
+        "a sequence" | "sequence" => "a list",
+        "unit" => "null",
+        "string or map" => "a text or an object",
+        _ if begins(&["struct ", "internally tagged enum "]) => "an object",
+        _ if begins(&["tuple ", "a tuple "]) => "a list",
+        _ if begins(&["enum "]) => "a text or an object",
+        other => other,
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only reading is tested")]
+    struct Outer {
+        name: String,
+        #[serde(default)]
+        count: u32,
+        #[serde(default)]
+        parts: Vec<Inner>,
+        #[serde(default)]
+        kind: Option<Kind>,
+        #[serde(default)]
+        either: Option<Either>,
+        #[serde(default)]
+        shares: BTreeMap<String, f64>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only reading is tested")]
+    struct Inner {
+        on: bool,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        Small,
+        Large,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only reading is tested")]
+    enum Either {
+        Text(String),
+        Number(u64),
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_words_of_json() {
+        let check = |text: &str, says: &str| {
+            let said = decode::<Outer>(text.as_bytes()).unwrap_err();
+            assert_eq!(said, says, "{text}");
+        };
+        check("", "expected JSON, got nothing");
+        check(" \n", "expected JSON, got nothing");
+        check("{", "not JSON at byte 0: it ends within an object");
+        check("{\"name\": \"a\"\n, \"count\" 3}", "not JSON at byte 23: expected `:`");
+        check("{\"name\": \"a\"} x", "not JSON at byte 14: something follows its end");
+        check("{name: 1}", "not JSON at byte 1: key must be a string");
+        check("3", "expected an object, got 3");
+        check("null", "expected an object, got null");
+        check("\"x\"", "expected an object, got \"x\"");
+        check("{}", "`name` is missing");
+        check("{\"name\": 3}", "name: expected a text, got 3");
+        check("{\"name\": \"a\", \"name\": \"b\"}", "`name` is given twice");
+        check("{\"name\": \"a\", \"count\": -1}", "count: expected a whole number from 0 to 4294967295, got -1");
+        check("{\"name\": \"a\", \"count\": 1.5}", "count: expected a whole number from 0 to 4294967295, got 1.5");
+        check("{\"name\": \"a\", \"parts\": {}}", "parts: expected a list, got an object");
+        check(
+            "{\"name\": \"a\", \"parts\": [{\"on\": true}, {\"on\": 1}]}",
+            "parts[1].on: expected true or false, got 1",
+        );
+        check("{\"name\": \"a\", \"parts\": [{}]}", "parts[0]: `on` is missing");
+        check("{\"name\": \"a\", \"parts\": [true]}", "parts[0]: expected an object, got true");
+        check("{\"name\": \"a\", \"kind\": \"vast\"}", "kind: there is no `vast`, expected `small` or `large`");
+        check("{\"name\": \"a\", \"either\": []}", "either: it has none of the forms that are taken here");
+        check("{\"name\": \"a\", \"shares\": {\"b\": \"1\"}}", "shares.b: expected a number, got \"1\"");
+        check(
+            "{\"name\": \"a\", \"colour\": 1}",
+            "colour: there is no `colour`, expected one of `name`, `count`, `parts`, `kind`, `either`, `shares`",
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What is said of JSON bodies that are none, on every route that takes one.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use super::fixture::{Answer, Fixture};
+
+/// Words of the parser, and of this program's types.
+const FOREIGN: [&str; 12] = [
+    "struct ", "enum ", "tuple ", "line 1", "column ", "sequence", "untagged", "u32", "u64", "f64", "usize", "newtype",
+];
+
+const WRONG: [&str; 11] = [
+    "",
+    "{",
+    "[]",
+    "3",
+    "null",
+    "\"x\"",
+    "{\"zzz\": 1}",
+    "{\"plugin\": \"lenet\"}",
+    "{\"version\": [], \"to\": 1, \"value\": 2}",
+    "{\"name\": 3, \"projects\": 4, \"files\": {}, \"spec\": []}",
+    "{\"project\": {}, \"keep_last\": -1, \"parameters\": [], \"whole\": 1, \"stable\": \"x\", \"data\": [{\"mount\": 1}]}",
+];
+
+#[tokio::test]
+async fn no_route_answers_a_bad_body_in_the_words_of_the_parser() {
+    let fixture = Fixture::new();
+    let document = fixture.get("/openapi.json").await.json();
+    let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains".to_owned()).await.json();
+    let spec = json!({ "project": "digits", "plugin": plugin["digest"] }).to_string();
+    assert_eq!(fixture.post_json("/api/v1/jobs", &spec).await.status, 201);
+    let mut refused = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, route) in item.as_object().unwrap() {
+            if route["requestBody"]["content"]["application/json"].is_null() {
+                continue;
+            }
+            let path = path.replace("{job}", "digits-1").replace("{model}", "mark").replace("{name}", "mark");
+            let path: Vec<&str> = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect();
+            for wrong in WRONG {
+                let request = Request::builder().method(method.to_uppercase().as_str()).uri(path.join("/"));
+                let request = request.header("content-type", "application/json").body(Body::from(wrong)).unwrap();
+                let answer = Answer::of(fixture.send(request).await).await;
+                let text = String::from_utf8_lossy(&answer.body).into_owned();
+                let foreign = FOREIGN.iter().find(|word| text.contains(**word));
+                assert!(foreign.is_none(), "{method} {} {wrong}: {text}", path.join("/"));
+                let is_json = answer.status == 400 && text.contains("\"bad_json\"");
+                if is_json {
+                    let hint = answer.json()["hint"].as_str().unwrap().to_owned();
+                    let example = hint.strip_prefix("for example: ").unwrap();
+                    assert!(serde_json::from_str::<Value>(example).is_ok_and(|example| example.is_object()), "{hint}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 100, "only {refused} bodies were refused");
+}
+
+#[tokio::test]
+async fn a_bad_body_is_told_its_path_what_was_expected_and_an_example() {
+    let fixture = Fixture::new();
+    let told = async |body: &str| {
+        let answer = fixture.post_json("/api/v1/jobs", body).await;
+        let (status, code, message) = answer.error();
+        assert_eq!((status, code.as_str()), (400, "bad_json"), "{message}");
+        let hint = answer.json()["hint"].as_str().unwrap().to_owned();
+        assert!(hint.starts_with("for example: {\"project\": \"digits\""), "{hint}");
+        message
+    };
+    assert_eq!(told("{\"plugin\": \"lenet\"}").await, "body: `project` is missing");
+    assert_eq!(told("{\"project\": 3}").await, "body: project: expected a text, got 3");
+    assert_eq!(told("[").await, "body: not JSON at byte 0: it ends within a list");
+    let seed = "{\"project\": \"digits\", \"plugin\": \"x\", \"seed\": -1}";
+    assert_eq!(told(seed).await, "body: seed: expected a whole number from 0, got -1");
+}

@@ -1,0 +1,163 @@
+//! What a CSV file means where no `dataset.json` says it: one column is the label, the others are the features.
+//!
+//! The label is the column that is called so, else the last one, and must be the first or the last, since a field is a range of
+//! neighbouring columns. Whole numbers and names are classes; other numbers are a target to be regressed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::super::describe::{CsvText, FieldText};
+use super::{Lines, is_header};
+use crate::error::DatasetError;
+
+/// Column names that mean the label.
+const LABELS: [&str; 5] = ["label", "class", "target", "y", "species"];
+/// Different whole numbers in a label that are still classes and not a quantity.
+const NUMBERED_CLASSES_MAX: usize = 100;
+/// Different names in a label that are still classes and not text.
+const NAMED_CLASSES_MAX: usize = 1_000;
+
+/// Describes the folder's only CSV file.
+///
+/// # Errors
+/// `Table`, with the `dataset.json` to write, where the file does not say enough; those of reading it.
+pub(super) fn infer(path: &Path, file: &str) -> Result<CsvText, DatasetError> {
+    let mut lines = Lines::open(path, file, false, 0)?;
+    if !lines.next()? {
+        return Err(DatasetError::Empty { file: file.to_owned() });
+    }
+    let first = lines.cells();
+    let width = first.len();
+    if width < 2 {
+        let reason = "it has one column, and a dataset has features and a label".to_owned();
+        return Err(unclear(file, reason, false, width, "label"));
+    }
+    let Some(second) = lines.next()?.then(|| lines.cells()) else {
+        let reason = "one line does not show which column is the label".to_owned();
+        return Err(unclear(file, reason, false, width, "label"));
+    };
+    let header = is_header(&first, &second);
+    let called = |name: &String| LABELS.contains(&name.to_lowercase().as_str());
+    let label = first.iter().position(|name| header && called(name)).unwrap_or(width - 1);
+    if label != 0 && label != width - 1 {
+        let reason =
+            format!("its label `{}` stands between other columns, and a field is neighbouring ones", first[label]);
+        return Err(unclear(file, reason, header, width, "label"));
+    }
+    let mut kind = LabelKind::default();
+    if !header {
+        kind.add(&first[label]);
+    }
+    check_features(file, lines.line, &second, &first, label, header)?;
+    kind.add(&second[label]);
+    while lines.next()? {
+        kind.add(&lines.cell(label));
+        if kind.is_text() {
+            let reason = format!("column {} has more than {NAMED_CLASSES_MAX} different texts", label + 1);
+            return Err(unclear(file, reason, header, width, "label"));
+        }
+    }
+    let features = if label == 0 { (1, width) } else { (0, width - 1) };
+    let field = |name: &str, columns, dtype: &str, classes| FieldText {
+        name: name.to_owned(),
+        columns,
+        shape: Some(if columns == features { vec![width - 1] } else { Vec::new() }),
+        dtype: dtype.to_owned(),
+        maximum: None,
+        classes,
+    };
+    let (name, dtype, classes) = kind.field();
+    Ok(CsvText {
+        file: file.to_owned(),
+        header: Some(header),
+        fields: vec![field("x", features, "float32", Vec::new()), field(name, (label, label + 1), dtype, classes)],
+        splits: serde_json::Map::new(),
+        description: String::new(),
+    })
+}
+
+/// Refuses features that are no numbers.
+fn check_features(
+    file: &str,
+    line: u64,
+    cells: &[String],
+    first: &[String],
+    label: usize,
+    header: bool,
+) -> Result<(), DatasetError> {
+    let is_text = |(at, cell): &(usize, &String)| *at != label && cell.parse::<f32>().is_err();
+    let Some((at, cell)) = cells.iter().enumerate().find(is_text) else { return Ok(()) };
+    let called = if header { format!(" (`{}`)", first[at]) } else { String::new() };
+    let cell: String = cell.chars().take(40).collect();
+    let reason = format!("column {}{called} has `{cell}` in line {line}, which is no number", at + 1);
+    Err(unclear(file, reason, header, cells.len(), "label"))
+}
+
+/// What a label's values are.
+#[derive(Default)]
+struct LabelKind {
+    texts: BTreeSet<String>,
+    /// Whole numbers; emptied where they are too many.
+    numbers: BTreeSet<i64>,
+    has_fraction: bool,
+    has_text: bool,
+    is_quantity: bool,
+}
+
+impl LabelKind {
+    fn add(&mut self, cell: &str) {
+        match (cell.parse::<i64>(), cell.parse::<f64>()) {
+            (Ok(number), _) if !self.is_quantity => {
+                self.numbers.insert(number);
+                self.is_quantity = self.numbers.len() > NUMBERED_CLASSES_MAX;
+            }
+            (Ok(_), _) => {}
+            (Err(_), Ok(_)) => self.has_fraction = true,
+            (Err(_), Err(_)) => self.has_text = true,
+        }
+        if self.texts.len() <= NAMED_CLASSES_MAX && !self.texts.contains(cell) {
+            self.texts.insert(cell.to_owned());
+        }
+    }
+
+    /// Whether its values are too many texts to be classes.
+    fn is_text(&self) -> bool {
+        self.has_text && self.texts.len() > NAMED_CLASSES_MAX
+    }
+
+    /// The field's name, its data type and its classes.
+    fn field(self) -> (&'static str, &'static str, Vec<String>) {
+        let dtype = |classes: usize| if classes <= 256 { "uint8" } else { "uint32" };
+        if self.has_text {
+            return ("label", dtype(self.texts.len()), self.texts.into_iter().collect());
+        }
+        if self.has_fraction || self.is_quantity {
+            return ("target", "float32", Vec::new());
+        }
+        // Numbers that begin elsewhere than at 0, or leave some out, are names of classes.
+        let is_plain = self.numbers.iter().zip(0..).all(|(number, expected)| *number == expected);
+        let classes = if is_plain { Vec::new() } else { self.numbers.iter().map(i64::to_string).collect() };
+        ("label", dtype(self.numbers.len()), classes)
+    }
+}
+
+/// That a file does not say enough, with a description that says it: the last column is the label.
+fn unclear(file: &str, reason: String, header: bool, width: usize, label: &str) -> DatasetError {
+    let last = width.saturating_sub(1).max(1);
+    let example = serde_json::json!({
+        "format": "csv", "file": file, "header": header,
+        "fields": [
+            { "name": "x", "columns": [0, last], "dtype": "float32" },
+            { "name": label, "columns": [last, last + 1], "dtype": "uint8", "classes": ["first", "second"] },
+        ],
+        "splits": { "train": 0.8, "test": 0.2 },
+    });
+    DatasetError::Table { file: file.to_owned(), reason, example: example.to_string() }
+}
+
+/// That several files are there, and which description takes one of them.
+pub(super) fn several(files: &[String]) -> DatasetError {
+    let listed = files.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let reason = format!("{} CSV files are there ({listed}), and one is a dataset", files.len());
+    unclear(&files[0], reason, true, 5, "label")
+}

@@ -1,0 +1,129 @@
+//! CSV files that say by themselves what they mean: header lines, names of classes, files without a description.
+
+use super::*;
+
+fn taken(files: &[(&str, &[u8])]) -> (TempDir, Dataset) {
+    let source = folder(files);
+    let (directory, datasets) = datasets();
+    let data = Dataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
+    (directory, data)
+}
+
+fn fields(data: &Dataset) -> Vec<String> {
+    let field = |field: &Field| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
+    data.fields().iter().map(field).collect()
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn a_csv_file_alone_is_features_and_a_label() {
+    let wine = "alcohol,ash,class\n14.2,2.4,1\n13.1,2.1,3\n12.0,2,2\n";
+    let (_directory, data) = taken(&[("wine.csv", wine.as_bytes())]);
+    assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [1 2 3]"]);
+    assert_eq!(data.read("x", &[0, 2]).unwrap(), floats(&[14.2, 2.4, 12.0, 2.0]));
+    assert_eq!(data.read("label", &[0, 1, 2]).unwrap(), [0, 2, 1]);
+    // Plain numbers of classes have no names; without a header, the last column is the label.
+    let (_directory, data) = taken(&[("a.csv", b"1,2,0\n3,4,1\n")]);
+    assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] []"]);
+    assert_eq!(data.read("x", &[0]).unwrap(), floats(&[1.0, 2.0]));
+    // A column that is called so is the label where it is the first, too.
+    let (_directory, data) = taken(&[("m.csv", b"label,p0,p1\n7,0,255\n0,9,8\n")]);
+    assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [0 7]"]);
+    assert_eq!(data.read("label", &[0, 1]).unwrap(), [1, 0]);
+    let iris = b"sepal,petal,species\n5.1,1.4,setosa\n7,4.7,versicolor\n5,1,setosa\n";
+    let (_directory, data) = taken(&[("iris.csv", iris)]);
+    assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [setosa versicolor]"]);
+    assert_eq!(data.read("label", &[0, 1, 2]).unwrap(), [0, 1, 0]);
+    let packed = gz(iris);
+    assert_eq!(fields(&taken(&[("iris.csv.gz", &packed)]).1).len(), 2);
+}
+
+#[test]
+fn numbers_that_are_no_classes_are_a_target() {
+    let (_directory, data) = taken(&[("houses.csv", b"rooms,price\n3,1.5\n4,2\n")]);
+    assert_eq!(fields(&data), ["x float32[1] []", "target float32[] []"]);
+    assert_eq!(data.read("target", &[0, 1]).unwrap(), floats(&[1.5, 2.0]));
+    let many: String = (0..300).map(|n| format!("{n},{}\n", n * 1000)).collect();
+    assert_eq!(fields(&taken(&[("a.csv", many.as_bytes())]).1)[1], "target float32[] []");
+}
+
+#[test]
+fn a_header_is_told_from_values() {
+    let json = r#"{"format":"csv","file":"x.csv","fields":[{"name":"x","columns":[0,2],"dtype":"float32"}]}"#;
+    let count = |lines: &str, json: &str| {
+        let (_directory, data) = taken(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
+        data.items(None).unwrap().end
+    };
+    assert_eq!(count("alcohol,ash\n1,2\n3,4\n", json), 2);
+    assert_eq!(count("1,2\n3,4\n", json), 2);
+    // Classes alone: a first line that is none of them, where the second is one.
+    let json = r#"{"format":"csv","file":"x.csv","fields":[
+        {"name":"y","columns":[0,1],"dtype":"uint8","classes":["no","yes"]}]}"#;
+    assert_eq!(count("answer\nyes\nno\n", json), 2);
+    assert_eq!(count("yes\nno\nno\n", json), 3);
+    let said =
+        r#"{"format":"csv","file":"x.csv","header":false,"fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
+    check(
+        &[("dataset.json", said.as_bytes()), ("x.csv", b"ash\n1\n")],
+        expect!["x.csv:1:1: `ash` is not a number of type uint8 (field x)"],
+    );
+}
+
+#[test]
+fn names_of_classes_are_read_as_their_numbers() {
+    let field = |classes: &str| {
+        format!(
+            r#"{{"format":"csv","file":"x.csv","fields":[{{"name":"y","columns":[0,1],"dtype":"uint8","classes":{classes}}}]}}"#
+        )
+    };
+    let read = |classes: &str, lines: &str, items: &[u64]| {
+        let json = field(classes);
+        let (_directory, data) = taken(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
+        data.read("y", items).unwrap().to_vec()
+    };
+    assert_eq!(read(r#"["no","yes"]"#, "yes\nno\n1\n", &[0, 1, 2]), [1, 0, 1]);
+    assert_eq!(read(r#"["1","2","3"]"#, "1\n3\n2\n", &[0, 1, 2]), [0, 2, 1]);
+    check_csv(
+        r#"{"name":"y","columns":[0,1],"dtype":"uint8","classes":["no","yes"]}"#,
+        b"no\nmaybe\n",
+        expect!["x.csv:2:1: `maybe` is not a class: no, yes, or its number from 0 to 1 (field y)"],
+    );
+}
+
+#[test]
+fn a_file_that_does_not_say_enough_is_told_what_to_write() {
+    let refused = |files: &[(&str, &[u8])]| {
+        let source = folder(files);
+        let (_directory, datasets) = datasets();
+        let error = datasets.ingest("d", source.path(), 0).unwrap_err().to_string();
+        let (reason, example) =
+            error.split_once("; a file dataset.json beside it says what it means, for example: ").unwrap();
+        let read: serde_json::Value = serde_json::from_str(example).unwrap();
+        assert_eq!((&read["format"], read["fields"].as_array().unwrap().len()), (&"csv".into(), 2), "{example}");
+        reason.to_owned()
+    };
+    let check = |lines: &[u8], says: &str| assert_eq!(refused(&[("a.csv", lines)]), says);
+    check(b"a,b,c\n1,red,0\n", "a.csv: column 2 (`b`) has `red` in line 2, which is no number");
+    check(
+        b"a,label,c\n1,0,2\n",
+        "a.csv: its label `label` stands between other columns, and a field is neighbouring ones",
+    );
+    check(b"1\n2\n", "a.csv: it has one column, and a dataset has features and a label");
+    check(b"1,2\n", "a.csv: one line does not show which column is the label");
+    let two = [("a.csv", &b"1,2\n"[..]), ("b.csv", &b"1,2\n"[..])];
+    assert_eq!(refused(&two), "a.csv: 2 CSV files are there (a.csv, b.csv), and one is a dataset");
+}
+
+#[test]
+fn pictures_that_are_not_read_are_named() {
+    let source = folder(&[]);
+    std::fs::create_dir(source.path().join("cat")).unwrap();
+    std::fs::write(source.path().join("cat/1.WEBP"), "x").unwrap();
+    let (_directory, datasets) = datasets();
+    let error = datasets.ingest("d", source.path(), 0).unwrap_err().to_string();
+    assert!(error.contains("folders of PNG and JPEG images named as their classes"), "{error}");
+    assert!(error.ends_with("; .webp pictures are not read: make PNG or JPEG files of them"), "{error}");
+}
