@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::elem::Elem;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Result, ValueSource};
 use crate::proto::{AttributeProto, TensorProto};
 use crate::value::{Constant, Value, size};
 
@@ -69,7 +69,8 @@ impl Call<'_> {
             Some(constant) => Ok(constant),
             None => {
                 let name = self.names.get(position).cloned().unwrap_or_default();
-                Err(Fault::NotKnown { name, role: role.to_owned() }.into())
+                let (role, source) = (role.to_owned(), ValueSource::default());
+                Err(Fault::NotKnown { name, role, source }.into())
             }
         }
     }

@@ -16,6 +16,18 @@ pub struct Error {
     pub place: String,
 }
 
+/// What a value that is not known follows from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum ValueSource {
+    /// Nobody has looked, or it is inside of a function or of a branch.
+    #[default]
+    Unknown,
+    /// These inputs, whose values the option `constants` can give: few numbers each.
+    Settings(Vec<String>),
+    /// Among others these inputs, which are the data of requests.
+    Data(Vec<String>),
+}
+
 /// What can be wrong.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
@@ -40,6 +52,22 @@ pub enum Fault {
         name: String,
         /// What it decides.
         role: String,
+        /// What it is computed from.
+        source: ValueSource,
+    },
+    /// Dimensions that the model leaves open and the options do not give.
+    OpenShapes {
+        /// The inputs that have them, with their shapes, for the message.
+        inputs: String,
+        /// Options with which the model was built, in the forms of the command line and of JSON; none where none was found.
+        example: Option<String>,
+    },
+    /// The model can be built for one item, and for no larger batch.
+    OneItem {
+        /// The batch that cannot be built.
+        items: u32,
+        /// Why not.
+        reason: Box<Error>,
     },
     /// An option of the import that does not fit.
     Option {
@@ -92,13 +120,46 @@ impl fmt::Display for Error {
             Fault::NotOnnx { reason } => write!(f, "not an ONNX file: {reason}"),
             Fault::Invalid { what } => write!(f, "the model is not valid: {what}"),
             Fault::Unsupported { what } => write!(f, "not supported: {what}"),
-            Fault::NotKnown { name, role } => write!(
+            Fault::NotKnown { name, role, source } => {
+                write!(f, "`{name}` ({role}) must be known when the model is imported{source}")
+            }
+            Fault::OpenShapes { inputs, example } => {
+                write!(f, "must give the sizes that the model leaves open: {inputs}")?;
+                match example {
+                    Some(example) => write!(f, "; such as {example}"),
+                    None => {
+                        f.write_str("; on the command line as --shape INPUT=SIZExSIZE, with ? for a size that stays")
+                    }
+                }
+            }
+            Fault::OneItem { items, reason } => write!(
                 f,
-                "`{name}` ({role}) must be known when the model is imported; where it follows from an input, the option \
-                 `constants` can fix that input"
+                "the model computes batches of 1 only: for a batch of {items}, {reason}. Import it with --batch 1, or the \
+                 option {{\"batch\": [1]}}"
             ),
             Fault::Option { expected } => write!(f, "must be {expected}"),
             Fault::Host(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl fmt::Display for ValueSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueSource::Unknown => Ok(()),
+            ValueSource::Settings(inputs) => {
+                let flags: Vec<String> = inputs.iter().map(|input| format!("--constant {input}=VALUE")).collect();
+                let members: Vec<String> = inputs.iter().map(|input| format!("\"{input}\": VALUE")).collect();
+                let (flags, members) = (flags.join(" "), members.join(", "));
+                write!(f, "; give it by {flags}, or the option {{\"constants\": {{{members}}}}}")
+            }
+            ValueSource::Data(inputs) => {
+                let inputs = inputs.join("`, `");
+                write!(
+                    f,
+                    ", but follows from the data of each request (input `{inputs}`): such a model cannot be imported"
+                )
+            }
         }
     }
 }
@@ -114,6 +175,8 @@ impl From<Error> for saggar_plugin::Error {
             Fault::NotOnnx { .. }
             | Fault::Invalid { .. }
             | Fault::NotKnown { .. }
+            | Fault::OpenShapes { .. }
+            | Fault::OneItem { .. }
             | Fault::Option { .. }
             | Fault::Host(_) => ErrorCode::InvalidArgument,
         };

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use prost::Message;
 use saggar_plugin::{DataType, Params};
 
+use crate::advice;
 use crate::backend::Backend;
 use crate::base64;
 use crate::build::{Builder, FLOATS_KNOWN, INTEGERS_KNOWN};
@@ -15,7 +16,7 @@ use crate::elem::Elem;
 use crate::error::{Error, Fault, Result};
 use crate::graph::Graph;
 use crate::model::Model;
-use crate::plan::{self, Constants, Plan, Port, Shapes};
+use crate::plan::{self, Constants, InputShapes, Plan, Port, Shapes};
 use crate::proto::{GraphProto, NodeProto, TensorProto};
 use crate::tensor::{self, Place};
 use crate::value::{Operand, Value};
@@ -35,7 +36,7 @@ pub trait Store {
     /// # Errors
     /// `Host`.
     fn parameter(&mut self, name: &str, data_type: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()>;
-    /// An empty graph over the variables made so far. Called once for each batch size.
+    /// An empty graph over the variables made so far, to build the model once.
     fn backend(&mut self) -> Box<dyn Backend + '_>;
 }
 
@@ -65,8 +66,16 @@ pub fn import(file: &[u8], options: &Params, store: &mut dyn Store) -> Result<Pa
     variables.move_large(&mut model, store)?;
     // From here on the model refers to variables, as only a configuration may.
     model.imported = true;
-    let (inputs, open) = plan::inputs(model.graph(), &options.shapes)?;
-    let (plan, read) = checked(&model, inputs, open, options.batch, store)?;
+    let shapes = InputShapes::read(model.graph(), &options.shapes)?;
+    let Some(inputs) = shapes.ports() else {
+        let mut builds = |shapes: &InputShapes, batch: Option<Vec<u32>>| {
+            let batch = batch.or_else(|| options.batch.clone());
+            shapes.ports().is_some_and(|inputs| checked(&model, inputs, shapes.has_open_batch(), batch, store).is_ok())
+        };
+        let own = InputShapes::read(model.graph(), &Shapes::default())?;
+        return Err(advice::open_shapes(&own, &shapes, &mut builds));
+    };
+    let (plan, read) = checked(&model, inputs, shapes.has_open_batch(), options.batch, store)?;
     variables.move_unread(&mut model, &read, store)?;
     let config = Params::new().with("format", FORMAT).with("plan", plan.to_json());
     Ok(config.with("model", base64::encode(&model.proto.encode_to_vec())))
@@ -108,7 +117,7 @@ pub fn build(model: &Model, inputs: &[Port], batch: Option<u32>, backend: &mut d
         values.push((port.name.as_str(), made.map_err(|e| e.at(|| format!("input `{}`", port.name)))?));
     }
     let mut builder = Builder::new(model, graph);
-    let results: Vec<Value> = builder.build(values)?;
+    let results: Vec<Value> = builder.build(values).map_err(|error| advice::with_source(error, model.graph()))?;
     let read = builder.read();
     let names = model.graph().output.iter().map(|output| output.name.clone());
     let mut outputs = Vec::new();
@@ -129,6 +138,7 @@ fn checked(
     store: &mut dyn Store,
 ) -> Result<(Plan, HashSet<String>)> {
     if !open {
+        fixed_batch(&inputs, asked.as_deref())?;
         let Built { outputs, read } = build(model, &inputs, None, &mut *store.backend())?;
         let plan = Plan { inputs, outputs: ports(&outputs, false), batch: Vec::new() };
         return Ok((batch_of_one(plan), read));
@@ -137,7 +147,12 @@ fn checked(
     let mut all_read = HashSet::new();
     let mut first: Option<Vec<Port>> = None;
     for &size in batch.iter().take(CHECKED_SIZES) {
-        let Built { outputs, read } = build(model, &inputs, Some(size), &mut *store.backend())?;
+        let Built { outputs, read } = match build(model, &inputs, Some(size), &mut *store.backend()) {
+            Err(reason) if first.is_some() && batch[0] == 1 => {
+                return Err(Fault::OneItem { items: size, reason: Box::new(reason) }.into());
+            }
+            built => built?,
+        };
         all_read.extend(read);
         let without = |name: &str| {
             let expected = format!("given for all inputs: the first dimension of output `{name}` is not the batch");
@@ -153,6 +168,20 @@ fn checked(
         }
     }
     Ok((Plan { inputs, outputs: first.unwrap_or_default(), batch }, all_read))
+}
+
+/// Refuses batch sizes for a model whose batch is not open. A batch of one is what such a model has, if it has one.
+fn fixed_batch(inputs: &[Port], asked: Option<&[u32]>) -> Result<()> {
+    if asked.is_none_or(|sizes| sizes == [1]) {
+        return Ok(());
+    }
+    let shapes: Vec<String> = inputs.iter().map(|input| format!("`{}` {:?}", input.name, input.item)).collect();
+    let expected = format!(
+        "left out: the model's shapes are fixed ({}), and batch sizes are for models whose inputs all begin with an open \
+         dimension",
+        shapes.join(", ")
+    );
+    Err(Error::from(Fault::Option { expected }).at(|| "option `batch`".to_owned()))
 }
 
 fn ports(outputs: &[(String, Operand)], batched: bool) -> Vec<Port> {

@@ -5,6 +5,7 @@
 //! node by its operator's rule ([`ops`]). Rules build with a [`graph::Graph`], which computes what is known already and
 //! leaves the rest to a [`backend::Backend`]: the host, or an interpreter in tests.
 
+mod advice;
 pub mod backend;
 mod base64;
 pub mod build;

@@ -130,64 +130,66 @@ pub fn declared(input: &ValueInfoProto) -> Result<(Elem, Option<&[DimensionProto
 
 /// A dimension of an input, once the options have been looked at.
 #[derive(Debug, Clone, PartialEq)]
-enum Dim {
+pub enum Dim {
+    /// Of this size.
     Known(usize),
+    /// Left open by the model, under this name; the name may be empty.
     Open(String),
 }
 
-/// The inputs of a graph, and whether their first dimension is an open batch.
-///
-/// # Errors
-/// `Unsupported`; `Invalid`; `Option` where the options do not fit or a dimension stays open.
-pub fn inputs(graph: &GraphProto, shapes: &Shapes) -> Result<(Vec<Port>, bool)> {
-    let free = graph.input.iter().filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name));
-    let free: Vec<&ValueInfoProto> = free.collect();
-    for (name, _) in &shapes.0 {
-        if !free.iter().any(|input| input.name == *name) {
-            let names: Vec<&str> = free.iter().map(|input| input.name.as_str()).collect();
-            let expected = format!("shapes of inputs; there is no `{name}` among {}", names.join(", "));
-            return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
-        }
-    }
-    let mut described = Vec::new();
-    for input in free {
-        let given = shapes.0.iter().find(|(name, _)| *name == input.name).map(|(_, dims)| dims.as_slice());
-        described.push(dims(input, given).map(|(elem, dims)| (input, elem, dims)).map_err(|e| e.at(|| place(input)))?);
-    }
-    let batched =
-        !described.is_empty() && described.iter().all(|(_, _, dims)| matches!(dims.first(), Some(Dim::Open(_))));
-    let mut ports = Vec::new();
-    for (input, elem, dims) in described {
-        let mut item = Vec::new();
-        for (axis, dim) in dims.iter().enumerate().skip(usize::from(batched)) {
-            match dim {
-                Dim::Known(dim) => item.push(*dim),
-                Dim::Open(name) => {
-                    let name = if name.is_empty() { String::new() } else { format!(" (`{name}`)") };
-                    let shown = if dims.is_empty() { "[]".to_owned() } else { example(&dims) };
-                    let expected = format!(
-                        "given: dimension {axis}{name} of input `{}` is open, as in {{\"shapes\": {{\"{}\": {shown}}}}}",
-                        input.name, input.name
-                    );
-                    return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
-                }
-            }
-        }
-        ports.push(Port { name: input.name.clone(), elem, item });
-    }
-    Ok((ports, batched))
+/// An input and its dimensions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputShape {
+    /// Its name.
+    pub name: String,
+    /// The elements' type.
+    pub elem: Elem,
+    /// Its dimensions, the batch among them.
+    pub dims: Vec<Dim>,
 }
 
-/// Dimensions as the option would have them, 1 where they are open.
-fn example(dims: &[Dim]) -> String {
-    let dims: Vec<String> = dims
-        .iter()
-        .map(|dim| match dim {
-            Dim::Known(dim) => dim.to_string(),
-            Dim::Open(_) => "1".to_owned(),
-        })
-        .collect();
-    format!("[{}]", dims.join(", "))
+/// The inputs of a graph, in the model's order, those that are initializers left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputShapes(pub Vec<InputShape>);
+
+impl InputShapes {
+    /// Reads them from a graph and the option `shapes`.
+    ///
+    /// # Errors
+    /// `Unsupported`; `Invalid`; `Option` where the option does not fit the model.
+    pub fn read(graph: &GraphProto, shapes: &Shapes) -> Result<Self> {
+        let free = graph.input.iter().filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name));
+        let free: Vec<&ValueInfoProto> = free.collect();
+        for (name, _) in &shapes.0 {
+            if !free.iter().any(|input| input.name == *name) {
+                let names: Vec<&str> = free.iter().map(|input| input.name.as_str()).collect();
+                let expected = format!("shapes of inputs; there is no `{name}` among {}", names.join(", "));
+                return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
+            }
+        }
+        let read = |input: &&ValueInfoProto| {
+            let given = shapes.0.iter().find(|(name, _)| *name == input.name).map(|(_, dims)| dims.as_slice());
+            let (elem, dims) = dims(input, given).map_err(|e| e.at(|| place(input)))?;
+            Ok(InputShape { name: input.name.clone(), elem, dims })
+        };
+        free.iter().map(read).collect::<Result<_>>().map(Self)
+    }
+
+    /// Whether the first dimension of every input is open: that is the batch.
+    pub fn has_open_batch(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|input| matches!(input.dims.first(), Some(Dim::Open(_))))
+    }
+
+    /// The inputs without their batch, if there is one; none where another dimension is open.
+    pub fn ports(&self) -> Option<Vec<Port>> {
+        let batched = usize::from(self.has_open_batch());
+        let port = |input: &InputShape| {
+            let known = |dim: &Dim| if let Dim::Known(size) = dim { Some(*size) } else { None };
+            let item = input.dims[batched..].iter().map(known).collect::<Option<_>>()?;
+            Some(Port { name: input.name.clone(), elem: input.elem, item })
+        };
+        self.0.iter().map(port).collect()
+    }
 }
 
 fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, Vec<Dim>)> {

@@ -140,7 +140,13 @@ pub enum LoadError {
     Files(#[from] ModelError),
     /// Its plugin is refused, or fails.
     #[error(transparent)]
-    Plugin(#[from] PluginError),
+    Plugin(PluginError),
+    /// Its plugin takes longer than loading may take.
+    #[error("{error}, which is the time for loading: `saggar serve --load-timeout` gives more")]
+    TimedOut {
+        /// Where the plugin was.
+        error: PluginError,
+    },
     /// A warm-up sample of its model cannot be predicted.
     #[error("warm-up: {reason}")]
     Warmup {
@@ -152,13 +158,22 @@ pub enum LoadError {
     Panicked,
 }
 
+impl From<PluginError> for LoadError {
+    fn from(error: PluginError) -> LoadError {
+        match error {
+            PluginError::Deadline { .. } => LoadError::TimedOut { error },
+            error => LoadError::Plugin(error),
+        }
+    }
+}
+
 impl LoadError {
     /// The reason, from a closed set.
     pub fn reason(&self) -> &'static str {
         match self {
             LoadError::Files(ModelError::Incomplete { .. }) => "DAMAGED",
             LoadError::Files(_) => "UNREADABLE",
-            LoadError::Plugin(error) => error.reason(),
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => error.reason(),
             LoadError::Warmup { .. } => "WARMUP",
             LoadError::Panicked => "PANICKED",
         }
@@ -168,7 +183,7 @@ impl LoadError {
     pub fn is_rejection(&self) -> bool {
         match self {
             LoadError::Files(_) | LoadError::Warmup { .. } => true,
-            LoadError::Plugin(error) => {
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => {
                 !matches!(error.reason(), "DEVICE_LOST" | "OUT_OF_MEMORY" | "DEVICE" | "ENGINE" | "BUSY")
             }
             LoadError::Panicked => false,

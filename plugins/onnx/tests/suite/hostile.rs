@@ -198,7 +198,8 @@ fn open_shapes_are_asked_for() {
     });
     assert_eq!(
         outcome(&open, ""),
-        "option `shapes`: must be given: dimension 2 (`height`) of input `x` is open, as in {\"shapes\": {\"x\": [1, 1, 1, 4]}}"
+        "option `shapes`: must give the sizes that the model leaves open: input `x` is [n, 1, height, 4]; such as \
+         --shape x=?x1x4x4 (as JSON: {\"shapes\": {\"x\": [null, 1, 4, 4]}})"
     );
     let config = |options: &str| {
         let options = Params::parse(options).unwrap();
@@ -209,6 +210,7 @@ fn open_shapes_are_asked_for() {
     assert_eq!(config(r#"{"shapes": {"x": [1, 1, 4, 4]}}"#).batch, [1]);
     let whole = config(r#"{"shapes": {"x": [2, 1, 4, 4]}}"#);
     assert_eq!((whole.batch.len(), &whole.inputs[0].item[..]), (0, &[2, 1, 4, 4][..]));
+    assert_eq!(config(r#"{"shapes": {"x": [null, 1, 4, 4]}}"#).batch, [1, 8, 32], "what the message proposes");
     let wrong = |options: &str, expected: &str| {
         let outcome = outcome(&open, options);
         assert!(outcome.contains(expected), "{outcome}");

@@ -1,5 +1,6 @@
 //! Imports without a host: models are built and run by the interpreter that defines the operators.
 
+mod advice;
 mod batches;
 mod cases;
 mod external;

@@ -147,7 +147,7 @@ fn reductions() {
         "TopK",
         &[],
         &[x(), X(&[1], &[1.0])],
-        "node `y0` (TopK): `x1` (how many TopK takes) must be known when the model is imported; where it follows from an input, the option `constants` can fix that input",
+        "node `y0` (TopK): `x1` (how many TopK takes) must be known when the model is imported; give it by --constant x1=VALUE, or the option {\"constants\": {\"x1\": VALUE}}",
     );
 }
 
@@ -162,7 +162,7 @@ fn movements() {
         "Pad",
         &[],
         &[x(), K(&[0, -1, 0, 1]), X(&[], &[9.0])],
-        "node `y0` (Pad): `x2` (the value of Pad) must be known when the model is imported; where it follows from an input, the option `constants` can fix that input",
+        "node `y0` (Pad): `x2` (the value of Pad) must be known when the model is imported; give it by --constant x2=VALUE, or the option {\"constants\": {\"x2\": VALUE}}",
     );
     check("Pad", &[], &[x(), K(&[0, -1, 0, 1])], "[2, 3] 2 3 0 5 6 0");
     let split = outcome("Split", &[("axis", Int(1)), ("num_outputs", Int(2))], &[x()], 2, 20);
@@ -225,7 +225,7 @@ fn choices() {
         "Compress",
         &[("axis", Int(1))],
         &[x(), X(&[2], &[0.0, 1.0])],
-        "node `y0` (Compress): `x1` (the condition of Compress) must be known when the model is imported; where it follows from an input, the option `constants` can fix that input",
+        "node `y0` (Compress): `x1` (the condition of Compress) must be known when the model is imported; give it by --constant x1=VALUE, or the option {\"constants\": {\"x1\": VALUE}}",
     );
     let softmax = |opset| outcome("Hardmax", &[], &[X(&[1, 2, 2], &[1.0, 2.0, 4.0, 3.0])], 1, opset);
     assert_eq!(softmax(20), "[1, 2, 2] 0 1 1 0");
