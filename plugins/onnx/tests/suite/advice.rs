@@ -15,13 +15,14 @@ fn open_port(name: &str, dims: &[&str]) -> ValueInfoProto {
         Ok(size) => DimensionProto { dim_value: Some(size), dim_param: None },
         Err(_) => DimensionProto { dim_value: None, dim_param: Some((*dim).to_owned()) },
     };
-    let tensor = port.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
-    tensor.shape.as_mut().unwrap().dim = dims.iter().map(dim).collect();
+    let tensor = port.r#type.as_mut().and_then(|of| of.tensor_type.as_mut());
+    let shape = tensor.and_then(|tensor| tensor.shape.as_mut()).expect("a port has a shape");
+    shape.dim = dims.iter().map(dim).collect();
     port
 }
 
 fn outcome(model: &ModelProto, options: &str) -> Result<Params, String> {
-    let options = Params::parse(options).unwrap();
+    let options = Params::parse(options).expect("the test writes JSON");
     import(&model.encode_to_vec(), &options, &mut Variables::default()).map_err(|error| error.to_string())
 }
 
@@ -79,7 +80,7 @@ fn a_proposal_is_made_only_where_it_works() {
 /// A network whose computed shape is that of one image.
 fn single() -> ModelProto {
     let mut single = network();
-    let graph = single.graph.as_mut().unwrap();
+    let graph = single.graph.as_mut().expect("the network is a graph");
     graph.input[0] = open_port("x", &["n", "1", "4", "4"]);
     for node in graph.node.iter_mut().filter(|node| node.op_type == "Reshape") {
         node.input[1] = "one".to_owned();
