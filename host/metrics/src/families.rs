@@ -15,17 +15,15 @@ pub struct Family {
     pub labels: &'static [&'static str],
 }
 
-/// Half a millisecond to half a minute.
-const SECONDS: [f64; 17] = [
-    0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
-    32.768,
-];
-/// A microsecond to a minute: starts and phases span six decades.
-const WIDE_SECONDS: [f64; 14] =
-    [1e-6, 4e-6, 16e-6, 64e-6, 256e-6, 0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384, 65.536];
+/// Half a millisecond to half a minute, closest around the second that alerts ask about. Every model and route has one
+/// series a bucket, so there are few.
+const SECONDS: [f64; 10] = [0.0005, 0.002, 0.008, 0.032, 0.128, 0.512, 1.024, 2.048, 8.192, 32.768];
+/// Ten microseconds to a second: phases of predictions.
+const PHASE_SECONDS: [f64; 6] = [1e-5, 1e-4, 0.001, 0.01, 0.1, 1.0];
+/// A millisecond to two minutes: bringing a model version up.
+const START_SECONDS: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 /// A microsecond to a quarter of a second.
-const SHORT_SECONDS: [f64; 14] =
-    [1e-6, 2e-6, 4e-6, 8e-6, 16e-6, 20e-6, 32e-6, 64e-6, 128e-6, 256e-6, 0.001, 0.004, 0.016, 0.256];
+const SHORT_SECONDS: [f64; 10] = [1e-6, 4e-6, 8e-6, 16e-6, 20e-6, 32e-6, 64e-6, 256e-6, 0.004, 0.256];
 /// Items of a batch.
 const ITEMS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 /// A KiB to 16 GiB.
@@ -75,7 +73,7 @@ families! {
     predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by executions: the mean batch.", ["model", "version"]);
     predict_executions: IntCounterVec("saggar_predict_executions_total", "Batches run.", ["model", "version"]);
     predict_duration: HistogramVec("saggar_predict_duration_seconds", "Time of a prediction from decoded request to result.", ["model", "version"], SECONDS);
-    predict_phase: HistogramVec("saggar_predict_phase_seconds", "Time of a prediction's phases.", ["model", "version", "phase"], WIDE_SECONDS);
+    predict_phase: HistogramVec("saggar_predict_phase_seconds", "Time of a prediction's phases.", ["model", "version", "phase"], PHASE_SECONDS);
     predict_in_flight: IntGaugeVec("saggar_predict_in_flight", "Predictions being computed.", ["model", "version"]);
     predict_queue_length: IntGaugeVec("saggar_predict_queue_length", "Predictions waiting for their batch.", ["model", "version"]);
     batch_items: HistogramVec("saggar_batch_items", "Items of the batches that went to the model.", ["model", "version"], ITEMS);
@@ -86,8 +84,8 @@ families! {
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
     model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions taken up or refused.", ["model", "kind", "result", "reason"]);
-    model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], SECONDS);
-    cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], WIDE_SECONDS);
+    model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], START_SECONDS);
+    cold_start: HistogramVec("saggar_cold_start_seconds", "Phases of bringing a model version up.", ["model", "phase"], START_SECONDS);
     model_setups: IntCounterVec("saggar_model_setups_total", "Model versions set up: once a version, however many requests.", ["model", "version"]);
     model_evictions: IntCounterVec("saggar_model_evictions_total", "Models put to sleep: for want of memory (lru), unused (idle), with their device (device), or told to (manual).", ["reason"]);
     instance_start: HistogramVec("saggar_instance_start_seconds", "Time to make a plugin's instance, before its code loads the model.", [], SHORT_SECONDS);
@@ -134,6 +132,5 @@ families! {
     dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);
     storage_bytes: GaugeVec("saggar_storage_bytes", "Bytes stored, by what they are for, counted at most every 15 s.", ["kind"]);
     storage_quota_bytes: GaugeVec("saggar_storage_quota_bytes", "Bytes that may be stored; absent where there is no limit.", []);
-    watch_events: IntCounterVec("saggar_watch_events_total", "File events seen in the model directory.", []);
     watch_rescans: IntCounterVec("saggar_watch_rescans_total", "Times the model directory was read anew.", []);
 }

@@ -1,14 +1,17 @@
 //! Every metric family saggar exposes, in one table: name, help, kind, labels. Labels take values from closed sets,
-//! except `job` and `model`, whose series are removed with what they describe.
+//! except `job` and `model`, whose series are removed with what they describe. Besides them there are the `process_`
+//! metrics that every client library of Prometheus has.
 
 mod families;
 mod jobs;
+mod openmetrics;
+mod process;
 
 pub use families::{FAMILIES, Families, Family};
 pub use jobs::{JOB_SERIES_MAX, JobSeries};
 
 use prometheus::{Encoder, Registry, TextEncoder};
-pub use prometheus::{Histogram, IntCounter, IntGauge};
+pub use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
 
 /// One registry with every family. One a process; share it by reference.
 #[derive(Debug)]
@@ -19,12 +22,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry with all families and no series but `saggar_build_info`.
+    /// A registry with all families, the process's metrics, and of the series those that have no labels or known ones.
     pub fn new() -> Metrics {
         let registry = Registry::new();
         let families = Families::register(&registry);
+        process::register(&registry);
         families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
         Metrics { registry, families }
+    }
+
+    /// The exposition text in OpenMetrics 1.0.
+    pub fn render_openmetrics(&self) -> String {
+        openmetrics::text(&self.registry.gather())
     }
 
     /// The exposition text (Prometheus text format 0.0.4).
@@ -70,7 +79,12 @@ mod tests {
     #[test]
     fn a_job_leaves_no_series_behind() {
         let metrics = Metrics::new();
-        let before = metrics.render();
+        // The process's own go on.
+        let render = || {
+            let text = metrics.render();
+            text.lines().filter(|line| !line.contains("process_")).map(|line| format!("{line}\n")).collect::<String>()
+        };
+        let before = render();
         let mut series = JobSeries::default();
         series.begin(&metrics.families, "digits-1", "cpu", true);
         series.usage(&metrics.families, "digits-1", 1.5, 2.5, 4096);
@@ -83,7 +97,37 @@ mod tests {
                 .contains("saggar_job_gpu_seconds_total{device=\"cpu\",estimated=\"true\",job=\"digits-1\"} 1.5")
         );
         series.forget(&metrics.families, "digits-1");
-        assert_eq!(metrics.render(), before);
+        assert_eq!(render(), before);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_tells_what_it_uses() {
+        let text = Metrics::new().render();
+        let value = |name: &str| -> f64 {
+            let line =
+                text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}"));
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let resident = value("process_resident_memory_bytes");
+        assert!(resident > 100_000.0 && resident <= value("process_virtual_memory_bytes"), "{text}");
+        assert!(value("process_open_fds") >= 1.0 && value("process_open_fds") < value("process_max_fds"), "{text}");
+        assert!(value("process_cpu_seconds_total") >= 0.0 && value("process_threads") >= 1.0, "{text}");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        let age = now - value("process_start_time_seconds");
+        assert!((-2.0..3600.0).contains(&age), "{age}");
+    }
+
+    #[test]
+    fn histograms_have_few_buckets() {
+        let metrics = Metrics::new();
+        metrics.families.predict_phase.with_label_values(&["m", "1", "queue"]);
+        metrics.families.http_request_duration.with_label_values(&["/"]);
+        let text = metrics.render();
+        for name in ["saggar_predict_phase_seconds_bucket{", "saggar_http_request_duration_seconds_bucket{"] {
+            let count = text.lines().filter(|line| line.starts_with(name)).count();
+            assert!((6..=11).contains(&count), "{name}: {count}");
+        }
     }
 
     #[test]

@@ -202,9 +202,11 @@ impl Access {
     fn count(&self, error: &AccessError) {
         let families = &self.metrics.families;
         if let Some(reason) = error.failure() {
+            debug_assert!(AccessError::FAILURES.contains(&reason), "{reason}");
             families.auth_failures.with_label_values(&[reason]).inc();
         }
         if let Some(reason) = error.rejection() {
+            debug_assert!(AccessError::REJECTIONS.contains(&reason), "{reason}");
             families.requests_rejected.with_label_values(&[reason]).inc();
         }
     }

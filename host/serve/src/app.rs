@@ -29,6 +29,7 @@ use crate::api::{
 };
 use crate::audit::Audit;
 use crate::body::Bodies;
+use crate::closed_series;
 use crate::console;
 use crate::error::ApiError;
 use crate::memory::MemoryBudget;
@@ -127,6 +128,7 @@ impl App {
         let references = RwLock::default();
         let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
         let app = App { shared: Arc::new(shared) };
+        closed_series::begin(&app.metrics().families);
         app.jobs().resolve_by(app.resolver());
         let audit = app.audit().clone();
         app.jobs().log_effects_to(Box::new(move |effect| audit.record_effect(effect)));

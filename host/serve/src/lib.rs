@@ -9,6 +9,7 @@ pub mod api;
 pub mod app;
 pub mod audit;
 mod body;
+mod closed_series;
 mod coding;
 mod connection;
 mod console;

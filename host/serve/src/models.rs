@@ -45,6 +45,7 @@ pub use model_files::ModelFiles;
 pub use plugin_host::PluginHost;
 pub use predictor::{Candidate, Kind, LoadError, Loaded, ModelHost, Phase, Predictor};
 pub use publish::Weights;
+pub(crate) use residency::EVICTION_REASONS;
 pub use revival::Revival;
 pub use router::ModelRouter;
 pub use settings::{BadSettings, Batch, Caching, Ensemble, Instances, KeepAlive, Settings, Step, Time, Waiting};

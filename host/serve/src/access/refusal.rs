@@ -108,6 +108,11 @@ pub enum AccessError {
 }
 
 impl AccessError {
+    /// The reasons of [`failure`](AccessError::failure).
+    pub(crate) const FAILURES: [&str; 4] = ["missing", "unknown", "expired", "scope"];
+    /// The reasons of [`rejection`](AccessError::rejection).
+    pub(crate) const REJECTIONS: [&str; 5] = ["rate", "quota", "cross_site", "bad_head", "version_skew"];
+
     /// The reason under which it counts as a failure of a client to prove itself.
     pub(crate) fn failure(&self) -> Option<&'static str> {
         match self {

@@ -2,12 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::query::Parameters;
 use crate::app::App;
+use crate::coding::{Coding, compressed};
 use crate::error::{ApiError, not_ready};
 use crate::models::state::Rest;
 use crate::models::{ModelStatus, VersionState};
@@ -56,14 +57,47 @@ pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-/// `GET /metrics`: Prometheus text format 0.0.4.
-pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
+/// `GET /metrics`: OpenMetrics 1.0 where the client asks for it, else Prometheus text format 0.0.4; compressed where the
+/// client takes that.
+pub(crate) async fn metrics(State(app): State<App>, headers: HeaderMap) -> Result<Response, ApiError> {
     let shared = app.clone();
+    let is_openmetrics = prefers_openmetrics(&headers);
     let render = move |parts: &crate::Parts| {
         shared.counted().refresh(parts);
-        Ok::<_, ApiError>(parts.metrics.render())
+        let metrics = &parts.metrics;
+        Ok::<_, ApiError>(if is_openmetrics { metrics.render_openmetrics() } else { metrics.render() })
     };
     let text = app.blocking(render).await?;
-    let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((content_type, text).into_response())
+    let content_type = if is_openmetrics { OPENMETRICS } else { PROMETHEUS_TEXT };
+    let response = ([(header::CONTENT_TYPE, content_type)], text).into_response();
+    let mut response = compressed(response, Coding::accepted(&headers)).await?;
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+    Ok(response)
+}
+
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Whether the client names OpenMetrics 1.0, or no version of it, and likes it at least as much as plain text.
+fn prefers_openmetrics(headers: &HeaderMap) -> bool {
+    let (mut openmetrics, mut plain) = (0.0, 0.0);
+    let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    for item in lines.flat_map(|line| line.split(',')) {
+        let mut parts = item.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (mut quality, mut is_known) = (1.0_f32, true);
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            match name.trim() {
+                "q" => quality = value.trim().parse().unwrap_or(0.0),
+                "version" => is_known = value.trim().trim_matches('"') == "1.0.0",
+                _ => {}
+            }
+        }
+        match media_type.as_str() {
+            "application/openmetrics-text" if is_known => openmetrics = quality.max(openmetrics),
+            "text/plain" => plain = quality.max(plain),
+            _ => {}
+        }
+    }
+    openmetrics > 0.0 && openmetrics >= plain
 }

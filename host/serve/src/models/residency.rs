@@ -14,6 +14,9 @@ use super::version::Serving;
 use crate::connection::told;
 use crate::limits::IDLE_LOOK;
 
+/// Reasons of `saggar_model_evictions_total`.
+pub(crate) const EVICTION_REASONS: [&str; 4] = ["lru", "idle", "device", "manual"];
+
 impl Lifecycle {
     /// Wakes models that requests wait for and puts idle ones to sleep, until `shutdown` is true.
     pub async fn keep_house(self: Arc<Lifecycle>, mut shutdown: watch::Receiver<bool>) {
@@ -77,6 +80,7 @@ impl Lifecycle {
                 "DEVICE" => "device",
                 _ => "manual",
             };
+            debug_assert!(EVICTION_REASONS.contains(&label), "{label}");
             self.metrics.families.model_evictions.with_label_values(&[label]).inc();
             tracing::info!(model = name, reason, "model put down");
         }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use saggar_metrics::Metrics;
 
 use super::queue::Release;
+use super::shadow::SHADOW_RESULTS;
 use super::version::VersionState;
+use super::version_series::CACHE_RESULTS;
 use crate::limits::UNLOADED_SERIES_MAX;
 use crate::predict::outcome::{Outcome, PHASES};
 
@@ -110,10 +112,10 @@ impl Series {
         for release in Release::ALL {
             let _ = families.batch_releases.remove_label_values(&[model, labels[1], release.name()]);
         }
-        for result in ["hit", "miss"] {
+        for result in CACHE_RESULTS {
             let _ = families.cache_requests.remove_label_values(&[model, labels[1], result]);
         }
-        for result in ["same", "different", "failed", "dropped"] {
+        for result in SHADOW_RESULTS {
             let _ = families.shadow_requests.remove_label_values(&[model, labels[1], result]);
         }
         for phase in PHASES {

@@ -65,7 +65,15 @@ impl Shadow {
     }
 }
 
+/// Results of `saggar_shadow_requests_total`.
+pub(super) const SHADOW_RESULTS: [&str; 4] = ["same", "different", "failed", "dropped"];
+
 fn count(metrics: &Metrics, serving: &Serving, result: &'static str) {
     let version = serving.version.to_string();
-    metrics.families.shadow_requests.with_label_values(&[&serving.model, &version, result]).inc();
+    // A shadow is one by its model's settings, so its counters begin together, with its first prediction.
+    let counters =
+        SHADOW_RESULTS.map(|it| metrics.families.shadow_requests.with_label_values(&[&serving.model, &version, it]));
+    if let Some(at) = SHADOW_RESULTS.iter().position(|it| *it == result) {
+        counters[at].inc();
+    }
 }

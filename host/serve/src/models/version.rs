@@ -191,7 +191,7 @@ impl Serving {
             places: Arc::new(Semaphore::new(terms.capacity)),
             queue: Queue::new(terms.rules),
             cache: (terms.cache_bytes > 0).then(|| Cache::new(terms.cache_bytes)),
-            series: VersionSeries::new(metrics, model, version),
+            series: VersionSeries::new(metrics, model, version, terms.cache_bytes > 0),
             statistics: Arc::default(),
             used_ms: AtomicU64::new(0),
         }

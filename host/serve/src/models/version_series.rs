@@ -1,19 +1,20 @@
 //! The metric series of one version, looked up once: a prediction touches a dozen of them.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use saggar_metrics::{Families, Histogram, IntCounter, IntGauge, Metrics};
+use saggar_metrics::{Histogram, IntCounter, IntCounterVec, IntGauge, Metrics};
 
 use super::queue::Release;
 use crate::predict::outcome::{Outcome, PHASES, Phase};
 
-/// Handles of a version's series.
+/// Results of `saggar_cache_requests_total`, by whether the answer was there.
+pub(super) const CACHE_RESULTS: [&str; 2] = ["miss", "hit"];
+
+/// Handles of a version's series. All are made with it, so that counters begin at 0, and a late event of a version whose
+/// series were removed does not bring them back.
 #[derive(Debug)]
 pub(crate) struct VersionSeries {
-    families: Families,
-    labels: [String; 2],
-    outcomes: [OnceLock<IntCounter>; Outcome::ALL.len()],
+    outcomes: [IntCounter; Outcome::ALL.len()],
     duration: Histogram,
     phases: [Histogram; PHASES.len()],
     items: IntCounter,
@@ -21,17 +22,20 @@ pub(crate) struct VersionSeries {
     in_flight: IntGauge,
     queue_length: IntGauge,
     batch_items: Histogram,
-    releases: [OnceLock<IntCounter>; Release::ALL.len()],
-    cached: [OnceLock<IntCounter>; 2],
+    releases: [IntCounter; Release::ALL.len()],
+    /// Misses and hits, where the version has a cache.
+    cached: Option<[IntCounter; 2]>,
 }
 
 impl VersionSeries {
-    pub(super) fn new(metrics: &Metrics, model: &str, version: u64) -> VersionSeries {
-        let families = metrics.families.clone();
+    pub(super) fn new(metrics: &Metrics, model: &str, version: u64, has_cache: bool) -> VersionSeries {
+        let families = &metrics.families;
         let version = version.to_string();
         let labels = [model, &version];
+        let counter = |family: &IntCounterVec, last: &str| family.with_label_values(&[model, &version, last]);
+        let cached = || CACHE_RESULTS.map(|result| counter(&families.cache_requests, result));
         VersionSeries {
-            outcomes: Default::default(),
+            outcomes: Outcome::ALL.map(|outcome| counter(&families.predict_requests, outcome.name())),
             duration: families.predict_duration.with_label_values(&labels),
             phases: PHASES.map(|phase| families.predict_phase.with_label_values(&[model, &version, phase])),
             items: families.predict_items.with_label_values(&labels),
@@ -39,21 +43,14 @@ impl VersionSeries {
             in_flight: families.predict_in_flight.with_label_values(&labels),
             queue_length: families.predict_queue_length.with_label_values(&labels),
             batch_items: families.batch_items.with_label_values(&labels),
-            releases: Default::default(),
-            cached: Default::default(),
-            labels: [model.to_owned(), version],
-            families,
+            releases: Release::ALL.map(|release| counter(&families.batch_releases, release.name())),
+            cached: has_cache.then(cached),
         }
-    }
-
-    fn with(&self, last: &'static str) -> [&str; 3] {
-        [&self.labels[0], &self.labels[1], last]
     }
 
     /// A prediction ended, so long after it was asked for.
     pub(crate) fn ended(&self, outcome: Outcome, time: Duration) {
-        let counter = || self.families.predict_requests.with_label_values(&self.with(outcome.name()));
-        self.outcomes[outcome as usize].get_or_init(counter).inc();
+        self.outcomes[outcome as usize].inc();
         self.duration.observe(time.as_secs_f64());
     }
 
@@ -64,8 +61,7 @@ impl VersionSeries {
 
     /// A batch of so many items went to the model.
     pub(super) fn released(&self, release: Release, items: usize) {
-        let counter = || self.families.batch_releases.with_label_values(&self.with(release.name()));
-        self.releases[release as usize].get_or_init(counter).inc();
+        self.releases[release as usize].inc();
         self.batch_items.observe(items as f64);
     }
 
@@ -77,9 +73,9 @@ impl VersionSeries {
 
     /// The answer was in the cache, or was not.
     pub(crate) fn cached(&self, hit: bool) {
-        let result = if hit { "hit" } else { "miss" };
-        let counter = || self.families.cache_requests.with_label_values(&self.with(result));
-        self.cached[usize::from(hit)].get_or_init(counter).inc();
+        if let Some(cached) = &self.cached {
+            cached[usize::from(hit)].inc();
+        }
     }
 
     /// Counts requests as being computed until the result is dropped.

@@ -229,6 +229,9 @@ impl Call {
     }
 }
 
+/// The reasons under which [`rejected`] counts.
+pub(crate) const REJECTIONS: [&str; 5] = ["queue_full", "deadline", "not_ready", "too_large", "memory"];
+
 /// Counts a request that was refused before it reached its model.
 pub(crate) fn rejected(metrics: &Metrics, error: &ApiError) {
     let reason = match error {
@@ -239,6 +242,7 @@ pub(crate) fn rejected(metrics: &Metrics, error: &ApiError) {
         ApiError::MemoryFull | ApiError::MemoryShare { .. } => "memory",
         _ => return,
     };
+    debug_assert!(REJECTIONS.contains(&reason), "{reason}");
     metrics.families.requests_rejected.with_label_values(&[reason]).inc();
 }
 

@@ -194,3 +194,93 @@ async fn sg_02_a_version_is_set_up_once_however_many_are_asked() {
         [1, 2].map(|version| format!(r#"saggar_model_setups_total{{model="digits",version="{version}"}} 1"#));
     assert_eq!(setups, expected);
 }
+
+/// The metrics page, as a client asks that sends these headers.
+async fn metrics(fixture: &Fixture, headers: &[(&str, &str)]) -> Answer {
+    let request = headers.iter().fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
+    Answer::of(fixture.send(request.body(Body::empty()).unwrap()).await).await
+}
+
+#[tokio::test]
+async fn openmetrics_is_served_to_clients_that_prefer_it() {
+    let fixture = Fixture::serving().await;
+    fixture.post_json("/predict", &picture(1)).await;
+    // What Prometheus 2 and 3 send.
+    let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+                      text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for accept in [prometheus, "application/openmetrics-text", "application/openmetrics-text; version=\"1.0.0\""] {
+        let answer = metrics(&fixture, &[("accept", accept)]).await;
+        assert_eq!(answer.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+        assert_eq!(answer.header("vary"), "accept, accept-encoding");
+        let text = answer.text();
+        assert!(text.ends_with("\n# EOF\n") && text.matches("# EOF").count() == 1, "{accept}: {text}");
+        assert!(text.contains("# TYPE saggar_predict_requests counter\n"), "{text}");
+        assert!(
+            text.contains("\nsaggar_predict_requests_total{model=\"digits\",outcome=\"success\",version=\"1\"} 1\n")
+        );
+    }
+    for accept in
+        ["*/*", "text/plain", "application/openmetrics-text;version=2.0.0", "application/openmetrics-text;q=0"]
+    {
+        let answer = metrics(&fixture, &[("accept", accept)]).await;
+        assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8", "{accept}");
+        assert!(!answer.text().contains("# EOF"), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_page_is_compressed_for_clients_that_take_gzip() {
+    let fixture = Fixture::serving().await;
+    let plain = metrics(&fixture, &[]).await;
+    assert!(plain.headers.get("content-encoding").is_none());
+    let packed = metrics(&fixture, &[("accept-encoding", "gzip"), ("accept", "application/openmetrics-text")]).await;
+    assert_eq!((packed.header("content-encoding"), packed.header("vary")), ("gzip", "accept, accept-encoding"));
+    assert!(packed.body.len() * 4 < plain.body.len(), "{} of {} bytes", packed.body.len(), plain.body.len());
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut text).unwrap();
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[tokio::test]
+async fn counters_with_known_labels_begin_at_zero() {
+    let fixture = Fixture::new();
+    for line in [
+        r#"saggar_requests_rejected_total{reason="queue_full"}"#,
+        r#"saggar_requests_rejected_total{reason="rate"}"#,
+        r#"saggar_auth_failures_total{reason="missing"}"#,
+        r#"saggar_model_evictions_total{reason="lru"}"#,
+        "saggar_watch_rescans_total",
+    ] {
+        assert_eq!(fixture.metric(line).await, Some(0.0), "{line}");
+    }
+    fixture.publish("digits", "plugin", 1);
+    fixture.loader.look().await;
+    for line in [
+        r#"saggar_predict_requests_total{model="digits",outcome="success",version="1"}"#,
+        r#"saggar_predict_requests_total{model="digits",outcome="host_error",version="1"}"#,
+        r#"saggar_batch_releases_total{model="digits",reason="full",version="1"}"#,
+    ] {
+        assert_eq!(fixture.metric(line).await, Some(0.0), "{line}");
+    }
+}
+
+/// Every series costs the scraper memory, and there may be thousands of models.
+#[tokio::test]
+async fn a_model_has_few_series_and_leaves_none_behind() {
+    let fixture = Fixture::serving().await;
+    fixture.predict(1).await;
+    fixture.publish("digits", "plugin", 2);
+    fixture.loader.look().await;
+    fixture.predict(1).await;
+    std::fs::remove_dir_all(fixture.version_dir("digits", 1)).unwrap();
+    fixture.loader.look().await;
+    let count = |text: &str, label: &str| text.lines().filter(|line| line.contains(label)).count();
+    let text = fixture.get("/metrics").await.text();
+    let of_version = count(&text, "version=\"2\"");
+    assert!((60..=110).contains(&of_version), "{of_version} series of one version: {text}");
+    std::fs::remove_dir_all(fixture.home.models().join("digits")).unwrap();
+    fixture.loader.look().await;
+    while count(&fixture.get("/metrics").await.text(), "model=\"digits\"") > 0 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,113 @@
+//! The text of OpenMetrics 1.0: as Prometheus' own format, but for families of counters, which are named without
+//! `_total`, and for the mark at its end, by which a scraper knows that it got everything.
+
+use std::fmt::{self, Write};
+
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
+
+/// Writes the gathered families.
+pub(crate) fn text(families: &[MetricFamily]) -> String {
+    let mut out = String::new();
+    families.iter().try_for_each(|family| write_family(&mut out, family)).expect("writing to a string does not fail");
+    out.push_str("# EOF\n");
+    out
+}
+
+fn write_family(out: &mut String, family: &MetricFamily) -> fmt::Result {
+    let name = family.name();
+    let (kind, base) = match family.get_field_type() {
+        MetricType::COUNTER => ("counter", name.strip_suffix("_total").unwrap_or(name)),
+        MetricType::GAUGE => ("gauge", name),
+        MetricType::HISTOGRAM => ("histogram", name),
+        // The table has no such family.
+        MetricType::SUMMARY | MetricType::UNTYPED => return Ok(()),
+    };
+    writeln!(out, "# TYPE {base} {kind}")?;
+    writeln!(out, "# HELP {base} {}", escaped(family.help()))?;
+    for metric in family.get_metric() {
+        let labels = metric.get_label();
+        match family.get_field_type() {
+            MetricType::COUNTER => {
+                sample(out, &format!("{base}_total"), labels, None, metric.get_counter().get_value())?
+            }
+            MetricType::HISTOGRAM => {
+                let histogram = metric.get_histogram();
+                let count = histogram.get_sample_count() as f64;
+                let buckets = histogram.get_bucket().iter();
+                let finite = buckets.filter(|bucket| bucket.upper_bound().is_finite());
+                let bounds = finite.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count() as f64));
+                for (bound, cumulative) in bounds.chain([(f64::INFINITY, count)]) {
+                    sample(out, &format!("{base}_bucket"), labels, Some(bound), cumulative)?;
+                }
+                sample(out, &format!("{base}_sum"), labels, None, histogram.get_sample_sum())?;
+                sample(out, &format!("{base}_count"), labels, None, count)?;
+            }
+            _ => sample(out, base, labels, None, metric.get_gauge().get_value())?,
+        }
+    }
+    Ok(())
+}
+
+fn sample(out: &mut String, name: &str, labels: &[LabelPair], bound: Option<f64>, value: f64) -> fmt::Result {
+    out.push_str(name);
+    let pairs = labels.iter().map(|label| (label.name(), escaped(label.value())));
+    let bound_pair = bound.map(|bound| ("le", number(bound, true)));
+    for (at, (label, text)) in pairs.chain(bound_pair).enumerate() {
+        write!(out, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' })?;
+    }
+    let close = if labels.is_empty() && bound.is_none() { "" } else { "}" };
+    writeln!(out, "{close} {}", number(value, false))
+}
+
+/// A number; bounds of buckets always have a decimal point, so that the same bound has the same text everywhere.
+fn number(value: f64, is_bound: bool) -> String {
+    match value {
+        _ if value.is_nan() => "NaN".to_owned(),
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        _ if is_bound => format!("{value:?}"),
+        _ => value.to_string(),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+
+    use super::*;
+
+    #[test]
+    fn counters_gauges_and_histograms_are_written() {
+        let registry = Registry::new();
+        let asked = IntCounterVec::new(Opts::new("asked_total", "Asked \"so\"."), &["by"]).unwrap();
+        let open = IntGauge::new("open", "Open now.").unwrap();
+        let options = HistogramOpts::new("time_seconds", "Time.").buckets(vec![1e-6, 1.0]);
+        let time = HistogramVec::new(options, &[]).unwrap();
+        registry.register(Box::new(asked.clone())).unwrap();
+        registry.register(Box::new(open.clone())).unwrap();
+        registry.register(Box::new(time.clone())).unwrap();
+        asked.with_label_values(&["a\"\\\n"]).inc();
+        open.set(-2);
+        time.with_label_values::<&str>(&[]).observe(0.5);
+        let expected = r#"# TYPE asked counter
+# HELP asked Asked \"so\".
+asked_total{by="a\"\\\n"} 1
+# TYPE open gauge
+# HELP open Open now.
+open -2
+# TYPE time_seconds histogram
+# HELP time_seconds Time.
+time_seconds_bucket{le="1e-6"} 0
+time_seconds_bucket{le="1.0"} 1
+time_seconds_bucket{le="+Inf"} 1
+time_seconds_sum 0.5
+time_seconds_count 1
+# EOF
+"#;
+        assert_eq!(text(&registry.gather()), expected);
+    }
+}
