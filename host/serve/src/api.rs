@@ -14,6 +14,7 @@ pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod model_commands;
+pub(crate) mod model_removal;
 pub(crate) mod models;
 pub(crate) mod outputs;
 mod pieces;

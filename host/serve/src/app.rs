@@ -24,8 +24,8 @@ use crate::api::devices::Devices;
 use crate::api::event_streams::EventStreams;
 use crate::api::plugins::PluginInspector;
 use crate::api::{
-    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, models, outputs,
-    plugins, projects, queues, quota, schedules, secrets, versions,
+    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, model_removal, models,
+    outputs, plugins, projects, queues, quota, schedules, secrets, versions,
 };
 use crate::audit::Audit;
 use crate::body::Bodies;
@@ -250,9 +250,10 @@ impl App {
             ("/metrics", get(health::metrics)),
             ("/openapi.json", get(openapi::openapi)),
             ("/api/v1/models", get(models::list)),
-            ("/api/v1/models/{model}", get(models::one)),
+            ("/api/v1/models/{model}", get(models::one).delete(model_removal::remove_model)),
             ("/api/v1/models/{model}/import", post(import::import)),
             ("/api/v1/models/{model}/versions", post(versions::publish)),
+            ("/api/v1/models/{model}/versions/{version}", delete(model_removal::remove_version)),
             ("/api/v1/models/{model}/load", post(model_commands::load)),
             ("/api/v1/models/{model}/unload", post(model_commands::unload)),
             ("/api/v1/models/{model}/warm", post(model_commands::warm)),

@@ -41,6 +41,8 @@ pub enum Action {
     ModelShadow,
     /// A model's configuration was replaced.
     ModelConfigure,
+    /// A version of a model, or the model, was removed.
+    ModelRemove,
     /// A model version was made of a file.
     ModelImport,
     /// A plugin was found to resume where it was.
@@ -97,6 +99,7 @@ impl Action {
             Action::ModelTraffic => "model.traffic",
             Action::ModelShadow => "model.shadow",
             Action::ModelConfigure => "model.configure",
+            Action::ModelRemove => "model.remove",
             Action::ModelImport => "model.import",
             Action::PluginMark => "plugin.mark",
             Action::JobStop => "job.stop",

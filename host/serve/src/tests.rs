@@ -17,6 +17,7 @@ mod keys;
 mod management;
 mod memory;
 mod model_commands;
+mod model_removal;
 mod observing;
 mod oip;
 mod on_demand;

@@ -22,9 +22,10 @@ use crate::error::{ModelError, Problem, StoreError};
 use crate::regular_file;
 use crate::versions::{self, Versions};
 
+pub(crate) mod removal;
 #[cfg(test)]
 mod tests;
-pub(crate) mod weights;
+mod weights;
 
 pub(crate) use weights::safetensors_dtype;
 

@@ -229,6 +229,18 @@ impl Versions {
         Ok(true)
     }
 
+    /// Takes away what else lies in the directory of a name that has no versions any more; nothing where it has some.
+    pub(crate) fn remove_rest(&self, name: &str) -> Result<(), StoreError> {
+        let _lock = NameLock::take(&self.root, name)?;
+        let directory = self.root.join(name);
+        if !self.versions(name)?.is_empty() || !directory.is_dir() {
+            return Ok(());
+        }
+        disk::remove_tree(&directory).map_err(StoreError::io(&directory))?;
+        disk::sync_directory(&self.root).map_err(StoreError::io(&self.root))?;
+        projects::forget(&self.root, name)
+    }
+
     /// Does something while nobody makes or removes a version of a name.
     pub(crate) fn locked<T, E: From<StoreError>>(
         &self,

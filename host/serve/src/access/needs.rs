@@ -80,6 +80,8 @@ const TABLE: &[(Method, &str, Need)] = &[
     (GET, "/openapi.json", Need::Key),
     (GET, "/api/v1/models", Need::Key),
     (GET, "/api/v1/models/{model}", Need::Key),
+    (DELETE, "/api/v1/models/{model}", does(Effect::DeleteModel)),
+    (DELETE, "/api/v1/models/{model}/versions/{version}", does(Effect::DeleteModel)),
     (POST, "/api/v1/models/{model}/import", does(Effect::PublishModel)),
     (POST, "/api/v1/models/{model}/versions", does(Effect::PublishModel)),
     (POST, "/api/v1/models/{model}/load", does(Effect::LoadModel)),

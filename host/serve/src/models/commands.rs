@@ -22,7 +22,7 @@ use crate::predict::reference::{Reference, Which};
 
 impl Lifecycle {
     /// The model's memory, for this command alone, with a plan that was read.
-    async fn begin(self: &Arc<Lifecycle>, name: &str) -> Result<OwnedMutexGuard<Memory>, ApiError> {
+    pub(super) async fn begin(self: &Arc<Lifecycle>, name: &str) -> Result<OwnedMutexGuard<Memory>, ApiError> {
         // What was published a moment ago counts, although no event has told of it yet.
         self.scan().await;
         self.router.status(name)?;
@@ -30,7 +30,7 @@ impl Lifecycle {
     }
 
     /// Settles the model, and shows how it stands.
-    async fn done(
+    pub(super) async fn done(
         self: &Arc<Lifecycle>,
         name: &str,
         memory: &mut Memory,
@@ -309,7 +309,7 @@ impl Lifecycle {
 
     /// # Errors
     /// `VersionNotServing` where there are no such files.
-    fn known(&self, name: &str, version: u64) -> Result<(), ApiError> {
+    pub(super) fn known(&self, name: &str, version: u64) -> Result<(), ApiError> {
         if self.versions(name).contains_key(&version) {
             return Ok(());
         }

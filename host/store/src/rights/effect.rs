@@ -58,6 +58,8 @@ pub enum Effect {
     DeployModel,
     /// Replace a model's settings.
     ConfigureModel,
+    /// Remove a version of a model, or all of them.
+    DeleteModel,
     /// Read a model's weights in a job, or begin a training with them.
     ReadWeights,
     /// Read a dataset, also by mounting it.
@@ -112,7 +114,7 @@ const fn row(name: &'static str, scope: Scope, kind: Kind, shared: bool) -> Row 
 
 impl Effect {
     /// Every effect.
-    pub const ALL: [Effect; 26] = [
+    pub const ALL: [Effect; 27] = [
         Effect::Predict,
         Effect::ReadPrediction,
         Effect::CancelPrediction,
@@ -121,6 +123,7 @@ impl Effect {
         Effect::UnloadModel,
         Effect::DeployModel,
         Effect::ConfigureModel,
+        Effect::DeleteModel,
         Effect::ReadWeights,
         Effect::ReadDataset,
         Effect::PushDataset,
@@ -153,6 +156,7 @@ impl Effect {
             Effect::UnloadModel => row("model.unload", Scope::ModelsWrite, Kind::Model, false),
             Effect::DeployModel => row("model.deploy", Scope::ModelsWrite, Kind::Model, false),
             Effect::ConfigureModel => row("model.configure", Scope::ModelsWrite, Kind::Model, false),
+            Effect::DeleteModel => row("model.remove", Scope::ModelsWrite, Kind::Model, false),
             Effect::ReadWeights => row("model.read_weights", Scope::JobsWrite, Kind::Model, true),
             Effect::ReadDataset => row("dataset.read", Scope::JobsRead, Kind::Dataset, true),
             Effect::PushDataset => row("dataset.push", Scope::JobsWrite, Kind::Dataset, false),

@@ -1,0 +1,88 @@
+//! Removing versions, and models with all that they have.
+
+use std::fs;
+use std::path::Path;
+
+use super::Models;
+use crate::error::ModelError;
+
+impl Models {
+    /// Removes a version and returns the bytes that it had. Its number is not used again, and what has files of it open goes on
+    /// reading them.
+    ///
+    /// # Errors
+    /// `BadName`; `NotFound`; `Store`.
+    pub fn remove(&self, model: &str, version: u64) -> Result<u64, ModelError> {
+        let dir = self.dir(model, version)?;
+        let bytes = file_bytes(&dir);
+        match self.versions.remove(model, version)? {
+            true => Ok(bytes),
+            false => Err(ModelError::NotFound { dir }),
+        }
+    }
+
+    /// Removes a model: its versions, oldest first, then its settings and whatever else lies in its directory. Returns the
+    /// versions and the bytes that they had. Cut off in between, it can be called again.
+    ///
+    /// # Errors
+    /// `BadName`; `Store`.
+    pub fn remove_model(&self, model: &str) -> Result<(Vec<u64>, u64), ModelError> {
+        // Also the check of the name.
+        self.dir(model, 1)?;
+        let (mut removed, mut bytes) = (Vec::new(), 0);
+        for version in self.versions.versions(model)? {
+            match self.remove(model, version) {
+                Ok(freed) => bytes += freed,
+                // Somebody else was faster.
+                Err(ModelError::NotFound { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            removed.push(version);
+        }
+        self.versions.remove_rest(model)?;
+        Ok((removed, bytes))
+    }
+}
+
+/// The bytes of the files in a directory; what cannot be looked at counts as empty.
+fn file_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).filter(|it| it.is_file()).map(|it| it.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Publication;
+    use super::*;
+
+    fn publish(models: &Models, config: &str) -> u64 {
+        let it = Publication {
+            model: "digits",
+            plugin: b"wasm",
+            variables: &[],
+            config,
+            source_job: "",
+            created_ms: 1,
+            metrics: Default::default(),
+        };
+        models.publish(&it).unwrap().version
+    }
+
+    #[test]
+    fn a_removed_number_is_not_used_again() {
+        let place = tempfile::tempdir().unwrap();
+        let models = Models::new(place.path());
+        let numbers = ["a", "b"].map(|config| publish(&models, config));
+        assert_eq!(numbers, [1, 2]);
+        assert!(models.remove("digits", 2).unwrap() > 4);
+        assert!(matches!(models.remove("digits", 2), Err(ModelError::NotFound { .. })));
+        assert!(matches!(models.remove("../x", 2), Err(ModelError::BadName { .. })));
+        assert_eq!(publish(&models, "c"), 3);
+        models.write_note("digits", "model.json", b"{}").unwrap();
+        let (removed, bytes) = models.remove_model("digits").unwrap();
+        assert_eq!((removed, bytes > 8), (vec![1, 3], true));
+        assert!(!place.path().join("digits").exists() && models.names().unwrap().is_empty());
+        assert_eq!(models.remove_model("digits").unwrap(), (Vec::new(), 0), "it can be called again");
+        assert_eq!(publish(&models, "d"), 4);
+    }
+}
