@@ -249,3 +249,35 @@ fn fh_11_the_table_of_the_guest_library_has_all_of_it() {
     }
     assert!(exported > 15, "{exported} exported items were found");
 }
+
+/// What the code of a plugin takes where no parameter of this name is given: the literal, or that of the constant.
+fn default_in_code(code: &str, name: &str) -> Option<String> {
+    let after = code.split(&format!("param(\"{name}\", ")).nth(1);
+    let after = after.or_else(|| code.split(&format!("hparams.get(\"{name}\", ")).nth(1))?;
+    let value = after.split(')').next()?.trim_end_matches(".to_owned(").trim_matches('"').replace('_', "");
+    if value.starts_with(char::is_uppercase) {
+        let constant = code.split(&format!("const {}: ", after.split(')').next()?)).nth(1)?;
+        return Some(constant.split("= ").nth(1)?.split(';').next()?.to_owned());
+    }
+    Some(value)
+}
+
+#[test]
+fn declared_defaults_are_those_of_the_code() {
+    let mut checked = 0;
+    for manifest in sources(&["plugins"], &["toml"]).iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let text = std::fs::read_to_string(manifest).unwrap();
+        let code: String =
+            sources(&[&shown(manifest.parent().unwrap())], &["rs"]).iter().map(|path| code(path)).collect();
+        for line in text.lines().filter(|line| line.contains("{ type = ") && line.contains("default = ")) {
+            let name = line.split(" = ").next().unwrap();
+            let declared = line.split("default = ").nth(1).unwrap().split([',', ' ']).next().unwrap().trim_matches('"');
+            // The first choice is the default of the library.
+            let first = line.split("choices = [\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
+            let taken = first.or_else(|| default_in_code(&code, name));
+            assert_eq!(taken.as_deref(), Some(declared), "{}: {name}", shown(manifest));
+            checked += 1;
+        }
+    }
+    assert!(checked > 40, "{checked} defaults were found");
+}

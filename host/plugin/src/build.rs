@@ -104,7 +104,7 @@ fn build_package(
     toolchain: &Toolchain,
     options: &BuildOptions,
 ) -> Result<Built, BuildError> {
-    let declarations = Declarations::of_metadata(&package.metadata)
+    let declarations = Declarations::of_package(&package.name, &package.metadata)
         .map_err(|messages| BuildError::Metadata { path: package.manifest_path.clone(), messages })?;
     let module = compile(package, toolchain, options.quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
@@ -114,6 +114,18 @@ fn build_package(
     let component_path = directory.join(format!("{}.wasm", package.name));
     replace(&directory, &component_path, &component)?;
     Ok(Built { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
+}
+
+/// What the plugin whose `Cargo.toml` is in `manifest_dir` declares, without building it.
+///
+/// # Errors
+/// `NotACrate`; `Metadata`; `NoToolchain`.
+pub fn declarations(manifest_dir: &Path) -> Result<Declarations, BuildError> {
+    let (_, metadata, manifest) = look(manifest_dir, &BuildOptions::default())?;
+    let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
+    let package = package.ok_or_else(|| BuildError::NotACrate { path: manifest.clone() })?;
+    Declarations::of_package(&package.name, &package.metadata)
+        .map_err(|messages| BuildError::Metadata { path: manifest, messages })
 }
 
 /// The toolchain that [`build`] would take here, for reports.

@@ -21,6 +21,9 @@ const SECTION: &str = "saggar:declarations";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declarations {
+    /// What the plugin is called: its package's name. Plugins that were built before there was one have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Parameters by name. Parameters that are not declared are checked by the plugin alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, ParameterDeclaration>,
@@ -45,6 +48,12 @@ pub struct ParameterDeclaration {
     /// The only texts that it takes; all where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// The value that the training takes where none is given, for those who read about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// What it is for, in a line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub help: String,
 }
 
 /// What the values of a parameter are.
@@ -64,7 +73,7 @@ pub enum ParameterType {
 impl Declarations {
     /// Whether nothing is declared.
     pub fn is_empty(&self) -> bool {
-        self.parameters.is_empty() && self.data.is_empty()
+        self.name.is_none() && self.parameters.is_empty() && self.data.is_empty()
     }
 
     /// Reads the declarations of a component; none where it has no such section.
@@ -105,18 +114,20 @@ impl Declarations {
         component
     }
 
-    /// Reads `[package.metadata.saggar]`, as `cargo metadata` writes it.
+    /// Reads `[package.metadata.saggar]` of a package, as `cargo metadata` writes it. The name is the package's.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn of_metadata(metadata: &Value) -> Result<Declarations, String> {
-        match metadata.get("saggar") {
-            None | Some(Value::Null) => Ok(Declarations::default()),
+    pub(crate) fn of_package(name: &str, metadata: &Value) -> Result<Declarations, String> {
+        let declared = match metadata.get("saggar") {
+            None | Some(Value::Null) => Declarations::default(),
             Some(table) => {
                 let read = Declarations::deserialize(table).map_err(|error| error.to_string());
-                read.and_then(Declarations::checked).map_err(|reason| format!("[package.metadata.saggar]: {reason}"))
+                let checked = read.and_then(Declarations::checked);
+                checked.map_err(|reason| format!("[package.metadata.saggar]: {reason}"))?
             }
-        }
+        };
+        Ok(Declarations { name: Some(name.to_owned()), ..declared })
     }
 
     fn checked(self) -> Result<Declarations, String> {
@@ -130,6 +141,9 @@ impl Declarations {
             }
             if declared.min.zip(declared.max).is_some_and(|(min, max)| min > max) {
                 return Err(format!("parameters.{name}: min is above max"));
+            }
+            if let Some(default) = declared.default.as_ref().filter(|default| !declared.takes(default)) {
+                return Err(format!("parameters.{name}: the default {default} is not {declared}"));
             }
         }
         Ok(self)
@@ -204,19 +218,22 @@ mod tests {
     const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
     fn declared(metadata: Value) -> Result<Declarations, String> {
-        Declarations::of_metadata(&json!({ "saggar": metadata }))
+        Declarations::of_package("net", &json!({ "saggar": metadata }))
     }
 
     #[test]
     fn declarations_travel_in_the_component() {
-        let batch = json!({ "type": "integer", "min": 1, "max": 4096 });
+        let batch = json!({ "type": "integer", "min": 1, "max": 4096, "default": 32, "help": "Items of a step." });
         let metadata = json!({ "parameters": { "batch": batch }, "data": { "/data": ["image", "label"] } });
         let declarations = declared(metadata).unwrap();
         let component = declarations.append_to(EMPTY.to_vec());
         assert_eq!(Declarations::of_component(&component).unwrap(), declarations);
         assert_eq!(Declarations::of_component(&EMPTY).unwrap(), Declarations::default());
         assert_eq!(Declarations::default().append_to(EMPTY.to_vec()), EMPTY);
-        assert_eq!(Declarations::of_metadata(&Value::Null).unwrap(), Declarations::default());
+        let nothing_but_a_name = Declarations::of_package("net", &Value::Null).unwrap();
+        assert_eq!(nothing_but_a_name, Declarations { name: Some("net".to_owned()), ..Declarations::default() });
+        let component = nothing_but_a_name.append_to(EMPTY.to_vec());
+        assert_eq!(Declarations::of_component(&component).unwrap().name.as_deref(), Some("net"));
     }
 
     #[test]
@@ -259,6 +276,10 @@ mod tests {
             (json!({ "parameters": { "batch": { "type": "text", "min": 1 } } }), "parameters.batch: min and max"),
             (json!({ "parameters": { "lr": { "type": "number", "choices": ["a"] } } }), "parameters.lr: choices"),
             (json!({ "parameters": { "lr": { "type": "number", "min": 2, "max": 1 } } }), "min is above max"),
+            (
+                json!({ "parameters": { "batch": { "type": "integer", "min": 1, "default": 0 } } }),
+                "parameters.batch: the default 0 is not an integer of at least 1",
+            ),
             (json!({ "parametres": {} }), "unknown field `parametres`"),
         ];
         for (metadata, reason) in cases {

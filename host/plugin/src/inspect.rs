@@ -38,8 +38,7 @@ pub(crate) fn preamble(wasm: &[u8]) -> Result<(), PluginError> {
         [] => "the file is empty".to_owned(),
         [0, b'a', b's', b'm', 0x0d, 0, 1, 0, ..] => return Ok(()),
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
-            "it is a core module: make a component of it with `saggar plugin build` or `wasm-tools component new`"
-                .to_owned()
+            "it is a core module: make a component of it with `saggar build` or `wasm-tools component new`".to_owned()
         }
         [0, b'a', b's', b'm', rest @ ..] => {
             let version: Vec<String> = rest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();

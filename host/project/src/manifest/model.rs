@@ -101,7 +101,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Model> {
 /// Keys that stand for what a server is told elsewhere: they are checked, and it is said where they hold.
 fn remark_what_is_checked_only(table: &Table<'_>) {
     let elsewhere = [
-        ("plugin", "a version brings its plugin: `saggar dev` and `saggar deploy` publish one"),
+        ("plugin", "a version brings its plugin: `saggar dev` and `saggar run` publish one"),
         ("routes", "the plugin itself names the paths that it answers"),
         ("traffic", "shares are given to versions that are there: PUT /api/v1/models/NAME/traffic"),
     ];
