@@ -24,3 +24,4 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod standing;
 mod stored;
+pub(crate) mod version;

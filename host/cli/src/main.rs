@@ -23,7 +23,7 @@ mod units;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command};
@@ -33,7 +33,7 @@ use server::ServerAddress;
 
 fn main() -> ExitCode {
     allocator::bound_freed_memory();
-    let cli = Cli::parse();
+    let cli = parse();
     let colour = !cli.no_color
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::io::stdout().is_terminal();
@@ -55,6 +55,16 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Reads the command line, or prints what is wrong with it, or its help, and ends.
+fn parse() -> Cli {
+    let arguments = commands::run::help::arguments();
+    let mut command = args::command();
+    let parsed = command.try_get_matches_from_mut(&arguments);
+    let parsed = parsed
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command)));
+    parsed.unwrap_or_else(|error| commands::run::help::of_plugin(&arguments, &error).unwrap_or_else(|| error.exit()))
 }
 
 /// Runs the command and returns the exit code of what it did.
@@ -82,7 +92,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
     };
     let client = match &cli.command {
         // It shows what is said, whether or not that is any good.
-        Command::Config(_) => ServerAddress::default().client()?,
+        Command::Config(_) | Command::Version => ServerAddress::default().client()?,
         _ => server.client()?,
     };
     match cli.command {
@@ -125,6 +135,7 @@ fn run(cli: Cli, output: Output) -> Result<i32, Failure> {
         Command::Check(args) => commands::check::check(&args, output),
         Command::Config(args) => commands::config::config(&args, &server, output).map(|()| 0),
         Command::Completion(args) => commands::completion::completion(&args),
+        Command::Version => commands::version::version(&server, output).map(|()| 0),
     }
 }
 

@@ -42,6 +42,14 @@ impl Output {
         print(&escape::text(text));
     }
 
+    /// Empties the screen before a listing that takes the place of another one. Nothing is written where a program reads.
+    pub(crate) fn begin_redraw(&self) {
+        if std::io::stdout().is_terminal() {
+            // Cursor to the upper left corner, erase the display and what was scrolled. Source: ECMA-48, 8.3.21 and 8.3.39; xterm.
+            print("\x1b[H\x1b[2J\x1b[3J");
+        }
+    }
+
     /// Prints a line for people, unless they asked for quiet.
     pub(crate) fn note(&self, line: &str) {
         if !self.quiet && !self.json {

@@ -15,6 +15,11 @@ pub(crate) enum Data {
         /// Only this one.
         name: Option<String>,
     },
+    /// Show a dataset: its fields, splits, size, projects, and what reads it.
+    Show {
+        /// The dataset: NAME for its newest version, or NAME/VERSION.
+        dataset: String,
+    },
     /// Write a dataset into a directory, as .npy files that can be pushed again.
     Get(DataGet),
     /// Store what a job wrote as a version of a dataset.

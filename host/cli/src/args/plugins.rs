@@ -1,8 +1,11 @@
-//! `saggar plugins` on the command line.
+//! Arguments of the commands about plugins: `plugins`, `env`, `build`, `init`.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use super::Run;
+use crate::commands::init::templates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plugins {
@@ -20,4 +23,29 @@ pub(crate) struct TestResume {
     pub(crate) preemptions: u32,
     #[command(flatten)]
     pub(crate) run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Env {
+    /// List the worlds, each with its version, and the interfaces that a plugin of it exports and is given.
+    Ls,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Build {
+    /// The plugin's directory.
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Write the component there.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The plugin's name, and the directory that is made.
+    pub(crate) name: String,
+    /// What to start from.
+    #[arg(long, default_value = "classifier", value_parser = clap::builder::PossibleValuesParser::new(templates::names()))]
+    pub(crate) template: String,
 }

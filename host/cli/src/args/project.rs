@@ -1,11 +1,13 @@
 //! The commands about the project file on the command line: `check`, `config`, `completion`, `dev`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
 use super::run::RunFlags;
+use crate::commands::listen::tcp_address;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -42,9 +44,9 @@ pub(crate) struct Dev {
     /// The task that trains the first version; the one that is called train, or the only one, where it is left out.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// Where the server listens that this starts; one that runs there already is used. With --host or SAGGAR_HOST it starts none and talks to that one.
-    #[arg(long, default_value = "127.0.0.1:5000", value_name = "ADDRESS")]
-    pub(crate) addr: String,
+    /// Where the server listens that this starts: 5000, 127.0.0.1:5000, or 0 for a free port; one that runs there already is used. With --host or SAGGAR_HOST it starts none and talks to that one.
+    #[arg(long, default_value = "127.0.0.1:5000", value_parser = tcp_address, value_name = "ADDRESS")]
+    pub(crate) addr: SocketAddr,
     /// The state directory of the server that this starts; .saggar in the project's directory where it is left out.
     #[arg(long, env = "SAGGAR_HOME", value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,

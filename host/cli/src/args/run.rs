@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// The world that the plugin must be of: `train-plugin`, `model-plugin@0.1`; `saggar env ls` lists them.
     #[arg(long, value_name = "WORLD")]
     pub(crate) env: Option<String>,
-    /// What is wanted of it: job where nothing is said.
+    /// What is wanted of it [default: job].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// A dataset or a job's output, and where the plugin finds it: `mnist`, `mnist/1:/data`, `job:mnist-3/output:/before`.
@@ -53,9 +53,12 @@ pub(crate) struct Run {
     /// Wait until the job ends and show the result.
     #[arg(long, conflicts_with = "follow")]
     pub(crate) wait: bool,
-    /// The plugin's parameters: `epochs=3` or `--epochs 3`.
+    /// The plugin's parameters: `epochs=3` or `--epochs 3`. `saggar run PLUGIN --help` lists them.
     #[arg(last = true, value_name = "PARAMETERS")]
     pub(crate) parameters: Vec<String>,
+    /// Only the plugin's parameters are shown.
+    #[arg(skip)]
+    pub(crate) shows_parameters: bool,
 }
 
 /// What a run is for.
@@ -70,14 +73,14 @@ pub(crate) enum Mode {
 /// How a job runs. `[task.NAME]` and `[project.defaults]` of saggar.toml have the same keys.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunFlags {
-    /// auto, cpu, gpu, vulkan:0 (or SAGGAR_DEVICE); auto where nothing is said.
+    /// auto, cpu, gpu, vulkan:0 (or SAGGAR_DEVICE) [default: auto].
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Fail where there is no GPU; with a number, take so many slots of one: --gpu=0.25.
     #[arg(long, conflicts_with = "device", num_args = 0..=1, require_equals = true, default_missing_value = "required",
         value_parser = gpu, value_name = "N")]
     gpu: Option<Gpu>,
-    /// Where everything random comes from.
+    /// Where everything random comes from [default: 0].
     #[arg(long)]
     seed: Option<u64>,
     /// Host memory the plugin may take: 512MiB.
@@ -86,16 +89,16 @@ pub(crate) struct RunFlags {
     /// Device memory the job may take: 2GiB.
     #[arg(long, value_parser = above_zero_bytes, value_name = "SIZE")]
     gpu_memory: Option<u64>,
-    /// Where it waits.
+    /// Where it waits [default: default].
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// 0 to 100; higher goes first.
+    /// 0 to 100; higher goes first [default: 50].
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100), value_name = "N")]
     priority: Option<u32>,
-    /// Let a job of a higher priority take its place for a while.
+    /// Let a job of a higher priority take its place for a while [default: false].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     preemptible: Option<bool>,
-    /// Extra attempts after interruptions.
+    /// Extra attempts after interruptions [default: 5].
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
     /// The causes that are worth another attempt: preempted,device-lost,worker-lost,host-restart,non-finite,error.
@@ -114,7 +117,7 @@ pub(crate) struct RunFlags {
     /// that saving takes at most 1 % of the time, but at least every 30 s.
     #[arg(long, value_parser = units::interval, value_name = "INTERVAL")]
     checkpoint_every: Option<Interval>,
-    /// How many of the newest checkpoints are kept.
+    /// How many of the newest checkpoints are kept [default: 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     checkpoint_keep: Option<u32>,
     /// The metric whose best checkpoint is kept besides: loss, max:bleu.
@@ -132,7 +135,7 @@ pub(crate) struct RunFlags {
     /// The group of jobs that it is compared with.
     #[arg(short, long, value_name = "NAME")]
     experiment: Option<String>,
-    /// Workers that train one model together.
+    /// Workers that train one model together [default: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     replicas: Option<u32>,
     /// Parts that each batch is divided into, whatever the number of replicas.

@@ -10,8 +10,8 @@ use crate::commands::listen::Address;
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen: a port, 0 for a free one, or a socket file such as unix:/run/saggar.sock, which only this user
-    /// may open. Several times, or with commas, for several places.
+    /// Where to listen: a port of this machine, 5000, 0 for a free one; an address and a port, 0.0.0.0:5000; or a socket file
+    /// such as unix:/run/saggar.sock, which only this user may open. Several times, or with commas, for several places.
     #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_delimiter = ',', value_name = "ADDRESS")]
     pub(crate) addr: Vec<Address>,
     /// Speak HTTPS on ports, with this certificate in PEM form and those that vouch for it after it. New files are

@@ -1,13 +1,11 @@
 //! `saggar completion`: scripts that shells complete the command line with.
 
-use clap::CommandFactory;
-
-use crate::args::{Cli, Completion};
+use crate::args::{self, Completion};
 use crate::exit::{self, Failure};
 
 pub(crate) fn completion(args: &Completion) -> Result<i32, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "saggar", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "saggar", &mut script);
     let mut out = std::io::stdout().lock();
     let written = std::io::Write::write_all(&mut out, &script);
     // A reader that has gone away is nobody's mistake.

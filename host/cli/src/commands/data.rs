@@ -4,6 +4,7 @@ mod get;
 mod ignored;
 mod pull;
 mod push;
+mod show;
 
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ pub(crate) fn data(args: &Data, client: &Client, output: Output) -> Result<(), F
         Data::Push(push) => push::push(push, client, output),
         Data::Pull(pull) => pull::pull(pull, client, output),
         Data::Ls { name } => list(name.as_deref(), client, output),
+        Data::Show { dataset } => show::show(dataset, client, output),
         Data::Get(get) => get::get(get, client, output),
         Data::Add(add) => self::add(add, client, output),
         Data::Rm(rm) => remove(rm, client, output),

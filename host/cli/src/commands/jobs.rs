@@ -8,13 +8,14 @@ mod log;
 mod metrics;
 mod removal;
 mod standing;
+mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use saggar_store::JobState;
 use serde_json::{Value, json};
 
-use crate::args::{JobName, Logs, Ps, Status};
+use crate::args::{JobNames, Logs, Ps, Status};
 use crate::client::{Client, Payload, segment};
 use crate::exit::{self, Failure};
 use crate::interrupt;
@@ -37,9 +38,16 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const LISTED_AT_ONCE: u32 = 500;
 
 pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
-    if args.idle {
-        return idle::list(client, output);
+    let read = || if args.idle { idle::list(client) } else { selected(args, client) };
+    let show = |listed: Vec<Value>| if args.idle { idle::show(listed, output) } else { show(listed, output) };
+    if args.watch {
+        return watch::watch(output, read, show);
     }
+    read().map(show)
+}
+
+/// The jobs that are asked for.
+fn selected(args: &Ps, client: &Client) -> Result<Vec<Value>, Failure> {
     let everything = args.all || args.state.is_some() || args.experiment.is_some();
     // Asked of the server: a job that runs may be behind any number of newer ones that are over.
     let going_on = || JobState::ALL.iter().filter(|state| !state.is_final()).map(|state| state.name());
@@ -50,7 +58,10 @@ pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failu
     };
     let experiment =
         args.experiment.as_deref().map_or_else(String::new, |name| format!("&experiment={}", segment(name)));
-    let jobs = listed(client, &format!("{state}{experiment}"))?;
+    listed(client, &format!("{state}{experiment}"))
+}
+
+fn show(jobs: Vec<Value>, output: Output) {
     if output.json {
         output.json(&Value::Array(jobs));
     } else if output.quiet {
@@ -67,7 +78,6 @@ pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failu
             );
         }
     }
-    Ok(())
 }
 
 /// Every job that the server lists for `query`, however many answers that takes.
@@ -266,14 +276,44 @@ fn previous(name: &str, client: &Client) -> Result<u64, Failure> {
     }
 }
 
-pub(crate) fn stop(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
-    let job = client.post(&format!("{}/stop", job_path(&args.job)), Payload::Nothing)?;
-    if output.json {
-        output.json(&job);
-    } else {
-        output.line(&format!("{} {}", text(&job, "name"), text(&job, "state")));
+pub(crate) fn stop(args: &JobNames, client: &Client, output: Output) -> Result<(), Failure> {
+    for_each(&args.jobs, output, |name| {
+        let job = client.post(&format!("{}/stop", job_path(name)), Payload::Nothing)?;
+        Ok((format!("{} {}", text(&job, "name"), text(&job, "state")), job))
+    })
+}
+
+/// Does something to every job, and prints a line for each, or the jobs as JSON: one by itself, several as a list. A job to
+/// which it cannot be done does not keep the others from it.
+///
+/// # Errors
+/// That of the first job to which it could not be done. Those of further ones are printed.
+pub(super) fn for_each(
+    names: &[String],
+    output: Output,
+    change: impl Fn(&str) -> Result<(String, Value), Failure>,
+) -> Result<(), Failure> {
+    let (mut changed, mut first) = (Vec::new(), None);
+    for name in names {
+        match change(name) {
+            Ok((line, job)) => {
+                if !output.json {
+                    output.line_amid_work(&line);
+                }
+                changed.push(job);
+            }
+            Err(failure) if first.is_none() => first = Some(failure),
+            Err(failure) => output.failure(&failure),
+        }
     }
-    Ok(())
+    if output.json {
+        match (names, changed.as_slice()) {
+            ([_], [job]) => output.json(job),
+            ([_], _) => {}
+            (_, jobs) => output.json(&json!(jobs)),
+        }
+    }
+    first.map_or(Ok(()), Err)
 }
 
 /// Prints the job's log until it is over.

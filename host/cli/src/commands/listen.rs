@@ -1,6 +1,6 @@
 //! Where `saggar serve` listens, and who needs a key there.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use saggar_store::{Clock, KeyFile, SystemClock};
 use crate::args::Serve;
 use crate::exit::{self, Failure};
 
-/// A place to listen: `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
+/// A place to listen: `5000`, `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A port.
@@ -26,12 +26,24 @@ impl FromStr for Address {
         match text.strip_prefix("unix:") {
             Some("") => Err("expected a path after unix:".to_owned()),
             Some(path) => Ok(Address::Unix(PathBuf::from(path))),
-            None => {
-                let refuse = |_| format!("{text:?}: expected such as 127.0.0.1:5000 or unix:/run/saggar.sock");
-                text.parse().map(Address::Tcp).map_err(refuse)
-            }
+            None => tcp_address(text).map(Address::Tcp).map_err(|error| format!("{error}, or unix:/run/saggar.sock")),
         }
     }
+}
+
+/// Reads a port of this machine, `5000` or `localhost:5000`, or an address with a port, `127.0.0.1:5000`.
+///
+/// # Errors
+/// What is expected.
+pub(crate) fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    // `parse` would take a sign.
+    if port.starts_with(|first: char| first.is_ascii_digit())
+        && let Ok(port) = port.parse::<u16>()
+    {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| format!("{text:?}: expected a port such as 5000, an address such as 127.0.0.1:5000"))
 }
 
 impl Address {
@@ -103,7 +115,11 @@ mod tests {
             assert!(public(text), "{text}");
         }
         assert_eq!("unix:s.sock".parse(), Ok(Address::Unix("s.sock".into())));
-        for text in ["", "5000", "localhost", "unix:", "http://127.0.0.1:1"] {
+        let local = |port| Ok(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
+        for (text, port) in [("5111", 5111), ("0", 0), ("localhost:5000", 5000)] {
+            assert_eq!(text.parse(), local(port), "{text}");
+        }
+        for text in ["", "localhost", "65536", "+5000", "-1", "50 00", ":5000", "unix:", "http://127.0.0.1:1"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

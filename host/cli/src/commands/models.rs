@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::args::Models;
+use crate::args::{ModelRm, Models};
 use crate::client::{Client, Payload, segment};
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, agree};
+use crate::units;
 
 pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(), Failure> {
     match args {
@@ -17,6 +18,8 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
         }
         Models::Rollback { model } => told(client.post(&path(model, "rollback"), Payload::Nothing)?, output),
         Models::Canary { model, version, share } => canary(client, model, *version, *share, output),
+        Models::Alias { model, alias, version, .. } => set_alias(client, model, alias, *version, output),
+        Models::Shadow { model, to, share, .. } => shadow(client, model, to.as_deref(), *share, output),
         Models::Projects { model, projects } => {
             let belongs = client.put_json(&path(model, "projects"), &json!({ "projects": projects }))?;
             belonging(&belongs, output);
@@ -29,6 +32,7 @@ pub(crate) fn models(args: &Models, client: &Client, output: Output) -> Result<(
             told(client.post(&path(model, "unload"), Payload::Json(&json!({ "version": version })))?, output)
         }
         Models::Warm { model } => told(client.post(&path(model, "warm"), Payload::Nothing)?, output),
+        Models::Rm(args) => remove(args, client, output),
     }
 }
 
@@ -81,6 +85,49 @@ fn canary(client: &Client, model: &str, version: u64, share: u32, output: Output
     client.put_json(&path(model, "aliases/canary"), &json!({ "version": version }))?;
     let shares = json!({ "stable": 100 - share, "canary": share });
     told(client.put_json(&path(model, "traffic"), &shares)?, output)
+}
+
+/// Points an alias at a version, which is loaded first: aliases are for those that are ready. Without a version, takes the
+/// alias away.
+fn set_alias(client: &Client, model: &str, alias: &str, version: Option<u64>, output: Output) -> Result<(), Failure> {
+    let path_of_alias = path(model, &format!("aliases/{}", segment(alias)));
+    let Some(version) = version else { return told(client.delete(&path_of_alias)?, output) };
+    client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?;
+    told(client.put_json(&path_of_alias, &json!({ "version": version }))?, output)
+}
+
+/// Has a version, which is loaded first, or an alias shadow the default; without either, ends the shadow.
+fn shadow(client: &Client, model: &str, to: Option<&str>, share: u32, output: Output) -> Result<(), Failure> {
+    let path_of_shadow = path(model, "shadow");
+    let Some(to) = to else { return told(client.delete(&path_of_shadow)?, output) };
+    if let Ok(version) = to.parse::<u64>() {
+        client.post(&path(model, "load"), Payload::Json(&json!({ "version": version })))?;
+    }
+    told(client.put_json(&path_of_shadow, &json!({ "to": to, "percent": share }))?, output)
+}
+
+/// Removes a version, or a model with all of its versions.
+fn remove(args: &ModelRm, client: &Client, output: Output) -> Result<(), Failure> {
+    let (model, version) = match args.model.split_once('@') {
+        Some((model, version)) => (model, Some(version)),
+        None => (args.model.as_str(), None),
+    };
+    let question = match version {
+        Some(version) => format!("Remove version {version} of {model}?"),
+        None => format!("Remove {model} with all of its versions?"),
+    };
+    agree(args.yes, &question)?;
+    let address = format!("/api/v1/models/{}", segment(model));
+    let address = version.map_or_else(|| address.clone(), |version| format!("{address}/versions/{}", segment(version)));
+    let removed = client.delete(&address)?;
+    if output.json {
+        output.json(&removed);
+        return Ok(());
+    }
+    let names = removed["removed"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.for_each(|name| output.line(name));
+    output.note(&format!("  {} freed", units::show_bytes(removed["freed_bytes"].as_u64().unwrap_or(0))));
+    Ok(())
 }
 
 const COLUMNS: &[&str] = &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "MEASURED", "WEIGHTS", "FROM", "REASON"];

@@ -29,10 +29,15 @@ fn ls(client: &Client, output: Output) -> Result<(), Failure> {
         output.json(&json!(plugins));
         return Ok(());
     }
+    if output.quiet {
+        plugins.iter().for_each(|plugin| output.line(plugin["digest"].as_str().unwrap_or("?")));
+        return Ok(());
+    }
     let yes = |flag: &Value| if flag == &Value::Bool(true) { "yes" } else { "-" }.to_owned();
     let row = |plugin: &Value| {
         let shown = plugin["resume_test"].as_object();
         vec![
+            plugin["declares"]["name"].as_str().unwrap_or("-").to_owned(),
             plugin["digest"].as_str().unwrap_or("?").chars().take(12).collect(),
             yes(&plugin["trains"]),
             yes(&plugin["predicts"]),
@@ -44,7 +49,10 @@ fn ls(client: &Client, output: Output) -> Result<(), Failure> {
             },
         ]
     };
-    output.table(&["PLUGIN", "TRAINS", "PREDICTS", "SIZE", "RESUMES"], &plugins.iter().map(row).collect::<Vec<_>>());
+    output.table(
+        &["NAME", "PLUGIN", "TRAINS", "PREDICTS", "SIZE", "RESUMES"],
+        &plugins.iter().map(row).collect::<Vec<_>>(),
+    );
     if plugins.is_empty() {
         output.note("No plugins. `saggar run` uploads one.");
     }

@@ -2,6 +2,7 @@
 
 mod component;
 mod estimate;
+pub(crate) mod help;
 pub(crate) mod layers;
 mod serve;
 mod spec;
@@ -25,6 +26,9 @@ use crate::units;
 use spec::Given;
 
 pub(crate) fn run(args: &Run, client: &Client, output: Output) -> Result<i32, Failure> {
+    if help::is_wanted(args) {
+        return help::show(args, client, output);
+    }
     let (spec, mode) = asked(args, client, output)?;
     submit(args, mode, &spec, client, output)
 }

@@ -34,7 +34,7 @@ impl DevServer {
         if address.is_given() {
             return Ok(Some(DevServer { address: address.clone() }));
         }
-        match TcpListener::bind(&args.addr) {
+        match TcpListener::bind(args.addr) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
             // What else is wrong with an address is said by the server.
             _ => return Ok(None),
@@ -69,7 +69,7 @@ impl DevServer {
         let home = args.home.clone().unwrap_or_else(|| project.path(".saggar"));
         let mut serve = Command::new(program);
         serve.args(["serve", "--quiet", "--end-with-input", "--device", &args.device]);
-        serve.args(["--addr", &args.addr]).arg("--home").arg(&home);
+        serve.args(["--addr", &args.addr.to_string()]).arg("--home").arg(&home);
         serve.arg("--config").arg(project.path(PROJECT_FILE));
         // Apart from this command's group: Ctrl-C comes here, and the server is ended in order.
         serve.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());

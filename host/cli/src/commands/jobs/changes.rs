@@ -5,8 +5,8 @@ use std::time::Instant;
 use saggar_store::JobState;
 use serde_json::{Map, Value, json};
 
-use super::{LOOK_INTERVAL, is_over, job_path, text};
-use crate::args::{JobName, Restart, Wait};
+use super::{LOOK_INTERVAL, for_each, is_over, job_path, text};
+use crate::args::{JobNames, Restart, Wait};
 use crate::client::{Client, Payload};
 use crate::commands::run;
 use crate::exit::{self, Failure};
@@ -49,14 +49,11 @@ fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
     words.iter().map(field).collect()
 }
 
-pub(crate) fn preempt(args: &JobName, client: &Client, output: Output) -> Result<(), Failure> {
-    let job = client.post(&format!("{}/preempt", job_path(&args.job)), Payload::Nothing)?;
-    if output.json {
-        output.json(&job);
-    } else {
-        output.line(&format!("{} saves its state and is queued again", text(&job, "name")));
-    }
-    Ok(())
+pub(crate) fn preempt(args: &JobNames, client: &Client, output: Output) -> Result<(), Failure> {
+    for_each(&args.jobs, output, |name| {
+        let job = client.post(&format!("{}/preempt", job_path(name)), Payload::Nothing)?;
+        Ok((format!("{} saves its state and is queued again", text(&job, "name")), job))
+    })
 }
 
 pub(crate) fn wait(args: &Wait, client: &Client, output: Output) -> Result<i32, Failure> {

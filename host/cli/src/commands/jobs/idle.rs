@@ -11,17 +11,22 @@ use crate::units;
 /// Since when nothing must have been asked of a thing that counts as idle.
 const IDLE_MS: u64 = 60_000;
 
-pub(super) fn list(client: &Client, output: Output) -> Result<(), Failure> {
+pub(super) fn list(client: &Client) -> Result<Vec<Value>, Failure> {
     let models = client.get("/api/v1/models")?;
     let jobs = super::listed(client, "&state=RUNNING")?;
     let now_ms = now_ms();
     let mut idle = idle_models(&models, now_ms);
     idle.extend(idle_jobs(&jobs, now_ms));
+    Ok(idle)
+}
+
+pub(super) fn show(idle: Vec<Value>, output: Output) {
     if output.json {
         output.json(&Value::Array(idle));
     } else if output.quiet {
         idle.iter().for_each(|it| output.line(text(it, "name")));
     } else {
+        let now_ms = now_ms();
         let rows: Vec<Vec<String>> = idle.iter().map(|it| row(it, now_ms)).collect();
         output.table(&["KIND", "NAME", "HOLDS", "LAST USED", "WHY"], &rows);
         if rows.is_empty() {
@@ -30,7 +35,6 @@ pub(super) fn list(client: &Client, output: Output) -> Result<(), Failure> {
             );
         }
     }
-    Ok(())
 }
 
 fn row(it: &Value, now_ms: u64) -> Vec<String> {

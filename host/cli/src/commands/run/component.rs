@@ -52,6 +52,17 @@ pub(crate) fn build_plugin(
     source(project, plugin)
 }
 
+/// Where the component of a plugin of the project is, which is not built.
+///
+/// # Errors
+/// `no_plugin`.
+pub(super) fn expected(project: &Project, name: &str) -> Result<PathBuf, Failure> {
+    match project.manifest.plugins.get(name) {
+        Some(plugin) => source(project, plugin),
+        None => Err(Failure::invalid(format!("{PROJECT_FILE} has no plugin {name:?}"))),
+    }
+}
+
 fn source(project: &Project, plugin: &Plugin) -> Result<PathBuf, Failure> {
     let path = project.path(&plugin.source);
     if path.is_file() {

@@ -1,0 +1,223 @@
+//! What `--help` shows besides what the arguments say themselves: commands under headings, and examples. A test holds both to
+//! the commands that there are.
+
+use clap::builder::Styles;
+use clap::{Command, CommandFactory as _};
+
+use super::Cli;
+
+/// Every command that is not hidden, under the heading that `saggar --help` lists it with.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Serve", &["serve", "predict"]),
+    (
+        "Train",
+        &[
+            "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "metrics", "compare", "diff",
+            "output", "rm", "gc", "queues", "schedule",
+        ],
+    ),
+    ("Data", &["data"]),
+    ("Models", &["models", "import", "plugins"]),
+    ("Access", &["key", "secret", "quota"]),
+    ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "version"]),
+    ("Project", &["init", "dev", "build", "check", "config", "env", "completion"]),
+];
+
+/// Command lines that show a command, by its path. Each is one that the command takes.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("", &["saggar serve", "saggar run plugins/lenet --data digits -f", "saggar predict digits -i image=@seven.png"]),
+    ("serve", &["saggar serve --addr 5000 --home /var/lib/saggar", "saggar serve --addr 0.0.0.0:5000 --require-keys"]),
+    ("predict", &["saggar predict digits -i image=@seven.png --top-k 3", "saggar predict digits --in digits/1 --wait"]),
+    (
+        "run",
+        &[
+            "saggar run plugins/lenet --data digits -f -- epochs=3 lr=0.01",
+            "saggar run --task train --gpu=0.5",
+            "saggar run plugins/lenet --help",
+        ],
+    ),
+    ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch"]),
+    ("status", &["saggar status digits-7", "saggar status digits-7 --field metrics.loss"]),
+    ("logs", &["saggar logs -f digits-7", "saggar logs digits-7 --tail 100 --timestamps"]),
+    ("wait", &["saggar wait digits-7 --timeout 10m"]),
+    ("stop", &["saggar stop digits-7 digits-8"]),
+    ("restart", &["saggar restart digits-7 --set device=cpu -- lr=0.001"]),
+    ("preempt", &["saggar preempt digits-7"]),
+    ("metrics", &["saggar metrics digits-7 --series loss,accuracy --csv"]),
+    ("compare", &["saggar compare digits-7 digits-8"]),
+    ("diff", &["saggar diff digits-7 digits-8"]),
+    ("output", &["saggar output ls digits-7", "saggar output get digits-7 -o results"]),
+    ("output ls", &["saggar output ls digits-7 --kind model"]),
+    ("output tail", &["saggar output tail digits-7 samples.txt -f"]),
+    ("output get", &["saggar output get digits-7 -o results", "saggar output get digits-7 --checkpoint best"]),
+    ("output checkpoints", &["saggar output checkpoints digits-7 --verify"]),
+    ("rm", &["saggar rm digits-7 digits-8 --yes"]),
+    ("gc", &["saggar gc --keep-last 10 --dry-run", "saggar gc --failed-older-than 7d --yes"]),
+    ("queues", &["saggar queues"]),
+    ("schedule", &["saggar schedule set nightly '0 3 * * *' --like digits-7", "saggar schedule ls"]),
+    ("schedule set", &["saggar schedule set nightly '0 3 * * *' --like digits-7"]),
+    ("schedule apply", &["saggar schedule apply train"]),
+    ("schedule ls", &["saggar schedule ls"]),
+    ("schedule rm", &["saggar schedule rm nightly"]),
+    ("data", &["saggar data push examples/digits --name digits", "saggar data ls"]),
+    ("data push", &["saggar data push examples/digits --name digits"]),
+    ("data pull", &["saggar data pull https://example.com/digits.tar.gz --name digits --sha256 9f86d081884c7d65"]),
+    ("data ls", &["saggar data ls digits"]),
+    ("data show", &["saggar data show digits/1"]),
+    ("data get", &["saggar data get digits/1 -o digits-copy"]),
+    ("data add", &["saggar data add prepare-3/features --as features"]),
+    ("data rm", &["saggar data rm digits/1 --yes"]),
+    ("data projects", &["saggar data projects digits --project vision"]),
+    ("models", &["saggar models ls", "saggar models promote digits 3"]),
+    ("models ls", &["saggar models ls"]),
+    ("models show", &["saggar models show digits"]),
+    ("models promote", &["saggar models promote digits 3", "saggar models promote digits newest"]),
+    ("models rollback", &["saggar models rollback digits"]),
+    ("models canary", &["saggar models canary digits 4 10%", "saggar models canary digits 4 0%"]),
+    ("models alias", &["saggar models alias digits stable 3", "saggar models alias digits stable --remove"]),
+    ("models shadow", &["saggar models shadow digits 4 10%", "saggar models shadow digits --remove"]),
+    ("models projects", &["saggar models projects digits --project vision"]),
+    ("models load", &["saggar models load digits 3"]),
+    ("models unload", &["saggar models unload digits"]),
+    ("models warm", &["saggar models warm digits"]),
+    ("models rm", &["saggar models rm digits@2", "saggar models rm digits --yes"]),
+    ("import", &["saggar import resnet.onnx --batch 1,8", "saggar import net.onnx --shape image=1x3x224x224"]),
+    ("plugins", &["saggar plugins ls", "saggar plugins test plugins/lenet --data digits -- epochs=1"]),
+    ("plugins ls", &["saggar plugins ls"]),
+    ("plugins test", &["saggar plugins test plugins/lenet --data digits -- epochs=1"]),
+    ("key", &["saggar key create web --scope predict --rate 100/s", "saggar key ls"]),
+    ("key create", &["saggar key create web --scope predict --rate 100/s --expires 30d"]),
+    ("key ls", &["saggar key ls"]),
+    ("key revoke", &["saggar key revoke web"]),
+    ("secret", &["saggar secret set hub-token --project vision < token.txt", "saggar secret ls"]),
+    ("secret set", &["saggar secret set hub-token --project vision < token.txt"]),
+    ("secret ls", &["saggar secret ls"]),
+    ("secret rm", &["saggar secret rm hub-token"]),
+    ("quota", &["saggar quota"]),
+    ("inspect", &["saggar inspect plugins/lenet", "saggar inspect digits@2 --stage wgsl"]),
+    ("bench", &["saggar bench train plugins/lenet --data examples/digits", "saggar bench infer digits --batch 1,8,32"]),
+    ("bench train", &["saggar bench train plugins/lenet --data examples/digits --devices cpu,gpu"]),
+    ("bench infer", &["saggar bench infer digits@3 --batch 1,8,32"]),
+    ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
+    ("doctor", &["saggar doctor", "saggar doctor --device gpu"]),
+    ("version", &["saggar version"]),
+    ("init", &["saggar init my-plugin --template trainer"]),
+    ("dev", &["saggar dev", "saggar dev --addr 5111 --device cpu"]),
+    ("build", &["saggar build plugins/lenet"]),
+    ("check", &["saggar check", "saggar check --schema"]),
+    ("config", &["saggar config ls --task train"]),
+    ("config ls", &["saggar config ls --task train"]),
+    ("env", &["saggar env ls"]),
+    ("env ls", &["saggar env ls"]),
+    ("completion", &["saggar completion bash > ~/.local/share/bash-completion/completions/saggar"]),
+];
+
+/// The command line with all that `--help` shows.
+pub(crate) fn command() -> Command {
+    let command = with_examples(Cli::command(), "");
+    let template = template(&command);
+    command.help_template(template)
+}
+
+fn with_examples(command: Command, path: &str) -> Command {
+    let command = command.mut_subcommands(|subcommand| {
+        let path = format!("{path} {}", subcommand.get_name());
+        with_examples(subcommand, path.trim_start())
+    });
+    let Some((_, lines)) = EXAMPLES.iter().find(|(of, _)| *of == path) else { return command };
+    let header = *Styles::default().get_header();
+    let title = if lines.len() == 1 { "Example" } else { "Examples" };
+    command.after_help(format!("{header}{title}:{header:#}\n  {}", lines.join("\n  ")))
+}
+
+/// The help of `saggar` itself: commands under their headings.
+fn template(command: &Command) -> String {
+    let styles = Styles::default();
+    let (header, literal) = (*styles.get_header(), *styles.get_literal());
+    let width =
+        command.get_subcommands().filter(|it| !it.is_hide_set()).map(|it| it.get_name().len()).max().unwrap_or(0);
+    let line = |name: &&str| {
+        let subcommand = command.find_subcommand(name)?;
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        let aliases = subcommand.get_visible_aliases().collect::<Vec<&str>>().join(", ");
+        let aliases = if aliases.is_empty() { aliases } else { format!(" [aliases: {aliases}]") };
+        let space = width - name.len();
+        Some(format!("  {literal}{name}{literal:#}{:space$}  {about}{aliases}\n", ""))
+    };
+    let group = |(title, names): &(&str, &[&str])| {
+        format!("{header}{title}:{header:#}\n{}\n", names.iter().filter_map(line).collect::<String>())
+    };
+    let groups: String = GROUPS.iter().map(group).collect();
+    let footer = "`saggar COMMAND --help` shows a command's options and examples.";
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Global options:{header:#}\n{{options}}\n\n\
+         {footer}{{after-help}}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every command that is not hidden, by its path, with whether it has commands of its own.
+    fn paths(command: &Command, above: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let path = format!("{above} {}", subcommand.get_name()).trim_start().to_owned();
+            found.extend(paths(subcommand, &path));
+            found.push(path);
+        }
+        found
+    }
+
+    #[test]
+    fn every_command_stands_under_one_heading() {
+        let command = Cli::command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut visible: Vec<&str> =
+            command.get_subcommands().filter(|it| !it.is_hide_set()).map(Command::get_name).collect();
+        visible.sort_unstable();
+        assert_eq!(grouped, visible);
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_it_takes() {
+        let there: BTreeSet<String> = paths(&Cli::command(), "").into_iter().chain([String::new()]).collect();
+        let shown: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(shown.iter().cloned().collect::<BTreeSet<String>>(), there);
+        assert_eq!(shown.len(), there.len(), "a command is there twice");
+        for (path, lines) in EXAMPLES {
+            for line in *lines {
+                assert!(line.starts_with(&format!("saggar {path}")), "{line} is no example of {path}");
+                // What a shell would make of it.
+                let words = line.split(['<', '>']).next().unwrap_or_default().replace("'0 3 * * *'", "0_3_*_*_*");
+                let parsed = Cli::command().try_get_matches_from(words.split_whitespace());
+                let is_good =
+                    parsed.as_ref().map_or_else(|error| error.kind() == clap::error::ErrorKind::DisplayHelp, |_| true);
+                assert!(is_good, "{line}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_lists_commands_under_headings_and_global_options_apart() {
+        let help = command().render_long_help().to_string();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text} is missing from\n{help}"));
+        assert!(at("\nServe:\n") < at("\nTrain:\n") && at("\nTrain:\n") < at("\nProject:\n"), "{help}");
+        assert!(at("\nProject:\n") < at("\nGlobal options:\n") && at("--host <URL>") > at("\nGlobal options:\n"));
+        assert!(at("[aliases: jobs]") < at("\nData:\n") && help.contains("\nExamples:\n  saggar serve\n"), "{help}");
+        assert!(!help.contains("compile-child") && !help.contains("\nOptions:\n"), "{help}");
+        let mut command = command();
+        let help = command.find_subcommand_mut("stop").unwrap().render_help().to_string();
+        assert!(help.contains("Example:\n  saggar stop digits-7 digits-8"), "{help}");
+        command.build();
+        let help = command.find_subcommand_mut("serve").unwrap().render_help().to_string();
+        let (local, global) = help.split_once("\nGlobal options:\n").unwrap_or_else(|| panic!("{help}"));
+        assert!(local.contains("--addr") && !local.contains("--host"), "{help}");
+        let global = global.split("\nExamples:\n").next().unwrap_or_default();
+        assert!(global.contains("--host") && !global.contains("--addr"), "{help}");
+    }
+}
