@@ -4,6 +4,8 @@ mod bench;
 mod compile_child;
 mod data;
 mod help;
+#[cfg(test)]
+mod hints;
 mod inspect;
 mod job;
 mod jobs;

@@ -1,0 +1,244 @@
+//! Every command that a hint, a comment or a document names is one that there is, with flags that it has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Command};
+
+/// Words that follow the program's name in a message where it is spoken of, not called.
+const PROSE: &[&str] =
+    &["checkpoint", "component", "could", "has", "is", "or", "plugin", "server?", "version", "would"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files below a directory whose names end so.
+fn files(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(directory).unwrap();
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && name != "node_modules" && !name.starts_with('.') {
+            files(&path, end, found);
+        } else if path.is_file() && name.ends_with(end) {
+            found.push(path);
+        }
+    }
+}
+
+/// What a source file says: the contents of its string literals, and its comments.
+#[derive(Debug, Default)]
+struct SourceText {
+    literals: Vec<String>,
+    comments: Vec<String>,
+}
+
+fn read_source(text: &str) -> SourceText {
+    let mut found = SourceText::default();
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '/', '\'', 'r']) {
+        let (before, here) = rest.split_at(at);
+        let continues_a_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if here.starts_with("//") {
+            let end = here.find('\n').unwrap_or(here.len());
+            found.comments.push(here[..end].to_owned());
+            rest = &here[end..];
+        } else if here.starts_with('"') {
+            let (literal, after) = literal(&here[1..]);
+            found.literals.push(literal);
+            rest = after;
+        } else if here.starts_with("r\"") || (here.starts_with("r#") && !continues_a_word) {
+            let hashes = here[1..].len() - here[1..].trim_start_matches('#').len();
+            let Some(body) = here[1 + hashes..].strip_prefix('"') else {
+                rest = &here[1..];
+                continue;
+            };
+            let close = format!("\"{}", "#".repeat(hashes));
+            let end = body.find(&close).unwrap_or(body.len());
+            found.literals.push(body[..end].to_owned());
+            rest = body.get(end + close.len()..).unwrap_or_default();
+        } else if here.starts_with("'\"'") || here.starts_with("'\\''") || here.starts_with("'\\\"'") {
+            rest = &here[here[1..].find('\'').map_or(1, |end| end + 2)..];
+        } else {
+            rest = &here[1..];
+        }
+    }
+    found
+}
+
+/// The contents of a literal whose opening quote has been read, and what comes after it.
+fn literal(text: &str) -> (String, &str) {
+    let mut contents = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '"' => return (contents, rest),
+            '\\' => {
+                let escaped = rest.chars().next().unwrap_or_default();
+                rest = &rest[escaped.len_utf8().min(rest.len())..];
+                match escaped {
+                    'n' => contents.push('\n'),
+                    // The next line goes on where its text begins.
+                    '\n' => rest = rest.trim_start(),
+                    other => contents.push(other),
+                }
+            }
+            c => contents.push(c),
+        }
+    }
+    (contents, "")
+}
+
+/// What stands between backticks in a text, with them.
+fn in_backticks(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(|part| format!("`{part}`")).collect()
+}
+
+/// The calls in a text: what follows `saggar `, each up to where it ends. Where the program is merely spoken of, it is not
+/// called.
+fn calls(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("saggar ") {
+        let before = text[..at].chars().next_back();
+        let rest = &text[at + "saggar ".len()..];
+        let is_spoken_of = before != Some('`') && rest.split_whitespace().next().is_some_and(|it| PROSE.contains(&it));
+        let end = rest.find(['\n', '|', ';', '`', '"', ')', '>', '<', '#', '&']).unwrap_or(rest.len());
+        if before.is_none_or(|c| c.is_whitespace() || "`\"'(".contains(c)) && !is_spoken_of {
+            found.push(rest[..end].trim().to_owned());
+        }
+    }
+    found
+}
+
+/// Whether a word stands for what somebody puts in its place.
+fn is_placeholder(word: &str) -> bool {
+    word.contains(['{', '$', '.', '[']) || !word.contains(|c: char| c.is_lowercase())
+}
+
+/// Follows a call through the commands, as far as it names any.
+///
+/// # Errors
+/// The first word that is none.
+fn check(command: &Command, call: &str) -> Result<(), String> {
+    let mut command = command;
+    let mut words = call.split_whitespace().map(|word| word.trim_end_matches([',', '.', ':', '…', '\'']));
+    while let Some(word) = words.next() {
+        if word == "--" {
+            return Ok(());
+        }
+        if let Some(flag) = word.strip_prefix('-') {
+            let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+            let takes_value = flag_takes_value(command, name)?;
+            if takes_value && value.is_none() {
+                words.next();
+            }
+        } else if command.has_subcommands() {
+            let next = command.find_subcommand(word);
+            match next {
+                Some(next) => command = next,
+                None if is_placeholder(word) => return Ok(()),
+                None => return Err(format!("`saggar {call}`: {} has no command {word}", command.get_name())),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a flag, without its first hyphen, must have a value.
+///
+/// # Errors
+/// There is no such flag.
+fn flag_takes_value(command: &Command, name: &str) -> Result<bool, String> {
+    let mut arguments = command.get_arguments();
+    let found = match name.strip_prefix('-') {
+        Some(long) => arguments.find(|it| {
+            it.get_long() == Some(long) || it.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
+        }),
+        // Of several in one word, the last may have a value.
+        None => arguments.find(|it| it.get_short() == name.chars().next_back()),
+    };
+    let found = found.ok_or_else(|| format!("saggar {} has no flag -{name}", command.get_name()))?;
+    let is_optional = found.get_num_args().is_some_and(|range| range.min_values() == 0);
+    Ok(matches!(found.get_action(), ArgAction::Set | ArgAction::Append) && !is_optional)
+}
+
+fn commands() -> Command {
+    let mut command = super::command();
+    command.build();
+    command
+}
+
+#[test]
+fn hints_name_commands_that_there_are() {
+    let command = commands();
+    let mut sources = Vec::new();
+    files(&root().join("host"), ".rs", &mut sources);
+    // Its own examples are wrong.
+    sources.retain(|path| !path.ends_with("args/hints.rs"));
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    for path in sources {
+        let source = read_source(&fs::read_to_string(&path).unwrap());
+        let named = source.literals.iter().flat_map(|text| calls(text));
+        let comments = source.comments.iter().flat_map(|text| in_backticks(text)).flat_map(|text| calls(&text));
+        for call in named.chain(comments) {
+            checked += 1;
+            wrong.extend(check(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
+        }
+    }
+    assert!(checked > 150, "{checked} calls were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn documents_name_commands_that_there_are() {
+    let command = commands();
+    let mut documents: Vec<PathBuf> =
+        ["README.md", "host/SERVING.md", "plugins/README.md"].iter().map(|path| root().join(path)).collect();
+    files(&root().join("examples"), "README.md", &mut documents);
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    for path in documents {
+        let text = fs::read_to_string(&path).unwrap();
+        // Every other part between fences is a block of code.
+        for (at, part) in text.split("```").enumerate() {
+            let called = match at % 2 {
+                0 => in_backticks(part).iter().flat_map(|text| calls(text)).collect(),
+                _ => calls(&part.replace("\\\n", " ")),
+            };
+            for call in called {
+                checked += 1;
+                wrong.extend(check(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
+            }
+        }
+    }
+    assert!(checked > 80, "{checked} calls were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let command = commands();
+    for good in [
+        "run PLUGIN --data DATASET -f -- epochs=3",
+        "models promote {model} {version}",
+        "--host {url} ps -a",
+        "jobs",
+        "COMMAND --help",
+        "run --gpu=0.5 --retry-on non-finite x.wasm",
+        "serve --addr 5000, or",
+    ] {
+        assert_eq!(check(&command, good), Ok(()), "{good}");
+    }
+    for wrong in ["deploy digits", "models publish digits", "run --epochs 3", "ps -z", "key create x --rights predict"]
+    {
+        assert!(check(&command, wrong).is_err(), "{wrong}");
+    }
+    let source = read_source(
+        "// a `saggar x`\nlet a = \"one `saggar \\\n    ps`\"; let r = r#\"saggar \"logs\"#; let c = '\"'; \"end\"",
+    );
+    assert_eq!(source.literals, ["one `saggar ps`", "saggar \"logs", "end"]);
+    assert_eq!(calls(&source.literals[0]), ["ps"]);
+    assert_eq!(calls("Next: saggar logs -f {name} | saggar stop 3"), ["logs -f {name}", "stop 3"]);
+    assert!(calls("a necessaggar thing").is_empty() && in_backticks(&source.comments[0]) == ["`saggar x`"]);
+    assert!(calls("this saggar could not").is_empty() && calls("`saggar plugin build`") == ["plugin build"]);
+}
