@@ -31,10 +31,13 @@ use super::listen;
 use crate::args::{self, CompileChild, Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
+use crate::known_homes::{DEFAULT_HOME, KnownHomes};
 use crate::output::Output;
 
 pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
+    let is_new = !args.home.exists();
     let home = Home::open(&args.home).map_err(broken)?;
+    say_home(args, &home, is_new, &KnownHomes::of_user());
     let _lock = home.lock().map_err(|error| match error {
         StoreError::HomeInUse { .. } => Failure::new(exit::CONFLICT, "home_in_use", error.to_string()),
         error => broken(error),
@@ -54,6 +57,25 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     // Dropping it would wait for threads that nothing ends, such as one in a driver.
     runtime.shutdown_timeout(shutdown::THREADS_TIME_MAX);
     ran
+}
+
+/// Says where the state is. A server that begins without any, because it was started in another directory, says where there
+/// is some. Only homes that were not named are remembered: the others are where somebody put them.
+fn say_home(args: &Serve, home: &Home, is_new: bool, known: &KnownHomes) {
+    let shown = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "saggar starts");
+    if args.home != Path::new(DEFAULT_HOME) {
+        return;
+    }
+    if let Some(other) = known.others(home.root()).first().filter(|_| is_new) {
+        let other = other.display();
+        tracing::warn!(
+            "the state directory is new; a server of yours was started with {other} before: `saggar serve --home {other}` uses that one"
+        );
+    }
+    if let Err(error) = known.remember(home.root()) {
+        tracing::debug!(%error, "the state directory is not remembered");
+    }
 }
 
 /// A directory, made where it was not, by its whole path.
