@@ -160,6 +160,10 @@ fn trainings() {
         assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some(reason)), "{train}: {job}");
         assert!(job["message"].as_str().unwrap().contains(message), "{train}: {job}");
     }
+    // A plugin may have the memory for it, and the host still takes no such text.
+    let job = run("gigabyte", &["--memory", "3GiB"]);
+    assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some("TRAP")), "{job}");
+    assert!(job["message"].as_str().unwrap().contains("too much data is being copied"), "{job}");
     let job = run("loop", &["--max-runtime", "2s"]);
     assert_eq!(job["state"], "TIMED_OUT", "{job}");
     alive(&server);
