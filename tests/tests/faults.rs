@@ -170,3 +170,33 @@ fn no_request_is_half_answered_when_the_server_is_killed() {
     server.wait_for_version("digits", 1);
     assert_eq!(server.request("POST", "/models/digits/predict", Payload::Json(&digit())).status, 200);
 }
+
+/// The log of a server on the device `auto` with this environment, up to where it serves.
+fn log_of(environment: &[(&str, &str)]) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--home"]).arg(home.path()).envs(environment.iter().copied());
+    let server = Server::of(command, home.path());
+    assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200);
+    std::fs::read_to_string(home.path().join("server.log")).unwrap()
+}
+
+#[test]
+fn without_a_gpu_native_kernels_serve_and_the_log_says_why() {
+    let no_driver = log_of(&[("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")]);
+    assert!(no_driver.contains("device=cpu") && no_driver.contains("choice=no GPU was found\n"), "{no_driver}");
+    let (_home, server) = Server::fresh();
+    if server.has_vulkan() {
+        let devices = server.get("/api/v1/devices")["devices"].clone();
+        let is_software =
+            |device: &Value| device["backend"] == "vulkan" && device["adapter"].as_str().unwrap().contains("llvmpipe");
+        if devices.as_array().unwrap().iter().all(|device| device["backend"] != "vulkan" || is_software(device)) {
+            let said = log_of(&[]);
+            let why = "is software, which native kernels outrun";
+            assert!(
+                said.contains("device=cpu") && said.contains("choice=no GPU was found; ") && said.contains(why),
+                "{said}"
+            );
+        }
+    }
+}

@@ -44,9 +44,8 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     })?;
     let certificates = listen::prepare(args, &home.keys())?;
     let usage = Usage { kept: Some(&home.shaders()), ..Usage::default() };
-    let choice = choose::open_for(&args.device, usage).map_err(|error| {
-        Failure::new(exit::NO_DEVICE, "no_device", error.to_string()).hint("`saggar doctor` tells more")
-    })?;
+    let choice = choose::open_for(&args.device, usage)
+        .map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
     let floors =
