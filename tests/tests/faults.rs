@@ -1,9 +1,10 @@
 //! Faults of the machine and of the network around a server: signals, stopped processes, few descriptors, a port in use,
 //! clients that close half of their connection, and a kill with requests in flight.
-#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -199,4 +200,28 @@ fn without_a_gpu_native_kernels_serve_and_the_log_says_why() {
             );
         }
     }
+}
+
+#[test]
+fn a_server_that_may_start_few_threads_says_so_and_does_not_begin() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIP: only root may run the server as another user");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(place.path(), open).unwrap();
+    // The limit counts a user's processes, and is none for root.
+    let program = place.path().join("saggar");
+    std::fs::copy(binary(), &program).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid", "54321", "--clear-groups", "bash", "-c"])
+        .arg("ulimit -u 8; exec \"$0\" serve --addr 127.0.0.1:0 --device cpu --home \"$1\"")
+        .arg(&program)
+        .arg(place.path().join("state"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("a server needs more threads than the ") && said.contains("`ulimit -u`"), "{said}");
+    assert!(!place.path().join("state").exists(), "nothing is begun");
 }

@@ -5,6 +5,7 @@ mod configuration;
 mod memory;
 mod models;
 mod shutdown;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, 
 use saggar_store::usage::StorageQuota;
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
 
 use self::configuration::Configuration;
 use self::memory::MemoryLimits;
@@ -35,6 +37,11 @@ use crate::known_homes::{DEFAULT_HOME, KnownHomes};
 use crate::output::Output;
 
 pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
+    threads::are_enough().map_err(|(count, error)| {
+        let message = format!("a server needs more threads than the {count} that this system lets it start: {error}");
+        Failure::new(exit::UNEXPECTED, "threads", message)
+            .hint("raise `ulimit -u` of its user, or `pids.max` of its control group")
+    })?;
     let is_new = !args.home.exists();
     let home = Home::open(&args.home).map_err(broken)?;
     say_home(args, &home, is_new, &KnownHomes::of_user());
@@ -174,11 +181,13 @@ impl Floors {
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_device(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
-        let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
+        let loader = vital("models are not loaded", tokio::spawn(self.loader.run(self.watch, down.clone())), &shutdown);
+        let keeping = vital("memory of models is not kept", keeping, &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
         });
+        let running = vital("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(Listener::url).collect();
         urls.iter().for_each(|url| tracing::info!("serving on {url}"));
         // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
@@ -207,11 +216,29 @@ impl Floors {
         shutdown.send_replace(true);
         served.map_err(broken)?;
         waits.on("models");
-        loader.await.map_err(broken)?;
-        keeping.await.map_err(broken)?;
+        loader.await.flatten().map_err(broken)?;
+        keeping.await.flatten().map_err(broken)?;
         waits.on("jobs");
-        running.await.map_err(broken)?.map_err(broken)
+        running.await.flatten().map_err(broken)?.map_err(broken)
     }
+}
+
+/// A part that the server is nothing without. Where it panics the server ends, for one that goes on without it would take
+/// work and never do it; `without` says what that would be.
+fn vital<T: Send + 'static>(
+    without: &'static str,
+    part: JoinHandle<T>,
+    shutdown: &watch::Sender<bool>,
+) -> JoinHandle<Result<T, JoinError>> {
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        let ended = part.await;
+        if let Err(error) = &ended {
+            tracing::error!(%error, without, "a part of the server failed, and the server ends");
+            shutdown.send_replace(true);
+        }
+        ended
+    })
 }
 
 /// This build of the program, although its file may have been replaced by another.
