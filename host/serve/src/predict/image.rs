@@ -164,7 +164,7 @@ pub fn decode(port: &Port, bytes: &[u8]) -> Result<PictureItem, ImageError> {
 fn warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<String> {
     let is_shrunk = from.0 > SHRINKING_MAX * to.0 || from.1 > SHRINKING_MAX * to.1;
     let stretching = (from.0 * to.1) as f64 / (from.1 * to.0).max(1) as f64;
-    let is_stretched = stretching > STRETCHING_MAX || stretching < 1.0 / STRETCHING_MAX;
+    let is_stretched = !(1.0 / STRETCHING_MAX..=STRETCHING_MAX).contains(&stretching);
     let lost = match (is_shrunk, is_stretched) {
         (false, false) => return None,
         (true, false) => "most of its detail is lost",
