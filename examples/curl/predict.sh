@@ -28,7 +28,8 @@ ask 'A picture as the whole body' "$host/models/digits/predict" -H 'content-type
 ask 'Raw bytes: the 64 pixels row by row, here all black' "$host/models/digits/predict" \
     -H 'content-type: application/octet-stream' --data-binary @<(head -c 64 /dev/zero)
 
-ask 'A certain version' "$host/models/digits@1/predict" -F "image=@$seven"
+version=$(curl "${options[@]}" "$host/models/digits/predict" -F "image=@$seven" --output /dev/null --write-out '%header{x-saggar-model}')
+ask "A certain version: $version" "$host/models/$version/predict" -F "image=@$seven"
 
 ask 'The default model, in at most 500 ms' "$host/predict" -H 'x-saggar-deadline-ms: 500' -F "image=@$seven"
 

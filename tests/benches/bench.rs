@@ -45,6 +45,8 @@ mod swaps;
 #[path = "bench/training.rs"]
 mod training;
 
+use std::process::ExitCode;
+
 use report::Report;
 use saggar_tests::Server;
 use stage::Stage;
@@ -65,10 +67,11 @@ const SECTIONS: [(&str, Section); 10] = [
     ("protection", protection::measure),
 ];
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--bare") {
-        return bare::serve();
+        bare::serve();
+        return ExitCode::SUCCESS;
     }
     // Cargo adds `--bench`.
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
@@ -81,5 +84,5 @@ fn main() {
     for (_, section) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
         section(&stage, &stage.server(), &mut report);
     }
-    report.print();
+    if report.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -10,11 +10,11 @@ mod options;
 mod run;
 mod unsupported;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub use case::{Case, read};
 pub use run::Devices;
-pub use unsupported::unsupported;
 
 /// How a folder of cases went.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Report {
     pub failed: Vec<String>,
     /// Cases that were not run, each with its reason.
     pub skipped: Vec<String>,
+    /// Entries of the list of unsupported cases that no case matched.
+    pub dead_entries: Vec<&'static str>,
 }
 
 /// Runs every case of every `.json` file in `folder`.
@@ -33,8 +35,10 @@ pub struct Report {
 /// What a file or a case lacks to be one, with its name.
 pub fn check(folder: &Path, devices: &Devices) -> Result<Report, String> {
     let mut report = Report::default();
+    let mut matched = BTreeSet::new();
     for case in read(folder)? {
-        if let Some(reason) = unsupported(&case) {
+        if let Some((entry, reason)) = unsupported::unsupported(&case) {
+            matched.insert(entry);
             report.skipped.push(format!("{}: {reason}", case.id));
             continue;
         }
@@ -43,5 +47,6 @@ pub fn check(folder: &Path, devices: &Devices) -> Result<Report, String> {
             Err(reason) => report.failed.push(format!("{} ({}): {reason}", case.id, case.name)),
         }
     }
+    report.dead_entries = unsupported::dead_entries(&matched);
     Ok(report)
 }

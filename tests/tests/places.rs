@@ -1,8 +1,9 @@
 //! The place where a server keeps its state: full, read-only, too small for what is pushed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use saggar_tests::{Payload, Server, Steady, binary};
 use serde_json::json;
@@ -130,4 +131,58 @@ fn ab_02_queues_and_pools_are_in_the_metrics() {
         let empty = ["saggar_queue_length{queue=\"default\"} 0", "saggar_pool_slots_used{pool=\"any\"} 0"];
         empty.iter().all(|line| page.lines().any(|it| it == *line)).then_some(())
     });
+}
+
+/// The lines of the log of a server that is started in `folder` with nothing said of its state, up to the one that says where
+/// it serves. The server is ended then.
+fn start_in(folder: &Path, user_state: &Path) -> String {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu"]).current_dir(folder);
+    command.env("XDG_STATE_HOME", user_state).env_remove("SAGGAR_HOME").env_remove("SAGGAR_CONFIG");
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(server.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        said.push_str(&line);
+        said.push('\n');
+        if line.contains("serving on http") {
+            break;
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(said.contains("serving on http"), "{said}");
+    said
+}
+
+#[test]
+fn a_server_says_where_its_state_is_and_where_there_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| {
+        let place = dir.path().join(name);
+        std::fs::create_dir_all(&place).unwrap();
+        place.canonicalize().unwrap()
+    };
+    let (first, second, user_state) = (place("first"), place("second"), place("user"));
+    let home = |folder: &Path| folder.join(".saggar").display().to_string();
+    let said = start_in(&first, &user_state);
+    assert!(
+        said.contains(&format!("state={}", home(&first))) && !said.contains("the state directory is new"),
+        "{said}"
+    );
+    let said = start_in(&second, &user_state);
+    assert!(said.contains(&format!("state={}", home(&second))), "{said}");
+    assert!(said.contains(&format!("`saggar serve --home {}` uses that one", home(&first))), "{said}");
+    // Once it is there, it is meant.
+    assert!(!start_in(&second, &user_state).contains("the state directory is new"));
+    let doctor = Command::new(binary())
+        .args(["doctor", "--json"])
+        .current_dir(&second)
+        .env("XDG_STATE_HOME", &user_state)
+        .env_remove("SAGGAR_HOME")
+        .output()
+        .unwrap();
+    let findings: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let others = findings.as_array().unwrap().iter().find(|finding| finding["name"] == "state/others").unwrap();
+    assert_eq!(others["what"], home(&first));
 }

@@ -8,6 +8,7 @@ mod escape;
 mod event_stream;
 mod exit;
 mod interrupt;
+mod known_homes;
 mod multipart;
 mod output;
 mod partial;

@@ -9,6 +9,7 @@ mod clock;
 mod context;
 mod described;
 mod executable;
+#[cfg(feature = "fault-injection")]
 mod fault;
 mod heap;
 mod kept;
@@ -143,6 +144,7 @@ fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, Devi
 
 fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
+    #[cfg(feature = "fault-injection")]
     fault::check(&info.name)?;
     let small = matrices::of(adapter);
     let subgroup = subgroups::of(adapter);
@@ -182,6 +184,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
+    #[cfg(feature = "fault-injection")]
     fault::arm(&device);
     let room = Room::new(&info.name, memory_of(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");

@@ -1,9 +1,9 @@
 //! Precompiled plugins on disk. Compiling takes up to seconds; loading what was compiled takes microseconds.
 //!
 //! What is loaded is native code and is trusted, so nothing is loaded that this cache did not write: the directory belongs
-//! to this process's user alone, and each file carries a digest of its content and the key it was written for: the
-//! component, the engine's version and settings, and the processor's features. A file that is off in any way is deleted
-//! and made anew.
+//! to this process's user alone, and each file, when it is opened, is this user's and nobody else may write to it. It
+//! carries a digest of its content and the key it was written for: the component, the engine's version and settings, and
+//! the processor's features. A file that is off in any way is deleted and made anew.
 
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -118,6 +118,9 @@ impl ArtifactCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Absent),
             Err(_) => return Err(Unusable::Off("it cannot be opened")),
         };
+        if !is_private(&file) {
+            return Err(Unusable::Off("others may write to it, or it belongs to another user"));
+        }
         let mut bytes = Vec::new();
         file.take(ARTIFACT_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| Unusable::Off("it cannot be read"))?;
         deserialize(engine, checked(&bytes, key).map_err(Unusable::Off)?)
@@ -183,8 +186,10 @@ struct Payload<'a>(&'a [u8]);
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code, and this is our own")]
 fn deserialize(engine: &Engine, payload: Payload<'_>) -> Result<Component, Unusable> {
     // SAFETY: the bytes are the output of `Component::serialize`, or of `Engine::precompile_component`, of an engine of this
-    // version and settings. They come from a directory that only this process's user can write to (`private_dir`), and a
-    // `Payload` proves that their digest is the one written with them, under this engine's key; or they come through a pipe
+    // version and settings. They come from a file that, as it was opened, belongs to this process's user and that nobody
+    // else may write to (`is_private`): whoever can exchange directories above it still cannot make such a file. A
+    // `Payload` proves that their digest is the one written with them, under this engine's key, so that what a crash or a
+    // disk damaged is not run; the digest keeps out no other program of this user. Or they come through a pipe
     // from a child that this process started of its own program (`Received`), which compiles and runs nothing of its input,
     // with their digest. They are in memory and cannot change after that check.
     unsafe { Component::deserialize(engine, payload.0) }.map_err(|_| Unusable::Off("the engine refuses it"))
@@ -219,6 +224,20 @@ fn private_dir(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn private_dir(_: &Path) -> io::Result<()> {
     Err(io::Error::other("this system does not say who may write to a directory"))
+}
+
+/// Whether an open file belongs to this process's user, and nobody else may write to it.
+#[cfg(unix)]
+fn is_private(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = rustix::process::geteuid().as_raw();
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.uid() == own && metadata.mode() & 0o022 == 0)
+}
+
+#[cfg(not(unix))]
+fn is_private(_: &File) -> bool {
+    false
 }
 
 /// A new file that only its owner may read, in place of any of this name.

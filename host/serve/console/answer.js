@@ -17,8 +17,10 @@ export function answerView(outputs, text, about) {
   const values = text === null ? pieces : JSON.parse(text);
   const shown = outputs.filter(({ name }) => name in values);
   const model = response.headers.get('x-saggar-model') ?? '';
+  const warning = response.headers.get('x-saggar-warning');
   return [
     h('div', { class: 'section-head', 'data-key': 'head' }, h('h2', {}, 'Answer'), h('span', { class: 'note', id: 'answered-by' }, [model, response.headers.get('x-saggar-device')].filter(Boolean).join(' on '))),
+    warning && h('p', { class: 'note', role: 'status', 'data-key': 'warning' }, warning),
     h('div', { class: 'outputs', 'data-key': 'outputs', 'aria-live': text === null ? 'off' : 'polite' }, shown.map((port) => output(port, values))),
     text === null && h('p', { class: 'note', 'data-key': 'coming' }, `${count} pieces so far…`),
     text !== null && timings(about),

@@ -61,7 +61,7 @@ export class Pad {
     this.show();
   }
 
-  /** Takes a picture's file; a PNG goes to the server as it is. */
+  /** Takes a picture's file; a PNG or JPEG goes to the server as it is. */
   async take(blob) {
     const picture = await createImageBitmap(blob);
     const small = await createImageBitmap(blob, { resizeWidth: this.width, resizeHeight: this.height, resizeQuality: 'high' });
@@ -70,7 +70,7 @@ export class Pad {
     this.context.imageSmoothingEnabled = false;
     this.context.drawImage(small, 0, 0, this.ink.width, this.ink.height);
     this.touched();
-    this.file = blob.type === 'image/png' ? blob : await encoded(picture);
+    this.file = ['image/png', 'image/jpeg'].includes(blob.type) ? blob : await encoded(picture);
   }
 
   /** RGBA of each pixel that the model sees: the mean of its ink. */
@@ -98,7 +98,7 @@ export class Pad {
     this.view.getContext('2d').putImageData(new ImageData(this.pixels(), this.width, this.height), 0, 0);
   }
 
-  /** The picture as a PNG: the file that was given, or what was drawn in the model's resolution. */
+  /** The picture as a file: the one that was given, or a PNG of what was drawn in the model's resolution. */
   async png() {
     return this.file ?? new Promise((resolve) => { this.view.toBlob(resolve, 'image/png'); });
   }

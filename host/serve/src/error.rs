@@ -355,8 +355,8 @@ impl ApiError {
             ApiError::Image(ImageError::TooLarge { .. }) => {
                 of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "make the picture smaller")
             }
-            ApiError::Image(ImageError::NotPng { .. } | ImageError::NotImage { .. }) => {
-                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send a PNG, or JSON")
+            ApiError::Image(ImageError::NotPicture { .. } | ImageError::NotImage { .. }) => {
+                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send a PNG, a JPEG, or JSON")
             }
             ApiError::Image(ImageError::OneAtATime { .. }) => of(StatusCode::NOT_ACCEPTABLE, "not_acceptable", ""),
             ApiError::Image(ImageError::Broken { .. }) => bad("bad_input", "the file may have been cut off"),

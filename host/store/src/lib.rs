@@ -19,6 +19,7 @@ pub mod limits;
 pub mod models;
 pub mod objects;
 pub mod outputs;
+pub mod picture;
 pub mod projects;
 pub mod records;
 pub mod regular_file;

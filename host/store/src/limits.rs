@@ -137,8 +137,12 @@ pub const PARQUET_EXPANSION_MAX: u64 = 4096;
 /// Bytes of an image in a dataset, as a file and decoded.
 pub const IMAGE_BYTES_MAX: usize = 24 << 20;
 
-/// Pixels of a side of an image in a dataset.
+/// Pixels of a side of an image.
 pub const IMAGE_SIDE_MAX: usize = 16_384;
+/// Scans of one JPEG. A progressive one has about ten; each may take the decoder over all pixels.
+pub const JPEG_SCANS_MAX: usize = 100;
+/// Bytes that the chunks and one row of a PNG may take in memory.
+pub const PNG_CHUNKS_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of one record of a CSV file, which may go on over several lines in quotation marks.
 pub const CSV_LINE_BYTES_MAX: usize = 4 << 20;

@@ -22,10 +22,10 @@ use crate::error::{ModelError, Problem, StoreError};
 use crate::regular_file;
 use crate::versions::{self, Versions};
 
-pub(crate) mod removal;
+mod removal;
 #[cfg(test)]
 mod tests;
-mod weights;
+pub(crate) mod weights;
 
 pub(crate) use weights::safetensors_dtype;
 

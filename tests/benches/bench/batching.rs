@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::lenet::timing_ms;
 use crate::load::{Contender, Load, Request};
-use crate::report::{Goal, Report, loads, loads_heading};
+use crate::report::{Goal, Report, loads_heading};
 use crate::stage::{Stage, vector, vector_json};
 use crate::statistics::percentile;
 
@@ -44,7 +44,7 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     loads_heading();
     let (off, on) = (Load::middle(&off), Load::middle(&on));
     for (name, load) in [("max_items 1", &off), ("max_items 32", &on)] {
-        loads(name, CONNECTIONS, load);
+        report.load(name, CONNECTIONS, load);
         println!("  {:<34} p95 {:.1} ms", "", load.p95 / 1e3);
     }
     report.goal("batching on / off, items/s", on.rate / off.rate, "x", Goal::AtLeast(3.0));

@@ -5,7 +5,7 @@ use saggar_tests::{Payload, Server};
 use serde_json::{Value, json};
 
 use crate::load::{Contender, Request, interleaved};
-use crate::report::{Goal, Report, loads, loads_heading};
+use crate::report::{Goal, Report, loads_heading};
 use crate::stage::{SIDE, Stage, picture_json, vector, vector_json};
 
 /// A model with its input in both forms.
@@ -54,10 +54,9 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         ];
         let figures = interleaved(&contenders, 64);
         for (contender, load) in contenders.iter().zip(&figures) {
-            loads(&contender.name, 64, load);
+            report.load(&contender.name, 64, load);
         }
         let [binary, json, short] = figures[..] else { unreachable!("three contenders") };
-        assert_eq!([binary.failed, json.failed, short.failed], [0; 3], "{model}: requests fail");
         report.goal(format!("{model}: binary / JSON, req/s"), binary.rate / json.rate, "x", Goal::AtLeast(1.3));
         report.goal(format!("{model}: binary / short JSON, req/s"), binary.rate / short.rate, "x", Goal::AtLeast(1.3));
     }

@@ -9,7 +9,7 @@ use ureq::Agent;
 use crate::load::{Contender, Load, Request, interleaved};
 use crate::peers::{Environment, Kind, Peer};
 use crate::processes::pss_mb;
-use crate::report::{Goal, Report, loads, loads_heading};
+use crate::report::{Goal, Report, loads_heading};
 use crate::stage::{Stage, picture_json};
 use crate::statistics::median;
 
@@ -43,7 +43,7 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         let before: Vec<(f64, f64)> = peers.iter().map(Peer::computed).collect();
         let figures = interleaved(&contenders, connections);
         for (contender, load) in contenders.iter().zip(&figures) {
-            loads(&contender.name, connections, load);
+            report.load(&contender.name, connections, load);
         }
         if connections == 1 {
             let mut compute = vec![our_compute_us(server, &contenders[0].request)];

@@ -20,8 +20,9 @@ wrk.body = file:read('*a')
 file:close()
 function done(summary, latency, requests)
     local e = summary.errors
-    print(string.format('bench %d %d %d %d %d %d', summary.requests, summary.duration, latency:percentile(50),
-        latency:percentile(95), latency:percentile(99), e.status + e.connect + e.read + e.write + e.timeout))
+    print(string.format('bench %d %d %d %d %d %d %d', summary.requests - e.status, summary.duration,
+        latency:percentile(50), latency:percentile(95), latency:percentile(99), e.status,
+        e.connect + e.read + e.write + e.timeout))
 end
 "#;
 
@@ -66,12 +67,12 @@ pub(crate) struct Contender {
 /// What a load showed; times in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Requests a second.
+    /// Successful answers a second.
     pub(crate) rate: f64,
     pub(crate) p50: f64,
     pub(crate) p95: f64,
     pub(crate) p99: f64,
-    /// Processor time of the contender's processes for each request.
+    /// Processor time of the contender's processes for each successful answer.
     pub(crate) cpu: f64,
     /// Answers of 400 and above, and connections that broke.
     pub(crate) failed: u64,
@@ -121,7 +122,8 @@ impl Contender {
         let line = text.lines().find_map(|line| line.strip_prefix("bench "));
         let line = line.unwrap_or_else(|| panic!("{}: wrk said {text}", self.name));
         let figures: Vec<f64> = line.split(' ').map(|figure| figure.parse().unwrap()).collect();
-        let [requests, duration_us, p50, p95, p99, failed] = figures[..] else { panic!("wrk said {line}") };
-        Load { rate: requests / duration_us * 1e6, p50, p95, p99, cpu: used / requests.max(1.0), failed: failed as u64 }
+        let [answers, duration_us, p50, p95, p99, refused, broken] = figures[..] else { panic!("wrk said {line}") };
+        let (rate, cpu, failed) = (answers / duration_us * 1e6, used / answers.max(1.0), (refused + broken) as u64);
+        Load { rate, p50, p95, p99, cpu, failed }
     }
 }

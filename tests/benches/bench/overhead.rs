@@ -4,7 +4,7 @@ use saggar_tests::Server;
 
 use crate::bare::Bare;
 use crate::load::{Contender, Request, interleaved};
-use crate::report::{Goal, Report, loads, loads_heading};
+use crate::report::{Goal, Report, loads_heading};
 use crate::stage::{Stage, vector_json};
 
 const CONNECTIONS: [u32; 2] = [1, 64];
@@ -28,7 +28,7 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     for connections in CONNECTIONS {
         let figures = interleaved(&contenders, connections);
         for (contender, load) in contenders.iter().zip(&figures) {
-            loads(&contender.name, connections, load);
+            report.load(&contender.name, connections, load);
         }
         let [ours, theirs] = figures[..] else { unreachable!("two contenders") };
         if connections == 64 {

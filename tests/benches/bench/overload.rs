@@ -4,7 +4,7 @@ use saggar_tests::{Payload, Server};
 use serde_json::json;
 
 use crate::client::{port, post};
-use crate::load::{Contender, Request};
+use crate::load::{Contender, Load, Request};
 use crate::open_loop;
 use crate::report::{Goal, Report};
 use crate::stage::Stage;
@@ -16,6 +16,8 @@ const HEAVY: (&str, u32, u32) = ("heavy", 16, 2048);
 const DEADLINE_MS: f64 = 500.0;
 const TIMES: f64 = 10.0;
 const SECONDS: f64 = 10.0;
+/// How an overloaded server may answer: with the prediction, with a refusal, or that it came too late.
+const ANSWERS: [u16; 4] = [200, 429, 503, 504];
 /// Loads that the peak is the median of, and seconds of each.
 const PEAKS: (usize, u32) = (3, 4);
 
@@ -33,7 +35,12 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     let request = Request::json(stage.home(), "ones", &body);
     let url = format!("{}{path}", server.url());
     let ours = Contender { name: model.to_owned(), url, pid: server.pid(), request };
-    let peak = median((0..PEAKS.0).map(|_| ours.load(64, PEAKS.1).rate).collect());
+    let peaks: Vec<Load> = (0..PEAKS.0).map(|_| ours.load(64, PEAKS.1)).collect();
+    let failed: u64 = peaks.iter().map(|load| load.failed).sum();
+    if failed > 0 {
+        report.failure(format!("overload: {failed} requests failed below the peak"));
+    }
+    let peak = median(peaks.iter().map(|load| load.rate).collect());
     println!("\noverload: {depth} layers of {width}; peak {peak:.0} req/s at 64 connections");
     let outcome = open_loop::run(port(server.url()), &post(&path, &deadline, &body), peak * TIMES, SECONDS);
     let in_time = outcome.answered.iter().filter(|seconds| **seconds * 1e3 <= DEADLINE_MS).count();
@@ -44,6 +51,11 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
          the accepted {p99:.0} ms",
         outcome.due, outcome.statuses, outcome.unsent
     );
+    let broken: u64 = outcome.statuses.iter().filter(|(status, _)| !ANSWERS.contains(status)).map(|(_, n)| n).sum();
+    if broken > 0 {
+        report
+            .failure(format!("overload: {broken} requests were neither answered nor refused: {:?}", outcome.statuses));
+    }
     report.goal("10x overload: goodput / peak", goodput / peak, "x", Goal::AtLeast(0.9));
     report.goal("10x overload: p99 of the accepted / deadline", p99 / DEADLINE_MS, "x", Goal::AtMost(1.0));
 }

@@ -97,7 +97,9 @@ impl Kind {
         match self {
             Kind::Flask => {
                 let address = format!("127.0.0.1:{port}");
-                command.args(["--workers", &workers, "--bind", &address, "--log-level", "error", "flask_app:app"]);
+                // Its default worker closes each connection after one answer: the others keep theirs.
+                command.args(["--workers", &workers, "--worker-class", "gthread", "--threads", "4"]);
+                command.args(["--keep-alive", "60", "--bind", &address, "--log-level", "error", "flask_app:app"]);
             }
             Kind::FastApi => {
                 command.args(["--workers", &workers, "--port", &port, "--loop", "uvloop", "--http", "httptools"]);

@@ -22,6 +22,7 @@ struct Row {
 pub(crate) struct Report {
     rows: Vec<Row>,
     skipped: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl Report {
@@ -36,8 +37,23 @@ impl Report {
         self.skipped.push(format!("{what}: {why}"));
     }
 
-    /// The table of goals.
-    pub(crate) fn print(&self) {
+    /// Something that makes every figure of it worthless: the benchmark goes on, and fails at its end.
+    pub(crate) fn failure(&mut self, what: String) {
+        println!("  FAILED: {what}");
+        self.failures.push(what);
+    }
+
+    /// One contender's line. Its figures are of successful answers; that there are others fails the benchmark.
+    pub(crate) fn load(&mut self, name: &str, connections: u32, load: &Load) {
+        let Load { rate, p50, p99, cpu, failed, .. } = load;
+        println!("  {name:<34} {connections:>6} {rate:>10.0} {p50:>10.0} {p99:>10.0} {cpu:>14.1} {failed:>7}");
+        if *failed > 0 {
+            self.failure(format!("{name}, {connections} connections: {failed} requests without a successful answer"));
+        }
+    }
+
+    /// The table of goals, and what failed; whether nothing did.
+    pub(crate) fn print(&self) -> bool {
         println!("\n{:<88} {:>12}  {:<18} met", "goal", "measured", "wanted");
         for Row { what, figure, unit, goal } in &self.rows {
             let (wanted, met) = match goal {
@@ -51,19 +67,15 @@ impl Report {
             );
         }
         self.skipped.iter().for_each(|line| println!("not measured: {line}"));
+        self.failures.iter().for_each(|line| println!("FAILED: {line}"));
+        self.failures.is_empty()
     }
 }
 
-/// The heading of [`loads`].
+/// The heading of [`Report::load`].
 pub(crate) fn loads_heading() {
     println!(
         "  {:<34} {:>6} {:>10} {:>10} {:>10} {:>14} {:>7}",
         "", "conns", "req/s", "p50 us", "p99 us", "cpu us/req", "failed"
     );
-}
-
-/// One contender's line.
-pub(crate) fn loads(name: &str, connections: u32, load: &Load) {
-    let Load { rate, p50, p99, cpu, failed, .. } = load;
-    println!("  {name:<34} {connections:>6} {rate:>10.0} {p50:>10.0} {p99:>10.0} {cpu:>14.1} {failed:>7}");
 }

@@ -1,4 +1,4 @@
-"""The network behind Flask: gunicorn --workers 2 flask_app:app."""
+"""The network behind Flask: gunicorn --workers 2 --worker-class gthread --threads 4 flask_app:app."""
 
 from flask import Flask, jsonify, request
 

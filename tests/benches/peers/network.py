@@ -6,6 +6,7 @@ that the compute share of a load is known from inside.
 """
 
 import os
+import threading
 import time
 
 import numpy as np
@@ -21,6 +22,7 @@ class Network:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(os.environ["PEER_MODEL"], options, ["CPUExecutionProvider"])
+        self.lock = threading.Lock()
         self.times = os.environ.get("PEER_TIMES")
         self.items, self.seconds, self.written = 0, 0.0, 0.0
 
@@ -29,10 +31,12 @@ class Network:
         answers = self.session.run(None, {"image": images})
         ended = time.perf_counter()
         if self.times:
-            self.items += len(images)
-            self.seconds += ended - began
-            if ended - self.written > 0.2:
-                self.write(ended)
+            # Some peers have several threads.
+            with self.lock:
+                self.items += len(images)
+                self.seconds += ended - began
+                if ended - self.written > 0.2:
+                    self.write(ended)
         return answers
 
     def write(self, now):

@@ -1,13 +1,9 @@
-//! Any bytes are refused as weights, or give variables as large as their descriptors say.
+//! The body of the same name, from a fuzzer's inputs; `tests/tests/mutations.rs` has a short form of it.
 #![no_main]
 
-use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use saggar_store::models::read_weights;
 
-fuzz_target!(|file: &[u8]| {
-    let Ok(variables) = read_weights(&Bytes::copy_from_slice(file), &[]) else { return };
-    for variable in variables {
-        assert_eq!(variable.bytes.len(), variable.descriptor.bytes());
-    }
-});
+#[path = "../bodies/safetensors.rs"]
+mod body;
+
+fuzz_target!(|file: &[u8]| body::check(file));

@@ -1,17 +1,9 @@
-//! A generated graph of which much is read at once compiles for a GPU to a program that computes what the graph means.
+//! The body of the same name, from a fuzzer's inputs; `tests/tests/mutations.rs` has a short form of it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use saggar_compile::Target;
-use saggar_compile::reference::compare;
-use saggar_tensor::arbitrary::tangle;
 
-fuzz_target!(|seed: u64| {
-    let case = tangle(seed);
-    let gpu = Target { chain_rows_min: 0, ..Target::gpu() };
-    for target in [gpu, Target { kernel_values_max: 5, ..gpu }] {
-        let compared = compare(&case.verified(), &case.inputs, &case.variables, &target);
-        let compared = compared.unwrap_or_else(|error| panic!("{} is refused: {error}", case.name));
-        compared.unwrap_or_else(|difference| panic!("{}: {difference}", case.name));
-    }
-});
+#[path = "../bodies/tangles.rs"]
+mod body;
+
+fuzz_target!(|seed: u64| body::check(seed));

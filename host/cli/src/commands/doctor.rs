@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::Doctor;
 use crate::exit;
 use crate::exit::Failure;
+use crate::known_homes::KnownHomes;
 use crate::output::Output;
 use crate::project;
 
@@ -81,6 +82,7 @@ pub(crate) fn doctor(args: &Doctor, output: Output) -> Result<i32, Failure> {
     findings.push(guest_toolchain());
     findings.push(place::state_directory(&args.home, args.fix));
     findings.extend(place::elsewhere(&args.home));
+    findings.extend(place::others(&KnownHomes::of_user().others(&args.home)));
     findings.push(place::port());
     findings.push(open_files());
     findings.push(configuration(args.fix));

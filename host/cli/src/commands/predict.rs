@@ -5,6 +5,7 @@ mod stream;
 
 use std::path::Path;
 
+use saggar_store::picture::PictureFormat;
 use serde_json::{Map, Value};
 
 use crate::args::Predict;
@@ -79,6 +80,9 @@ fn one(args: &Predict, client: &Client, output: Output) -> Result<(), Failure> {
 fn whence(headers: &ureq::http::HeaderMap, output: Output) {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
     output.note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
+    for warning in headers.get_all("x-saggar-warning") {
+        output.note(&format!("warning: {}", String::from_utf8_lossy(warning.as_bytes())));
+    }
 }
 
 /// A request's body: JSON, or a form where there are files.
@@ -131,7 +135,11 @@ fn input(text: &str) -> Result<(String, Part), Failure> {
         let value = serde_json::from_slice(&bytes).map_err(|error| Failure::invalid(format!("{file}: {error}")))?;
         return Ok((name.to_owned(), Part::Json(value)));
     }
-    let content_type = if file.ends_with(".png") { "image/png" } else { "application/octet-stream" };
+    let content_type = match PictureFormat::of(&bytes) {
+        Some(PictureFormat::Png) => "image/png",
+        Some(PictureFormat::Jpeg) => "image/jpeg",
+        None => "application/octet-stream",
+    };
     let base = Path::new(file).file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
     Ok((name.to_owned(), Part::File { name: base, content_type, bytes }))
 }

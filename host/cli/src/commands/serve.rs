@@ -5,6 +5,7 @@ mod configuration;
 mod memory;
 mod models;
 mod shutdown;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use saggar_serve::{Access, App, Audit, Certificates, Device, Devices, Listener, 
 use saggar_store::usage::StorageQuota;
 use saggar_store::{Clock, Datasets, Home, Models, Objects, SqliteRecords, StoreError, SystemClock, Uploads};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
 
 use self::configuration::Configuration;
 use self::memory::MemoryLimits;
@@ -31,19 +33,26 @@ use super::listen;
 use crate::args::{self, CompileChild, Serve, Worker};
 use crate::commands;
 use crate::exit::{self, Failure};
+use crate::known_homes::{DEFAULT_HOME, KnownHomes};
 use crate::output::Output;
 
 pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
+    threads::are_enough().map_err(|(count, error)| {
+        let message = format!("a server needs more threads than the {count} that this system lets it start: {error}");
+        Failure::new(exit::UNEXPECTED, "threads", message)
+            .hint("raise `ulimit -u` of its user, or `pids.max` of its control group")
+    })?;
+    let is_new = !args.home.exists();
     let home = Home::open(&args.home).map_err(broken)?;
+    say_home(args, &home, is_new, &KnownHomes::of_user());
     let _lock = home.lock().map_err(|error| match error {
         StoreError::HomeInUse { .. } => Failure::new(exit::CONFLICT, "home_in_use", error.to_string()),
         error => broken(error),
     })?;
     let certificates = listen::prepare(args, &home.keys())?;
     let usage = Usage { kept: Some(&home.shaders()), ..Usage::default() };
-    let choice = choose::open_for(&args.device, usage).map_err(|error| {
-        Failure::new(exit::NO_DEVICE, "no_device", error.to_string()).hint("`saggar doctor` tells more")
-    })?;
+    let choice = choose::open_for(&args.device, usage)
+        .map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
     let floors =
@@ -54,6 +63,25 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
     // Dropping it would wait for threads that nothing ends, such as one in a driver.
     runtime.shutdown_timeout(shutdown::THREADS_TIME_MAX);
     ran
+}
+
+/// Says where the state is. A server that begins without any, because it was started in another directory, says where there
+/// is some. Only homes that were not named are remembered: the others are where somebody put them.
+fn say_home(args: &Serve, home: &Home, is_new: bool, known: &KnownHomes) {
+    let shown = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "saggar starts");
+    if args.home != Path::new(DEFAULT_HOME) {
+        return;
+    }
+    if let Some(other) = known.others(home.root()).first().filter(|_| is_new) {
+        let other = other.display();
+        tracing::warn!(
+            "the state directory is new; a server of yours was started with {other} before: `saggar serve --home {other}` uses that one"
+        );
+    }
+    if let Err(error) = known.remember(home.root()) {
+        tracing::debug!(%error, "the state directory is not remembered");
+    }
 }
 
 /// A directory, made where it was not, by its whole path.
@@ -153,11 +181,13 @@ impl Floors {
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_house(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).keep_device(down.clone()));
         let app = App::new(self.parts, self.clock, down.clone());
-        let loader = tokio::spawn(self.loader.run(self.watch, down.clone()));
+        let loader = vital("models are not loaded", tokio::spawn(self.loader.run(self.watch, down.clone())), &shutdown);
+        let keeping = vital("memory of models is not kept", keeping, &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
         });
+        let running = vital("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(Listener::url).collect();
         urls.iter().for_each(|url| tracing::info!("serving on {url}"));
         // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
@@ -186,11 +216,29 @@ impl Floors {
         shutdown.send_replace(true);
         served.map_err(broken)?;
         waits.on("models");
-        loader.await.map_err(broken)?;
-        keeping.await.map_err(broken)?;
+        loader.await.flatten().map_err(broken)?;
+        keeping.await.flatten().map_err(broken)?;
         waits.on("jobs");
-        running.await.map_err(broken)?.map_err(broken)
+        running.await.flatten().map_err(broken)?.map_err(broken)
     }
+}
+
+/// A part that the server is nothing without. Where it panics the server ends, for one that goes on without it would take
+/// work and never do it; `without` says what that would be.
+fn vital<T: Send + 'static>(
+    without: &'static str,
+    part: JoinHandle<T>,
+    shutdown: &watch::Sender<bool>,
+) -> JoinHandle<Result<T, JoinError>> {
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        let ended = part.await;
+        if let Err(error) = &ended {
+            tracing::error!(%error, without, "a part of the server failed, and the server ends");
+            shutdown.send_replace(true);
+        }
+        ended
+    })
 }
 
 /// This build of the program, although its file may have been replaced by another.

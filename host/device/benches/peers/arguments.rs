@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::alone::Alone;
 
 /// Rounds of turns, by default.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 /// Seconds of a turn, by default.
-const SECONDS: f64 = 1.5;
+const SECONDS: f64 = 0.5;
 
 /// Seconds that a work waits for a quiet machine, by default and all turns together.
 const PATIENCE: u64 = 60;

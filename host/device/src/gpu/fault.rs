@@ -1,4 +1,5 @@
-//! A fault that tests make: the driver gives the device up. Only where an environment variable asks for it.
+//! A fault that tests make: the driver gives the device up. Only where an environment variable asks for it, and only in
+//! builds with the feature `fault-injection`, which a release has not.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

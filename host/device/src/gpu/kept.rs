@@ -1,10 +1,12 @@
 //! What the driver has compiled, kept in a file from one process to the next: a pipeline that was made before is made again
 //! without its compiler.
 //!
-//! A driver reads its own data and trusts it. So a file carries a digest of what is in it, and one that is damaged, or of
-//! another adapter or driver, is left aside and written anew.
+//! A driver reads its own data and trusts it. So the directory is for this process's user alone, a file is read only if it
+//! is this user's and nobody else may write to it, and it carries a digest of what is in it and of the adapter and driver
+//! that it is for. One that is off in any way is left aside and written anew.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +24,8 @@ const BYTES_MAX: usize = 256 << 20;
 pub(super) struct Kept {
     cache: wgpu::PipelineCache,
     file: PathBuf,
+    /// The adapter and the driver, in the file's digest.
+    key: String,
     /// Pipelines made so far, and how many of them the file has.
     made: AtomicU64,
     saved: AtomicU64,
@@ -34,12 +38,14 @@ impl Kept {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
         }
-        let file = directory.join(wgpu::util::pipeline_cache_key(adapter)?);
-        if let Err(error) = std::fs::create_dir_all(directory) {
+        let name = wgpu::util::pipeline_cache_key(adapter)?;
+        let file = directory.join(&name);
+        let key = format!("{name}\n{}\n{}\n{}", adapter.name, adapter.driver, adapter.driver_info);
+        if let Err(error) = private_directory(directory) {
             tracing::warn!(directory = %directory.display(), %error, "compiled shaders are not kept");
             return None;
         }
-        let data = match read(&file) {
+        let data = match read(&file, &key) {
             Ok(data) => data,
             Err(error) => {
                 tracing::warn!(file = %file.display(), %error, "kept shaders are not usable; they are compiled anew");
@@ -47,10 +53,12 @@ impl Kept {
             }
         };
         let descriptor = wgpu::PipelineCacheDescriptor { label: Some("saggar"), data: data.as_deref(), fallback: true };
-        // SAFETY: the data is what this driver gave to a process of ours, by its digest; wgpu compares the adapter and the
-        // driver that it is for.
+        // SAFETY: the data comes from a file that, as it was opened, belonged to this process's user and that nobody else
+        // may write to (`is_private`), and its digest is the one that was written with it, for an adapter and a driver of
+        // these names: so it is whole, and what a driver gave to a process of this user, unless another program of the same
+        // user forged it. wgpu compares the adapter and the driver's own key for its caches as well.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
-        Some(Kept { cache, file, made: AtomicU64::new(0), saved: AtomicU64::new(0) })
+        Some(Kept { cache, file, key, made: AtomicU64::new(0), saved: AtomicU64::new(0) })
     }
 
     /// For pipelines.
@@ -71,42 +79,91 @@ impl Kept {
             return;
         }
         let Some(data) = self.cache.get_data().filter(|data| data.len() <= BYTES_MAX) else { return };
-        if let Err(error) = write(&self.file, &data) {
+        if let Err(error) = write(&self.file, &self.key, &data) {
             tracing::warn!(file = %self.file.display(), %error, "compiled shaders are not kept");
         }
     }
 }
 
 /// What is in a file; none where there is no file.
-fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
+fn read(file: &Path, key: &str) -> io::Result<Option<Vec<u8>>> {
     let damaged = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
-    let mut bytes = match std::fs::metadata(file) {
+    let mut file = match File::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-        Ok(metadata) if metadata.len() > BYTES_MAX as u64 => return damaged("it is too large"),
-        Ok(_) => std::fs::read(file)?,
+        opened => opened?,
     };
+    if !is_private(&file)? {
+        return damaged("others may write to it, or it belongs to another user");
+    }
+    if file.metadata()?.len() > BYTES_MAX as u64 {
+        return damaged("it is too large");
+    }
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut file).take(BYTES_MAX as u64).read_to_end(&mut bytes)?;
     let Some((head, data)) = bytes.split_at_checked(MAGIC.len() + DIGEST_BYTES) else {
         return damaged("it is too short");
     };
     let (magic, digest) = head.split_at(MAGIC.len());
-    if magic != MAGIC || digest != Sha256::digest(data).as_slice() {
+    if magic != MAGIC || digest != digest_of(key, data) {
         return damaged("it is not what was written");
     }
     Ok(Some(bytes.split_off(MAGIC.len() + DIGEST_BYTES)))
 }
 
 /// Writes what a driver has compiled, with its digest.
-fn write(file: &Path, data: &[u8]) -> io::Result<()> {
-    replace(file, &[&MAGIC[..], Sha256::digest(data).as_slice(), data].concat())
+fn write(file: &Path, key: &str, data: &[u8]) -> io::Result<()> {
+    replace(file, &[&MAGIC[..], &digest_of(key, data), data].concat())
 }
 
-/// Replaces a file in one step.
+/// The digest of data that is for an adapter and a driver.
+fn digest_of(key: &str, data: &[u8]) -> [u8; DIGEST_BYTES] {
+    let digest = Sha256::new().chain_update((key.len() as u64).to_le_bytes()).chain_update(key).chain_update(data);
+    digest.finalize().into()
+}
+
+/// Makes a directory that only its owner may enter, or closes one to others.
+fn private_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+
+        builder.mode(0o700).create(directory)?;
+        if fs::metadata(directory)?.mode() & 0o077 != 0 {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    builder.create(directory)
+}
+
+/// Whether an open file belongs to this process's user, and nobody else may write to it.
+#[cfg(unix)]
+fn is_private(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+
+    let (metadata, own) = (file.metadata()?, rustix::process::geteuid().as_raw());
+    Ok(metadata.is_file() && metadata.uid() == own && metadata.mode() & 0o022 == 0)
+}
+
+#[cfg(not(unix))]
+fn is_private(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Replaces a file in one step, by one that only its owner may read.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let own = file.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(&own, bytes).and_then(|()| std::fs::rename(&own, file)).inspect_err(|_| {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&own).and_then(|mut new| new.write_all(bytes));
+    written.and_then(|()| fs::rename(&own, file)).inspect_err(|_| {
         // It may not be there.
-        let _ = std::fs::remove_file(&own);
+        let _ = fs::remove_file(&own);
     })
 }
 
@@ -118,18 +175,46 @@ mod tests {
     fn a_file_gives_back_what_was_written_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kept");
-        assert_eq!(read(&file).unwrap(), None);
-        write(&file, b"what a driver says").unwrap();
-        assert_eq!(read(&file).unwrap().as_deref(), Some(&b"what a driver says"[..]));
+        assert_eq!(read(&file, "an adapter").unwrap(), None);
+        write(&file, "an adapter", b"what a driver says").unwrap();
+        assert_eq!(read(&file, "an adapter").unwrap().as_deref(), Some(&b"what a driver says"[..]));
         let whole = std::fs::read(&file).unwrap();
+        assert!(read(&file, "another adapter").is_err());
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             std::fs::write(&file, &damaged).unwrap();
-            assert!(read(&file).is_err(), "byte {at}");
+            assert!(read(&file, "an adapter").is_err(), "byte {at}");
             std::fs::write(&file, &whole[..at]).unwrap();
-            assert!(read(&file).is_err(), "cut at {at}");
+            assert!(read(&file, "an adapter").is_err(), "cut at {at}");
         }
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "what is written is renamed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_have_written_what_a_driver_is_given() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("shaders");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        private_directory(&directory).unwrap();
+        assert_eq!(mode(&directory), 0o700);
+        set(&directory, 0o777);
+        private_directory(&directory).unwrap();
+        assert_eq!(mode(&directory), 0o700, "a directory that was open is closed");
+
+        let file = directory.join("kept");
+        write(&file, "an adapter", b"what a driver says").unwrap();
+        assert_eq!(mode(&file), 0o600);
+        for open in [0o620, 0o602] {
+            set(&file, open);
+            let refused = read(&file, "an adapter").unwrap_err().to_string();
+            assert!(refused.contains("others may write"), "{open:o}: {refused}");
+        }
+        set(&file, 0o644);
+        assert!(read(&file, "an adapter").unwrap().is_some(), "reading harms nobody");
     }
 }

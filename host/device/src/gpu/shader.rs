@@ -11,7 +11,9 @@ pub(super) fn module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::
     let checks = wgpu::ShaderRuntimeChecks { int_div_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
     // SAFETY: the text is generated, never a guest's. Every loop counts to a constant; every index is computed from sizes
     // that are baked in and from coordinates below them, or is clamped where another tensor's elements say it
-    // (`wgsl::index`).
+    // (`wgsl::index`). `saggar_compile::check` has every program's elements within its values before its text is written; that
+    // the text's indices are those elements is held by how it is written, and by results that tests compare with the
+    // interpreter's. Nothing checks the indices in the text itself: a mistake there reaches other tensors of a buffer.
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 

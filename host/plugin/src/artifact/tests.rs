@@ -132,6 +132,22 @@ fn a_directory_open_to_others_is_emptied_and_closed() {
     assert_eq!(bench.compiled.get(), 2);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_others_may_write_to_is_made_anew() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bench = Bench::new();
+    let cache = bench.cache();
+    bench.component(&cache);
+    // After the cache was opened, as where a directory above it was exchanged since.
+    for (mode, compiled) in [(0o620, 2), (0o602, 3), (0o644, 3)] {
+        fs::set_permissions(bench.file(&cache), fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(answer(&bench.engine, &bench.component(&cache)), 42);
+        assert_eq!(bench.compiled.get(), compiled, "{mode:o}");
+    }
+}
+
 #[test]
 fn the_oldest_files_go() {
     let bench = Bench::new();

@@ -1,6 +1,7 @@
 //! How much memory a prediction takes, by its model's signature: bounds that hold before anything is allocated.
 
 use saggar_plugin::{ModelPort, Signature};
+use saggar_store::picture::PictureFormat;
 use saggar_tensor::DType;
 
 use crate::limits::{IMAGE_PIXELS_MAX, INFER_BYTES_MAX, INPUT_BYTES_MAX};
@@ -10,12 +11,12 @@ use crate::predict::image;
 /// The most that one input's elements take, by any protocol.
 const TENSOR_BYTES_MAX: u64 = if INPUT_BYTES_MAX > INFER_BYTES_MAX { INPUT_BYTES_MAX } else { INFER_BYTES_MAX } as u64;
 
-/// Bytes that decoding a picture takes for each pixel: up to 4 of samples, 12 of colours as floats, 12 of a copy that is
-/// resampled.
-const PIXEL_BYTES: u64 = 28;
+/// The first bytes of PNG and JPEG files.
+const MAGIC_BEGINS: [u8; 2] = [0x89, 0xff];
 
-/// Bytes of a PNG up to the end of its width and height. Source: PNG (third edition), 11.2.1, IHDR.
-const PNG_SIZE_END: usize = 24;
+/// Bytes that decoding a picture takes for each pixel: up to 12 of a progressive JPEG's coefficients or 4 of samples, 12 of
+/// colours as floats, 12 of a copy that is resampled.
+const PIXEL_BYTES: u64 = 40;
 
 /// The most bytes that decoding `body` can take beside the body itself.
 pub(crate) fn decode_bytes(signature: &Signature, body: &[u8]) -> u64 {
@@ -47,25 +48,18 @@ fn picture_bytes(signature: &Signature, body: &[u8]) -> u64 {
     else {
         return 0;
     };
-    let magic = image::PNG_MAGIC;
     let mut rest = body;
     let (mut pictures, mut pixels_max) = (0_u64, 0_u64);
-    while let Some(at) = rest.iter().position(|&byte| byte == magic[0]) {
-        let png = &rest[at..];
-        if !png.starts_with(magic) {
-            rest = &png[1..];
-            continue;
-        }
-        let side = |range: std::ops::Range<usize>| {
-            png.get(range).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
-        };
-        let pixels = u64::from(side(16..20)) * u64::from(side(20..PNG_SIZE_END));
+    while let Some(at) = rest.iter().position(|byte| MAGIC_BEGINS.contains(byte)) {
+        let file = &rest[at..];
+        rest = &file[1..];
+        let Some(format) = PictureFormat::of(file) else { continue };
         pictures += 1;
+        let pixels = format.size(file).map_or(0, |(height, width)| height as u64 * width as u64);
         // Larger ones are refused before they are decoded.
         if pixels <= IMAGE_PIXELS_MAX {
             pixels_max = pixels_max.max(pixels);
         }
-        rest = &png[magic.len()..];
     }
     pictures.saturating_mul(item_bytes as u64).saturating_add(pixels_max * PIXEL_BYTES)
 }

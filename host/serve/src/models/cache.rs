@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn key(byte: u8, items: Option<usize>) -> Key {
-        Cache::key(&Inputs { tensors: tensors(&[byte]), items })
+        Cache::key(&Inputs { tensors: tensors(&[byte]), items, warnings: Vec::new() })
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::models::queue;
 /// The header by which a client says how many milliseconds a prediction may take.
 const DEADLINE_MS: &str = "x-saggar-deadline-ms";
 
+/// The header that says what a client should know of how its inputs were read; several where there is more than one thing.
+const WARNING: &str = "x-saggar-warning";
+
 /// When a prediction must be over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
@@ -163,10 +166,10 @@ impl Call {
     /// As [`Call::run`]; what the plugin sends of its outputs before it is done goes to `sink`.
     pub(crate) async fn run_with(
         mut self,
-        inputs: Inputs,
+        mut inputs: Inputs,
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<Answer, ApiError> {
-        let items = inputs.items;
+        let (items, warnings) = (inputs.items, std::mem::take(&mut inputs.warnings));
         self.record.taken();
         let result = self.answer(inputs, sink).await;
         if let Err(error) = &result {
@@ -179,7 +182,7 @@ impl Call {
             self.record.phase(Phase::Compute, times.compute);
         }
         self.record.answered(items.unwrap_or(1), cached);
-        Ok(Answer { tensors, items, times, cached, call: self })
+        Ok(Answer { tensors, items, warnings, times, cached, call: self })
     }
 
     /// From the cache where the model has one and knows the answer, else computed.
@@ -260,6 +263,8 @@ pub(crate) struct Answer {
     pub(crate) tensors: Vec<Tensor>,
     /// The batch that was asked for, or none for one item without a batch.
     pub(crate) items: Option<usize>,
+    /// What the client should know of how its inputs were read.
+    warnings: Vec<String>,
     /// What it took.
     pub(crate) times: Times,
     /// Whether it came from the model's cache; none where there is no such.
@@ -323,10 +328,18 @@ impl Answer {
         if let Ok(timing) = HeaderValue::from_str(&self.times.header(self.call.deadline.began.elapsed())) {
             headers.insert("server-timing", timing);
         }
+        add_warnings(&self.warnings, headers);
         if let Some(hit) = self.cached {
             headers.insert("x-saggar-cache", HeaderValue::from_static(if hit { "hit" } else { "miss" }));
         }
         Ok(response)
+    }
+}
+
+/// Says what the client should know of how its inputs were read.
+pub(super) fn add_warnings(warnings: &[String], headers: &mut HeaderMap) {
+    for value in warnings.iter().filter_map(|warning| HeaderValue::from_bytes(warning.as_bytes()).ok()) {
+        headers.append(WARNING, value);
     }
 }
 

@@ -35,29 +35,31 @@ pub(super) async fn inputs(signature: &Signature, headers: &HeaderMap, body: &Wh
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
 }
 
-/// The inputs in a file or value that nobody declared a type for: a PNG, or JSON.
+/// The inputs in a file or value that nobody declared a type for: a PNG or JPEG, or JSON.
 ///
 /// # Errors
 /// As [`inputs`].
 pub(crate) fn sample(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
-    if image::is_png(bytes) { picture(signature, bytes) } else { Ok(decode::json(signature, bytes)?) }
+    if image::is_picture(bytes) { picture(signature, bytes) } else { Ok(decode::json(signature, bytes)?) }
 }
 
 fn from_body(signature: &Signature, declared: &str, bytes: &[u8]) -> Result<Inputs, ApiError> {
-    let expected = "application/json, multipart/form-data, image/png or application/octet-stream";
+    let expected = "application/json, multipart/form-data, image/png, image/jpeg or application/octet-stream";
     let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
     match media_type(declared).as_str() {
         "application/json" => Ok(decode::json(signature, bytes)?),
         // What clients say that were not told better: `curl -d`, `curl --data-binary`.
-        "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_png(bytes) => picture(signature, bytes),
+        "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_picture(bytes) => {
+            picture(signature, bytes)
+        }
         "" | "text/plain" | "application/x-www-form-urlencoded" if looks_like_json(bytes) => {
             Ok(decode::json(signature, bytes)?)
         }
-        "image/png" => picture(signature, bytes),
+        "image/png" | "image/jpeg" | "image/jpg" => picture(signature, bytes),
         "application/octet-stream" => {
             let port = only(signature)?;
-            let input = if takes_pictures(port) && image::is_png(bytes) {
-                Input::raw(port, image::decode(port, bytes)?)?
+            let input = if takes_pictures(port) && image::is_picture(bytes) {
+                picture_input(port, bytes)?
             } else {
                 raw(port, bytes)?
             };
@@ -75,8 +77,14 @@ fn looks_like_json(bytes: &[u8]) -> bool {
 
 fn picture(signature: &Signature, bytes: &[u8]) -> Result<Inputs, ApiError> {
     let port = only(signature)?;
-    let input = Input::raw(port, image::decode(port, bytes)?)?;
+    let input = picture_input(port, bytes)?;
     Ok(Inputs::new(signature, vec![input])?)
+}
+
+/// The item of a picture, and what is to be said of it.
+fn picture_input(port: &ModelPort, bytes: &[u8]) -> Result<Input, ApiError> {
+    let image::PictureItem { bytes, warning } = image::decode(port, bytes)?;
+    Ok(Input::raw(port, bytes)?.with_warning(warning))
 }
 
 fn takes_pictures(port: &ModelPort) -> bool {
@@ -125,9 +133,9 @@ fn is_json(bytes: &[u8]) -> bool {
 }
 
 fn from_field(port: &ModelPort, field: &FormField) -> Result<Input, ApiError> {
-    let is_picture = image::is_png(&field.bytes) || field.media_type.starts_with("image/");
+    let is_picture = image::is_picture(&field.bytes) || field.media_type.starts_with("image/");
     if is_picture {
-        return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
+        return picture_input(port, &field.bytes);
     }
     let is_raw = field.media_type == "application/octet-stream";
     if let Some(bytes_max) = port.text_bytes() {
@@ -144,7 +152,7 @@ fn from_field(port: &ModelPort, field: &FormField) -> Result<Input, ApiError> {
     }
     if field.file_name.is_some() && takes_pictures(port) && !looks_like_json(&field.bytes) {
         // Says what the file is instead.
-        return Ok(Input::raw(port, image::decode(port, &field.bytes)?)?);
+        return picture_input(port, &field.bytes);
     }
     Ok(Input::json(port, &field.bytes)?)
 }

@@ -33,6 +33,8 @@ pub struct Input {
     tensor: Tensor,
     /// The number of items, or none for one item without a batch around it.
     items: Option<usize>,
+    /// What the client should know of how it was read.
+    warning: Option<String>,
 }
 
 /// A request's inputs, in the signature's order.
@@ -42,6 +44,8 @@ pub struct Inputs {
     pub tensors: Vec<Tensor>,
     /// The number of items, or none where the client sent one item without a batch around it.
     pub items: Option<usize>,
+    /// What the client should know of how they were read: a header of the answer says it.
+    pub warnings: Vec<String>,
 }
 
 /// Why a request's body is not what the model takes.
@@ -209,7 +213,7 @@ impl Input {
         shape.extend(item);
         let shape = Shape::new(shape).map_err(|_| DecodeError::TooLarge { name: port.name.clone() })?;
         let descriptor = Descriptor::new(port.item.dtype, shape);
-        Ok(Input { tensor: Tensor { name: port.name.clone(), descriptor, bytes }, items })
+        Ok(Input { tensor: Tensor { name: port.name.clone(), descriptor, bytes }, items, warning: None })
     }
 
     /// One item given as dense bytes.
@@ -280,10 +284,11 @@ impl Inputs {
             let (name, other) = (odd.tensor.name.clone(), first.tensor.name.clone());
             return Err(DecodeError::Batch { name, other, expected: items, got: odd.items });
         }
+        let warnings = given().filter_map(|input| input.warning.clone()).collect();
         let ports = signature.inputs.iter().zip(ordered);
         let input = |(port, input): (&Port, Option<Input>)| input.map_or_else(|| by_default(port, items), Ok);
         let tensors = ports.map(|both| Ok(input(both)?.tensor)).collect::<Result<_, DecodeError>>()?;
-        Ok(Inputs { tensors, items })
+        Ok(Inputs { tensors, items, warnings })
     }
 }
 
@@ -294,7 +299,7 @@ impl Inputs {
     /// # Errors
     /// `Missing`; `TooLarge`.
     pub fn with(self, signature: &Signature, given: &[(String, Vec<u8>)]) -> Result<Inputs, DecodeError> {
-        let Inputs { mut tensors, items } = self;
+        let Inputs { mut tensors, items, warnings } = self;
         for (name, item) in given {
             let port = port(signature, name)?;
             let count = items.unwrap_or(1);
@@ -306,11 +311,16 @@ impl Inputs {
         }
         let place = |tensor: &Tensor| signature.inputs.iter().position(|port| port.name == tensor.name);
         tensors.sort_by_key(place);
-        Ok(Inputs { tensors, items })
+        Ok(Inputs { tensors, items, warnings })
     }
 }
 
 impl Input {
+    /// The same, of which the client should know something.
+    pub(super) fn with_warning(self, warning: Option<String>) -> Input {
+        Input { warning, ..self }
+    }
+
     /// Its elements.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.tensor.bytes

@@ -1,12 +1,11 @@
-//! Pictures: PNG to the item of an `image` port, and an item of one to PNG.
+//! Pictures: PNG and JPEG to the item of an `image` port, and an item of one to PNG.
 //!
 //! Colours become grey by ITU-R BT.601 weights, grey becomes three equal channels, transparent pixels are laid on
 //! black, 16 bits become 8. A picture of another size is resized, each axis by itself: shrunk by the mean over the area
 //! of each pixel, enlarged by linear interpolation between pixel centres.
 
-use std::io::Cursor;
-
-use png::{BitDepth, ColorType, DecodingError, Limits, Transformations};
+use png::{BitDepth, ColorType};
+use saggar_store::picture::{self, Picture, PictureError, PictureFormat};
 use saggar_tensor::DType;
 use thiserror::Error;
 
@@ -15,37 +14,43 @@ use saggar_plugin::{ModelPort as Port, Signature};
 
 use super::decode::Tensor;
 
-/// The first bytes of every PNG.
-pub(crate) const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// Bytes of a picture's pixels in memory: four channels each.
+const PIXELS_BYTES_MAX: usize = 4 * IMAGE_PIXELS_MAX as usize;
+/// How many times as long as the model's a side of a picture may be before its client is told that it was shrunk.
+const SHRINKING_MAX: usize = 4;
+/// How many times as wide, compared to its height, a picture may be as the model's, or the other way round.
+const STRETCHING_MAX: f64 = 1.5;
 
 /// Why a picture cannot be taken.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ImageError {
     /// Another format.
-    #[error("{name}: expected a PNG, got {got}")]
-    NotPng {
+    #[error("{name}: expected a PNG or a JPEG, got {got}")]
+    NotPicture {
         /// The input.
         name: String,
         /// What the bytes look like.
         got: &'static str,
     },
-    /// A broken PNG.
-    #[error("{name}: the PNG cannot be read: {reason}")]
+    /// A file that cannot be read to its end.
+    #[error("{name}: the {format} cannot be read: {reason}")]
     Broken {
         /// The input.
         name: String,
+        /// What it begins like.
+        format: PictureFormat,
         /// The decoder's words.
         reason: String,
     },
     /// Too many pixels.
-    #[error("{name}: the PNG has {width} x {height} pixels, at most {IMAGE_PIXELS_MAX} are taken")]
+    #[error("{name}: the picture has {width} x {height} pixels, at most {IMAGE_PIXELS_MAX} are taken")]
     TooLarge {
         /// The input.
         name: String,
         /// Its width.
-        width: u32,
+        width: usize,
         /// Its height.
-        height: u32,
+        height: usize,
     },
     /// A batch of pictures where a PNG holds one.
     #[error("{name}: a PNG holds one picture, and the batch has {items}; ask for JSON, or for one at a time")]
@@ -75,7 +80,8 @@ pub(super) fn output(signature: &Signature) -> Option<&Port> {
 /// # Errors
 /// `OneAtATime` for a batch of several; `Broken` where the plugin's output is none.
 pub(super) fn encode(signature: &Signature, outputs: &[Tensor], items: Option<usize>) -> Result<Vec<u8>, ImageError> {
-    let broken = |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), reason };
+    let broken =
+        |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), format: PictureFormat::Png, reason };
     let port = output(signature).ok_or_else(|| broken("output", "the model makes no pictures".to_owned()))?;
     if let Some(items) = items.filter(|&items| items != 1) {
         return Err(ImageError::OneAtATime { name: port.name.clone(), items });
@@ -97,9 +103,9 @@ pub(super) fn encode(signature: &Signature, outputs: &[Tensor], items: Option<us
     Ok(file)
 }
 
-/// Whether these are a PNG's first bytes.
-pub fn is_png(bytes: &[u8]) -> bool {
-    bytes.starts_with(PNG_MAGIC)
+/// Whether these are the first bytes of a picture that is read.
+pub fn is_picture(bytes: &[u8]) -> bool {
+    PictureFormat::of(bytes).is_some()
 }
 
 /// Height, width and channels of a port that takes pictures.
@@ -114,28 +120,65 @@ pub fn geometry(port: &Port) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// A PNG's pixels as an item of `port`.
+/// An item made of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PictureItem {
+    /// As the port takes it.
+    pub bytes: Vec<u8>,
+    /// What its client should know about how it was made: that most of the picture was lost, or its proportions.
+    pub warning: Option<String>,
+}
+
+/// The pixels of a PNG or JPEG as an item of `port`.
 ///
 /// # Errors
 /// [`ImageError`]. No more than `IMAGE_PIXELS_MAX` pixels are ever decoded, whatever the file says.
-pub fn decode(port: &Port, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
+pub fn decode(port: &Port, bytes: &[u8]) -> Result<PictureItem, ImageError> {
     let name = || port.name.clone();
     let Some((height, width, channels)) = geometry(port) else {
         return Err(ImageError::NotImage { name: name(), item: port.item.to_string() });
     };
-    if !is_png(bytes) {
-        return Err(ImageError::NotPng { name: name(), got: guess(bytes) });
+    let format = PictureFormat::of(bytes);
+    let format = format.ok_or_else(|| ImageError::NotPicture { name: name(), got: guess(bytes) })?;
+    if let Some((height, width)) = format.size(bytes)
+        && height as u64 * width as u64 > IMAGE_PIXELS_MAX
+    {
+        return Err(ImageError::TooLarge { name: name(), width, height });
     }
-    let picture = read(port, bytes)?;
-    let picture = picture.with_channels(channels);
-    let rows = resample(&picture.values, picture.height, picture.width * channels, 1, height);
+    let picture = picture::decode(bytes, PIXELS_BYTES_MAX).map_err(|error| match error {
+        PictureError::Size { height, width, .. } if height * width > 0 => {
+            ImageError::TooLarge { name: name(), width, height }
+        }
+        PictureError::Damaged { format, reason } => ImageError::Broken { name: name(), format, reason },
+        error => ImageError::Broken { name: name(), format, reason: error.to_string() },
+    })?;
+    let warning = warning(&port.name, (picture.width, picture.height), (width, height));
+    let floats = Floats::of(&picture).with_channels(channels);
+    let rows = resample(&floats.values, picture.height, picture.width * channels, 1, height);
     let values = resample(&rows, picture.width, channels, height, width);
-    Ok(values.into_iter().map(|value| value.round().clamp(0.0, 255.0) as u8).collect())
+    let bytes = values.into_iter().map(|value| value.round().clamp(0.0, 255.0) as u8).collect();
+    Ok(PictureItem { bytes, warning })
+}
+
+/// What to say of a picture of this width and height that the model takes in another one.
+fn warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<String> {
+    let is_shrunk = from.0 > SHRINKING_MAX * to.0 || from.1 > SHRINKING_MAX * to.1;
+    let stretching = (from.0 * to.1) as f64 / (from.1 * to.0).max(1) as f64;
+    let is_stretched = !(1.0 / STRETCHING_MAX..=STRETCHING_MAX).contains(&stretching);
+    let lost = match (is_shrunk, is_stretched) {
+        (false, false) => return None,
+        (true, false) => "most of its detail is lost",
+        (false, true) => "its proportions are changed",
+        (true, true) => "most of its detail is lost and its proportions are changed",
+    };
+    Some(format!(
+        "{name}: the picture of {} x {} pixels was resized to the model's {} x {}: {lost}",
+        from.0, from.1, to.0, to.1
+    ))
 }
 
 fn guess(bytes: &[u8]) -> &'static str {
     match bytes {
-        [0xff, 0xd8, 0xff, ..] => "a JPEG; convert it to PNG",
         [b'G', b'I', b'F', b'8', ..] => "a GIF; convert it to PNG",
         [b'R', b'I', b'F', b'F', ..] => "a WebP; convert it to PNG",
         [b'{' | b'[', ..] => "JSON; send it as application/json",
@@ -145,40 +188,9 @@ fn guess(bytes: &[u8]) -> &'static str {
 }
 
 /// Pixels, row by row, channels side by side, 0 to 255.
-struct Picture {
-    height: usize,
-    width: usize,
+struct Floats {
     channels: usize,
     values: Vec<f32>,
-}
-
-fn read(port: &Port, bytes: &[u8]) -> Result<Picture, ImageError> {
-    let broken = |error: DecodingError| ImageError::Broken { name: port.name.clone(), reason: error.to_string() };
-    // Rows are read one at a time, so this bounds what chunks and one row may take.
-    let limits = Limits { bytes: 64 << 20 };
-    let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
-    decoder.set_transformations(Transformations::normalize_to_color8());
-    decoder.ignore_checksums(false);
-    let mut reader = decoder.read_info().map_err(broken)?;
-    let (width, height) = reader.info().size();
-    if u64::from(width) * u64::from(height) > IMAGE_PIXELS_MAX {
-        return Err(ImageError::TooLarge { name: port.name.clone(), width, height });
-    }
-    let Some(size) = reader.output_buffer_size() else {
-        return Err(ImageError::TooLarge { name: port.name.clone(), width, height });
-    };
-    let mut samples = vec![0; size];
-    let frame = reader.next_frame(&mut samples).map_err(broken)?;
-    samples.truncate(frame.buffer_size());
-    debug_assert_eq!(frame.bit_depth, BitDepth::Eight);
-    let (width, height) = (frame.width as usize, frame.height as usize);
-    let (channels, values) = match frame.color_type {
-        ColorType::Grayscale | ColorType::Indexed => (1, floats(&samples)),
-        ColorType::GrayscaleAlpha => (1, over_black(&samples, 1)),
-        ColorType::Rgb => (3, floats(&samples)),
-        ColorType::Rgba => (3, over_black(&samples, 3)),
-    };
-    Ok(Picture { height, width, channels, values })
 }
 
 fn floats(samples: &[u8]) -> Vec<f32> {
@@ -193,8 +205,18 @@ fn over_black(samples: &[u8], colours: usize) -> Vec<f32> {
     samples.chunks_exact(colours + 1).flat_map(pixel).collect()
 }
 
-impl Picture {
-    fn with_channels(self, channels: usize) -> Picture {
+impl Floats {
+    /// Transparent pixels are laid on black.
+    fn of(picture: &Picture) -> Floats {
+        let (channels, values) = match picture.channels {
+            2 => (1, over_black(&picture.pixels, 1)),
+            4 => (3, over_black(&picture.pixels, 3)),
+            channels => (channels, floats(&picture.pixels)),
+        };
+        Floats { channels, values }
+    }
+
+    fn with_channels(self, channels: usize) -> Floats {
         let values: Vec<f32> = match (self.channels, channels) {
             (3, 1) => {
                 let grey = |rgb: &[f32]| 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
@@ -203,7 +225,7 @@ impl Picture {
             (1, 3) => self.values.iter().flat_map(|&grey| [grey; 3]).collect(),
             _ => return self,
         };
-        Picture { channels, values, ..self }
+        Floats { channels, values }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::call::Call;
+use super::call::{Call, add_warnings};
 use super::decode::Inputs;
 use super::encode;
 use super::text::Pieces;
@@ -40,6 +40,7 @@ const EVENTS: &str = "text/event-stream";
 /// Whatever goes wrong before it.
 pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<Response, ApiError> {
     let serving = Arc::clone(call.serving());
+    let warnings = inputs.warnings.clone();
     let (mut pieces, working) = begin(call, inputs);
     let mut charge_later = None;
     // There are pieces until the work lets go of their queue.
@@ -59,6 +60,7 @@ pub(super) async fn answer(call: Call, inputs: Inputs, id: RequestId) -> Result<
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     serving.about().add_to(headers);
+    add_warnings(&warnings, headers);
     Ok(response)
 }
 

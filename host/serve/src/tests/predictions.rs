@@ -21,6 +21,23 @@ fn png(side: u32, value: u8) -> Vec<u8> {
     bytes
 }
 
+/// 8 x 8 grey pixels of 128 in a JPEG: quantization by 1, one code of one bit for each table, all coefficients 0.
+fn jpeg() -> Vec<u8> {
+    let (quantizers, codes) = ([1; 64], [&[1][..], &[0; 16]].concat());
+    let tables: [&[u8]; 9] = [
+        b"\xff\xd8\xff\xdb\x00\x43\x00",
+        &quantizers,
+        b"\xff\xc0\x00\x0b\x08\x00\x08\x00\x08\x01\x01\x11\x00",
+        b"\xff\xc4\x00\x14\x00",
+        &codes,
+        b"\xff\xc4\x00\x14\x10",
+        &codes,
+        b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00",
+        b"\x3f\xff\xd9",
+    ];
+    tables.concat()
+}
+
 fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (head, bytes) in fields {
@@ -82,10 +99,25 @@ async fn pictures_and_raw_bytes() {
 }
 
 #[tokio::test]
+async fn jpegs_are_read_and_a_bad_fit_is_spoken_of() {
+    let fixture = Fixture::serving().await;
+    let file = form(&[("name=\"image\"; filename=\"a.jpg\"", &jpeg())]);
+    let cases = [(FORM, file), ("image/jpeg", jpeg()), ("application/octet-stream", jpeg()), ("text/plain", jpeg())];
+    for (content_type, body) in cases {
+        let answer = fixture.post("/predict", content_type, body).await;
+        assert_eq!(answer.text(), r#"{"sum":512.0,"mark":1}"#, "{content_type}");
+        assert_eq!(answer.headers.get("x-saggar-warning"), None);
+    }
+    let answer = fixture.post("/predict", "image/png", png(16, 5)).await;
+    let warning = "image: the picture of 16 x 16 pixels was resized to the model's 2 x 2: most of its detail is lost";
+    assert_eq!(answer.header("x-saggar-warning"), warning);
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_an_input_is_said() {
     let fixture = Fixture::serving().await;
     let deep = "[".repeat(100_000);
-    let cases: [(&str, &[u8], u16, &str, &str); 16] = [
+    let cases: [(&str, &[u8], u16, &str, &str); 17] = [
         (JSON, b"{", 400, "bad_input", "body: not JSON at byte 0: it ends within an object"),
         (JSON, b"", 400, "bad_input", "body: expected JSON, got nothing"),
         (JSON, deep.as_bytes(), 400, "bad_input", "image[0]"),
@@ -96,8 +128,9 @@ async fn what_is_wrong_with_an_input_is_said() {
         (JSON, b"{\"\xff\":1}", 400, "bad_input", "body: not JSON at byte 2: invalid unicode"),
         ("application/octet-stream", b"12345", 400, "bad_input", "image: expected 4 bytes (uint8[2, 2]), got 5"),
         ("application/xml", b"<a/>", 415, "unsupported_media_type", "content-type: \"application/xml\""),
-        ("image/jpeg", b"\xff\xd8\xff", 415, "unsupported_media_type", "content-type: \"image/jpeg\""),
-        ("image/png", b"\xff\xd8\xff", 415, "unsupported_media_type", "image: expected a PNG, got a JPEG"),
+        ("image/webp", b"RIFF", 415, "unsupported_media_type", "content-type: \"image/webp\""),
+        ("image/jpeg", b"\xff\xd8\xff", 400, "bad_input", "image: the JPEG cannot be read: it ends early"),
+        ("image/png", b"GIF8", 415, "unsupported_media_type", "image: expected a PNG or a JPEG, got a GIF"),
         ("image/png", b"\x89PNG\r\n\x1a\ngarbage", 400, "bad_input", "image: the PNG cannot be read"),
         (FORM, b"--x--\r\n", 400, "bad_form", "form: it has no fields; expected image"),
         (FORM, b"no form", 400, "bad_form", "form: "),

@@ -17,9 +17,7 @@ use super::ingest::{Draft, DraftColumn};
 use super::staging::{ColumnWriter, Staging};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
-use crate::regular_file;
-
-mod decode;
+use crate::{picture, regular_file};
 
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 /// Endings of pictures that are not read.
@@ -113,11 +111,12 @@ fn image(
         }
         read => read.map_err(StoreError::io(path))?,
     };
-    let image = decode::decode(&bytes);
-    let image = image.map_err(|reason| DatasetError::Malformed { file: file.clone(), reason })?;
+    let image = picture::decode(&bytes, IMAGE_BYTES_MAX);
+    let image = image.map_err(|error| DatasetError::Malformed { file: file.clone(), reason: error.to_string() })?;
     staging.check_size("the images", Some(pixels.bytes() + image.pixels.len() as u64))?;
     pixels.push(&image.pixels)?;
-    let shape = Shape::new(image.dims).expect("as many elements as bytes that are there");
+    let shape =
+        Shape::new([image.height, image.width, image.channels]).expect("as many elements as bytes that are there");
     Ok((file, Descriptor::new(DType::U8, shape)))
 }
 

@@ -20,8 +20,10 @@ impl Bytes {
     /// The bytes of a column file.
     pub(super) fn map(file: &File) -> io::Result<Bytes> {
         #[expect(unsafe_code, reason = "the compiler cannot know that nobody changes the file")]
-        // SAFETY: column files are written once, before their version has its name, and never written to or cut
-        // afterwards: a version is only ever deleted, which leaves maps as they are.
+        // SAFETY: nothing of ours writes to a column file or cuts it once its version has its name: a version is only
+        // ever deleted, which leaves maps as they are. Files are made with `durable::PRIVATE_FILE_MODE`, so no other
+        // user may either. That does not bind another program of the same user: one that cuts a file which is mapped
+        // has the process end with SIGBUS when it reads past the new end, and one that writes changes what is trained on.
         let map = unsafe { Mmap::map(file) }?;
         Ok(Bytes::Mapped(map))
     }

@@ -8,7 +8,7 @@ use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, 
 use crate::slow;
 
 /// The ways.
-pub const DAMAGES: [&str; 17] = [
+pub const DAMAGES: [&str; 18] = [
     "loop",
     "trap",
     "panic",
@@ -23,6 +23,7 @@ pub const DAMAGES: [&str; 17] = [
     "rank",
     "log",
     "strings",
+    "gigabyte",
     "choice",
     "slow-graphs",
     "slow-dispatches",
@@ -51,7 +52,8 @@ pub(crate) fn run(damage: &str) -> Result<()> {
         "log" => loop {
             log(Level::Info, "a line that nobody wants to read");
         },
-        "strings" => return strings(),
+        "strings" => return strings(16 << 20),
+        "gigabyte" => return strings(1 << 30),
         "choice" => return choice(),
         "slow-graphs" => return slow::graphs(),
         "slow-dispatches" => return slow::dispatches(),
@@ -184,8 +186,8 @@ fn rank() -> Result<()> {
 }
 
 /// Strings of 16 MiB wherever one can be given.
-fn strings() -> Result<()> {
-    let long = "s".repeat(16 << 20);
+fn strings(bytes: usize) -> Result<()> {
+    let long = "s".repeat(bytes);
     log(Level::Info, &long);
     let graph = Graph::new();
     let labelled = graph.scalar(DataType::Float32, 1.0)?.label(&long);

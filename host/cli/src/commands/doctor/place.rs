@@ -56,6 +56,14 @@ fn permissions(name: &str, home: &Path, fix: bool) -> Option<Finding> {
     Some(Finding::new(name, State::Failed, what).hint(hint).exit(0))
 }
 
+/// Other state directories that servers of this user were started with, if there are any.
+pub(super) fn others(known: &[std::path::PathBuf]) -> Option<Finding> {
+    let shown: Vec<String> = known.iter().map(|home| home.display().to_string()).collect();
+    let first = shown.first()?;
+    let hint = format!("`saggar serve --home {first}` serves what is in it");
+    Some(Finding::new("state/others", State::Ok, shown.join(", ")).hint(hint))
+}
+
 /// The parts of the state directory that lie elsewhere: there, writable, with room.
 pub(super) fn elsewhere(home: &Path) -> Vec<Finding> {
     let linked = PLACES.iter().filter_map(|place| {

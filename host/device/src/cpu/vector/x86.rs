@@ -6,11 +6,11 @@ use std::arch::x86_64::*;
 
 use super::{Plain, SQUARE, VectorSet, VectorWork, Vectors, may};
 
-/// Proof that this processor has AVX-512F: only [`run`] makes one.
+/// Proof that this processor has AVX-512F: only [`widest`] makes one, where it has found it.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx512(());
 
-/// Proof that this processor has AVX2 and FMA: only [`run`] makes one.
+/// Proof that this processor has AVX2 and FMA: only [`widest`] makes one, where it has found both.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx2(());
 

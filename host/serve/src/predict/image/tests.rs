@@ -19,6 +19,11 @@ fn png(width: u32, height: u32, color: ColorType, depth: BitDepth, data: &[u8]) 
     bytes
 }
 
+/// The item of a picture.
+fn decoded(port: &Port, bytes: &[u8]) -> Vec<u8> {
+    decode(port, bytes).expect("the picture is whole").bytes
+}
+
 /// A picture's type and samples, and the same as grey and as RGB.
 type Case = (ColorType, BitDepth, &'static [u8], &'static [u8], &'static [u8]);
 
@@ -35,22 +40,22 @@ fn colours_become_what_the_port_takes() {
     ];
     for (color, depth, data, grey, rgb) in cases {
         let png = png(2, 1, color, depth, data);
-        assert_eq!(decode(&port(&[1, 2]), &png).unwrap(), grey, "{color:?}");
-        assert_eq!(decode(&port(&[1, 2, 1]), &png).unwrap(), grey, "{color:?}");
-        assert_eq!(decode(&port(&[1, 2, 3]), &png).unwrap(), rgb, "{color:?}");
+        assert_eq!(decoded(&port(&[1, 2]), &png), grey, "{color:?}");
+        assert_eq!(decoded(&port(&[1, 2, 1]), &png), grey, "{color:?}");
+        assert_eq!(decoded(&port(&[1, 2, 3]), &png), rgb, "{color:?}");
     }
 }
 
 #[test]
 fn other_sizes_are_resized() {
     let picture = png(4, 2, ColorType::Grayscale, BitDepth::Eight, &[0, 100, 20, 40, 100, 200, 20, 40]);
-    assert_eq!(decode(&port(&[1, 2]), &picture).unwrap(), [100, 30]);
-    assert_eq!(decode(&port(&[1, 1]), &picture).unwrap(), [65]);
+    assert_eq!(decoded(&port(&[1, 2]), &picture), [100, 30]);
+    assert_eq!(decoded(&port(&[1, 1]), &picture), [65]);
     let picture = png(2, 1, ColorType::Grayscale, BitDepth::Eight, &[0, 100]);
-    assert_eq!(decode(&port(&[2, 4]), &picture).unwrap(), [0, 25, 75, 100, 0, 25, 75, 100]);
+    assert_eq!(decoded(&port(&[2, 4]), &picture), [0, 25, 75, 100, 0, 25, 75, 100]);
     let flat = png(17, 31, ColorType::Grayscale, BitDepth::Eight, &[93; 17 * 31]);
     for (height, width) in [(28, 28), (1, 1), (31, 17), (5, 90)] {
-        assert!(decode(&port(&[height, width]), &flat).unwrap().iter().all(|&value| value == 93));
+        assert!(decoded(&port(&[height, width]), &flat).iter().all(|&value| value == 93));
     }
 }
 
@@ -58,8 +63,9 @@ fn other_sizes_are_resized() {
 fn garbage_is_named() {
     let good = png(28, 28, ColorType::Grayscale, BitDepth::Eight, &[1; 784]);
     let refused = |bytes: &[u8]| decode(&port(&[28, 28]), bytes).unwrap_err().to_string();
-    assert_eq!(refused(b""), "image: expected a PNG, got nothing");
-    assert_eq!(refused(b"\xff\xd8\xff\xe0"), "image: expected a PNG, got a JPEG; convert it to PNG");
+    assert_eq!(refused(b""), "image: expected a PNG or a JPEG, got nothing");
+    assert_eq!(refused(b"GIF89a"), "image: expected a PNG or a JPEG, got a GIF; convert it to PNG");
+    assert_eq!(refused(b"\xff\xd8\xff\xe0"), "image: the JPEG cannot be read: it ends early");
     for cut in 8..good.len() - 12 {
         assert!(refused(&good[..cut]).starts_with("image: the PNG cannot be read: "), "{cut}");
     }
@@ -68,13 +74,31 @@ fn garbage_is_named() {
         let mut bad = good.clone();
         bad[at] ^= 0x55;
         if let Ok(item) = decode(&port(&[28, 28]), &bad) {
-            assert_eq!(item.len(), 784);
+            assert_eq!(item.bytes.len(), 784);
         }
     }
     let mut floats = port(&[28, 28]);
     floats.item.dtype = DType::F32;
     let error = decode(&floats, &good).unwrap_err().to_string();
     assert_eq!(error, "image: takes float32[28, 28], not a picture");
+}
+
+#[test]
+fn a_picture_that_hardly_fits_is_spoken_of() {
+    let warning = |width: u32, height: u32, to: &[usize]| {
+        let samples = vec![9; (width * height) as usize];
+        decode(&port(to), &png(width, height, ColorType::Grayscale, BitDepth::Eight, &samples)).unwrap().warning
+    };
+    for (width, height) in [(28, 28), (8, 8), (100, 112), (14, 20)] {
+        assert_eq!(warning(width, height, &[28, 28]), None, "{width} x {height}");
+    }
+    assert_eq!(
+        warning(160, 90, &[8, 8]).unwrap(),
+        "image: the picture of 160 x 90 pixels was resized to the model's 8 x 8: most of its detail is lost and its \
+         proportions are changed"
+    );
+    assert!(warning(90, 90, &[8, 8, 3]).unwrap().ends_with("most of its detail is lost"));
+    assert!(warning(30, 10, &[28, 28]).unwrap().ends_with("its proportions are changed"));
 }
 
 /// A head that promises terabytes, and a small file that does hold many pixels.
@@ -91,7 +115,7 @@ fn bombs_do_not_go_off() {
         png(side, side, ColorType::Grayscale, BitDepth::One, &vec![0; (side as usize).div_ceil(8) * side as usize]);
     assert!(bomb.len() < 20_000, "{}", bomb.len());
     let error = decode(&port(&[28, 28]), &bomb).unwrap_err();
-    assert_eq!(error, ImageError::TooLarge { name: "image".to_owned(), width: side, height: side });
+    assert_eq!(error, ImageError::TooLarge { name: "image".to_owned(), width: side as usize, height: side as usize });
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

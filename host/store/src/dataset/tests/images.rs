@@ -145,7 +145,7 @@ fn images_that_differ_or_are_none_are_refused() {
     wide[29..33].copy_from_slice(&sum);
     check_tree(
         &[("a/1.png", &wide)],
-        expect!["a/1.png: 2 x 20000 pixels; at most 16384 a side and 25165824 bytes are read"],
+        expect!["a/1.png: 2 x 20000 pixels; 1 to 16384 a side and 25165824 bytes in all are read"],
     );
 }
 

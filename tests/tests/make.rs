@@ -1,0 +1,82 @@
+//! The targets of the Makefile: each is a whole recipe and is told by `make help`, and those that read a folder of cases are run
+//! with a folder of one.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use saggar_tests::root;
+use serde_json::json;
+
+/// `make` as a person runs it, without what the run of these tests has put in the environment.
+fn make(arguments: &[&str], environment: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new("make");
+    command.args(arguments).current_dir(root());
+    for (name, _) in std::env::vars() {
+        let is_ours =
+            name.starts_with("CARGO_") && !["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL"].contains(&&*name);
+        if is_ours || name.starts_with("MAKE") || name.starts_with("NEXTEST") || name == "LD_LIBRARY_PATH" {
+            command.env_remove(&name);
+        }
+    }
+    command.envs(environment.iter().copied()).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str], environment: &[(&str, &Path)]) -> String {
+    let output = make(arguments, environment);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "make {arguments:?}:\n{}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn makefile() -> String {
+    std::fs::read_to_string(root().join("Makefile")).unwrap()
+}
+
+#[test]
+fn every_target_is_whole_and_told_by_help() {
+    let makefile = makefile();
+    let phony = makefile.lines().find_map(|line| line.strip_prefix(".PHONY: ")).unwrap();
+    let help = succeeds(&["help"], &[]);
+    for target in phony.split_whitespace() {
+        succeeds(&["--dry-run", target], &[("WEBNN_CASES", Path::new("."))]);
+        // Parts of `make test`.
+        let is_part = ["guests", "lint"].contains(&target);
+        let is_told = help.lines().any(|line| line.split_whitespace().nth(1) == Some(target));
+        assert!(is_told || is_part, "`make help` says nothing of {target}");
+    }
+    let defined = makefile.lines().filter_map(|line| line.split_once(':').map(|(name, _)| name));
+    for name in defined.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-')) {
+        assert!(phony.split_whitespace().any(|target| target == name), "{name} is not in .PHONY");
+    }
+}
+
+#[test]
+fn conformance_of_webnn_runs_a_folder_of_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    let tensor = |data: [i32; 2]| json!({ "dtype": "float32", "shape": [2], "data": data });
+    let cases = json!({ "op": "relu", "cases": [{
+        "op": "relu", "name": "relu of two", "builder": "buildAndExecuteGraph", "inputs": { "x": tensor([-1, 2]) },
+        "steps": [{ "op": "relu", "args": [{ "name": "input", "ref": "x" }], "options": {}, "outputs": ["y"] }],
+        "expected": { "y": tensor([0, 2]) }, "tolerance": { "metricType": "ULP", "value": 0 },
+    }]});
+    std::fs::write(folder.path().join("relu.json"), cases.to_string()).unwrap();
+    let printed = succeeds(&["conformance-webnn"], &[("WEBNN_CASES", folder.path())]);
+    assert!(printed.contains("1 passed, 0 failed, 0 skipped"), "{printed}");
+    assert!(!make(&["conformance-webnn"], &[]).status.success(), "without a folder it says so");
+}
+
+#[test]
+fn conformance_of_onnx_runs_a_folder_of_cases() {
+    let listed = Command::new(".ci/onnx-cases").current_dir(root()).output().unwrap();
+    let folders = String::from_utf8(listed.stdout).unwrap();
+    let from = Path::new(folders.trim().split(':').next().unwrap()).join("node/test_relu");
+    let folder = tempfile::tempdir().unwrap();
+    let case = folder.path().join("node/test_relu");
+    std::fs::create_dir_all(case.join("test_data_set_0")).unwrap();
+    for file in ["model.onnx", "test_data_set_0/input_0.pb", "test_data_set_0/output_0.pb"] {
+        std::fs::copy(from.join(file), case.join(file)).unwrap();
+    }
+    let printed = succeeds(&["conformance-onnx"], &[("ONNX_CASES", folder.path())]);
+    assert!(printed.contains("1 passed") && printed.contains(" 0 wrong"), "{printed}");
+}

@@ -1,0 +1,126 @@
+//! The short form of fuzzing: the fuzz targets' bodies on generated seeds and on some thousand mutations of them.
+//!
+//! Every run tries the same inputs. `make fuzz` goes on from there, guided by what the code does, for as long as wanted.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+#[path = "../fuzz/bodies/compile.rs"]
+mod compile;
+#[path = "../fuzz/bodies/safetensors.rs"]
+mod safetensors;
+#[path = "../fuzz/bodies/tangles.rs"]
+mod tangles;
+#[path = "../fuzz/bodies/verify.rs"]
+mod verify;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ::safetensors::tensor::{Dtype, TensorView, serialize};
+use saggar_tensor::arbitrary::{Random, cases, graph, tangle};
+use saggar_tensor::text::{parse, print};
+
+/// Mutated texts that are read and verified.
+const TEXTS: usize = 6000;
+/// Mutated texts whose graphs are compiled, if they are still graphs.
+const PROGRAMS: usize = 1500;
+/// Generated graphs of which much is read at once.
+const TANGLES: u64 = 60;
+/// Mutated files of weights.
+const FILES: usize = 6000;
+/// Changes to one seed at most.
+const CHANGES_MAX: usize = 4;
+/// What readers of numbers, names and shapes stumble over.
+const WORDS: [&str; 12] =
+    ["0", "-1", "18446744073709551615", "2147483648", "1e39", "nan", "[", "]", ",", " ", "\n", "\u{fffd}"];
+
+/// A number below `end`.
+fn below(random: &mut Random, end: usize) -> usize {
+    (random.float(0.0, end as f64) as usize).min(end.saturating_sub(1))
+}
+
+/// The seed with a few changes: bytes exchanged, words put in, stretches taken out, doubled, or taken from another seed.
+fn mutated(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = seeds[below(random, seeds.len())].clone();
+    for _ in 0..=below(random, CHANGES_MAX) {
+        let at = below(random, bytes.len() + 1);
+        let end = (at + below(random, 24)).min(bytes.len());
+        let with = match below(random, 5) {
+            0 => vec![below(random, 256) as u8],
+            1 => WORDS[below(random, WORDS.len())].as_bytes().to_vec(),
+            2 => Vec::new(),
+            3 => bytes[at..end].repeat(2),
+            _ => {
+                let other = &seeds[below(random, seeds.len())];
+                let from = below(random, other.len());
+                other[from..(from + 24).min(other.len())].to_vec()
+            }
+        };
+        bytes.splice(at..end, with);
+    }
+    bytes
+}
+
+/// Runs a body; what it panics on is shown, so that it can become a test of its own.
+fn survives(what: &str, input: &[u8], body: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        panic!("{what} panics on {:?}", String::from_utf8_lossy(input));
+    }
+}
+
+/// Graphs as texts.
+fn texts() -> Vec<Vec<u8>> {
+    let graphs = (0..60).map(graph).chain((0..20).map(tangle));
+    cases(1).into_iter().chain(graphs).map(|case| print(case.builder.graph()).into_bytes()).collect()
+}
+
+#[test]
+fn texts_of_graphs_are_read_or_refused() {
+    let (seeds, random) = (texts(), &mut Random::new(1));
+    let mut graphs = 0;
+    let inputs = seeds.iter().cloned().chain((0..TEXTS).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+    for input in inputs {
+        let Ok(text) = std::str::from_utf8(&input) else { continue };
+        survives("verify", &input, || verify::check(text));
+        graphs += usize::from(parse(text).is_ok());
+    }
+    assert!(graphs > seeds.len(), "only {graphs} texts are graphs: no mutation reaches what follows the parser");
+}
+
+#[test]
+fn graphs_that_verify_compile_to_what_they_mean() {
+    let (seeds, random) = (texts(), &mut Random::new(2));
+    let inputs = seeds.iter().cloned().chain((0..PROGRAMS).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+    for input in inputs {
+        let Ok(text) = std::str::from_utf8(&input) else { continue };
+        survives("compile", &input, || compile::check(text));
+    }
+    for seed in 0..TANGLES {
+        survives("tangles", &seed.to_le_bytes(), || tangles::check(seed));
+    }
+}
+
+#[test]
+fn files_of_weights_are_read_or_refused() {
+    let file = |tensors: &[(&str, Dtype, &[usize])]| {
+        let bytes: Vec<Vec<u8>> = tensors
+            .iter()
+            .map(|(_, dtype, shape)| vec![7; shape.iter().product::<usize>() * dtype.bitsize() / 8])
+            .collect();
+        let views: BTreeMap<&str, TensorView<'_>> = tensors
+            .iter()
+            .zip(&bytes)
+            .map(|((name, dtype, shape), bytes)| (*name, TensorView::new(*dtype, shape.to_vec(), bytes).unwrap()))
+            .collect();
+        serialize(views, None).unwrap()
+    };
+    let seeds = [
+        file(&[]),
+        file(&[("weight", Dtype::F32, &[3, 2])]),
+        file(&[("a", Dtype::F16, &[2, 0]), ("b", Dtype::I64, &[]), ("c", Dtype::U8, &[5])]),
+    ];
+    let random = &mut Random::new(3);
+    let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+    for input in inputs {
+        survives("safetensors", &input, || safetensors::check(&input));
+    }
+}
