@@ -173,7 +173,9 @@ fn commands() -> Command {
 fn hints_name_commands_that_there_are() {
     let command = commands();
     let mut sources = Vec::new();
-    files(&root().join("host"), ".rs", &mut sources);
+    for directory in ["host", "plugins"] {
+        files(&root().join(directory), ".rs", &mut sources);
+    }
     // Its own examples are wrong.
     sources.retain(|path| !path.ends_with("args/hints.rs"));
     let (mut wrong, mut checked) = (Vec::new(), 0);
