@@ -20,13 +20,13 @@ use saggar_tensor::arbitrary::{Random, cases, graph, tangle};
 use saggar_tensor::text::{parse, print};
 
 /// Mutated texts that are read and verified.
-const TEXTS: usize = 6000;
+const TEXTS: usize = 20_000;
 /// Mutated texts whose graphs are compiled, if they are still graphs.
-const PROGRAMS: usize = 1500;
+const PROGRAMS: usize = 8_000;
 /// Generated graphs of which much is read at once.
-const TANGLES: u64 = 60;
+const TANGLES: u64 = 200;
 /// Mutated files of weights.
-const FILES: usize = 6000;
+const FILES: usize = 20_000;
 /// Changes to one seed at most.
 const CHANGES_MAX: usize = 4;
 /// What readers of numbers, names and shapes stumble over.
