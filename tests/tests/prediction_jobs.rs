@@ -1,7 +1,9 @@
 //! Prediction jobs: a model's answers for a whole dataset, which are a dataset again.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{Payload, Server, kill_9, workers};
+use std::process::Command;
+
+use saggar_tests::{Payload, Server, kill_9, root, workers};
 use serde_json::{Value, json};
 
 /// The labels of a safetensors file's array `label`, little-endian `int32` or what `bytes` each is.
@@ -56,14 +58,26 @@ fn ab_20_a_job_predicts_a_dataset_and_its_answers_are_one() {
     assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["name"] == "answers").count(), 1);
 }
 
+/// Pushes the digits twenty times over as `many`: answers for them take long enough to be interrupted.
+fn push_many_digits(server: &Server) {
+    let (folder, digits) = (tempfile::tempdir().unwrap(), root().join("examples/digits"));
+    let unpacked = Command::new("gzip").arg("-dc").arg(digits.join("digits.csv.gz")).output().unwrap();
+    assert!(unpacked.status.success());
+    std::fs::write(folder.path().join("digits.csv"), unpacked.stdout.repeat(20)).unwrap();
+    let description = std::fs::read_to_string(digits.join("dataset.json")).unwrap();
+    std::fs::write(folder.path().join("dataset.json"), description.replace("digits.csv.gz", "digits.csv")).unwrap();
+    server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "many"]);
+}
+
 #[test]
 fn ab_20_a_prediction_job_that_is_killed_goes_on_and_ends_the_same() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::with_digits(home.path(), &[]);
+    push_many_digits(&server);
     let spec = |out: &str| {
         json!({
             "project": "answers", "plugin": "0".repeat(64), "device": "cpu", "checkpoint_every": { "steps": 128 },
-            "data": [{ "dataset": "digits", "mount": "/data" }], "predict": { "model": "digits", "out": out },
+            "data": [{ "dataset": "many", "mount": "/data" }], "predict": { "model": "digits", "out": out },
         })
     };
     let calm = server.post("/api/v1/jobs", &spec("calm"))["name"].as_str().unwrap().to_owned();

@@ -43,7 +43,7 @@ fn thirty_swaps_under_sixteen_clients_lose_no_request() {
     let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
     let failed = metrics.lines().filter(|line| line.starts_with("saggar_predict_requests_total{"));
     assert!(failed.clone().count() > 0);
-    failed.for_each(|line| assert!(line.contains("outcome=\"success\""), "{line}"));
+    failed.for_each(|line| assert!(line.contains("outcome=\"success\"") || line.ends_with(" 0"), "{line}"));
 }
 
 #[test]

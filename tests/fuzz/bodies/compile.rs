@@ -37,7 +37,7 @@ fn values(random: &mut Random, ports: &[Port]) -> Vec<Value> {
 ///
 /// # Panics
 /// Where the statement above does not hold.
-pub fn check(text: &str) {
+pub(crate) fn check(text: &str) {
     let Ok(graph) = parse(text) else { return };
     if !small(&graph) {
         return;

@@ -7,7 +7,7 @@ use saggar_store::models::read_weights;
 ///
 /// # Panics
 /// Where the statement above does not hold.
-pub fn check(file: &[u8]) {
+pub(crate) fn check(file: &[u8]) {
     let Ok(variables) = read_weights(&Bytes::copy_from_slice(file), &[]) else { return };
     for variable in variables {
         assert_eq!(variable.bytes.len(), variable.descriptor.bytes());

@@ -8,7 +8,7 @@ use saggar_tensor::arbitrary::tangle;
 ///
 /// # Panics
 /// Where the statement above does not hold.
-pub fn check(seed: u64) {
+pub(crate) fn check(seed: u64) {
     let case = tangle(seed);
     let gpu = Target { chain_rows_min: 0, ..Target::gpu() };
     for target in [gpu, Target { kernel_values_max: 5, ..gpu }] {

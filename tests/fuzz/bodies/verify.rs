@@ -7,7 +7,7 @@ use saggar_tensor::verify;
 ///
 /// # Panics
 /// Where the statement above does not hold.
-pub fn check(text: &str) {
+pub(crate) fn check(text: &str) {
     let Ok(graph) = parse(text) else { return };
     let printed = print(&graph);
     let again = parse(&printed).expect("what was printed reads back");

@@ -69,7 +69,7 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
 /// is some. Only homes that were not named are remembered: the others are where somebody put them.
 fn say_home(args: &Serve, home: &Home, is_new: bool, known: &KnownHomes) {
     let shown = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "saggar starts");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "the server starts");
     if args.home != Path::new(DEFAULT_HOME) {
         return;
     }
