@@ -60,7 +60,9 @@ fn checkout() -> tempfile::TempDir {
 fn the_readme_by_hand() {
     let (home, folder) = (tempfile::tempdir().unwrap(), checkout());
     let server = Server::start(home.path());
-    (plugin("lenet"), plugin("char-lm"));
+    for name in ["lenet", "char-lm"] {
+        plugin(name);
+    }
     let by_hand = script("README.md", "By hand", "");
     // What the test has done already: building, and a server in another terminal.
     let done = ["make build", "alias saggar=", "saggar serve "];

@@ -59,11 +59,14 @@ impl ProcessUsage {
     }
 }
 
+/// What a gauge shows of the usage.
+type UsageValue = fn(&ProcessUsage) -> f64;
+
 /// Reads the process's usage when the registry is gathered.
 #[derive(Debug)]
 struct ProcessCollector {
     cpu: Counter,
-    gauges: [(Gauge, fn(&ProcessUsage) -> f64); 6],
+    gauges: [(Gauge, UsageValue); 6],
 }
 
 /// Registers the process's metrics.

@@ -249,23 +249,6 @@ impl App {
             ("/version", get(health::version)),
             ("/metrics", get(health::metrics)),
             ("/openapi.json", get(openapi::openapi)),
-            ("/api/v1/models", get(models::list)),
-            ("/api/v1/models/{model}", get(models::one).delete(model_removal::remove_model)),
-            ("/api/v1/models/{model}/import", post(import::import)),
-            ("/api/v1/models/{model}/versions", post(versions::publish)),
-            ("/api/v1/models/{model}/versions/{version}", delete(model_removal::remove_version)),
-            ("/api/v1/models/{model}/load", post(model_commands::load)),
-            ("/api/v1/models/{model}/unload", post(model_commands::unload)),
-            ("/api/v1/models/{model}/warm", post(model_commands::warm)),
-            ("/api/v1/models/{model}/promote", post(model_commands::promote)),
-            ("/api/v1/models/{model}/rollback", post(model_commands::roll_back)),
-            (
-                "/api/v1/models/{model}/aliases/{alias}",
-                put(model_commands::set_alias).delete(model_commands::remove_alias),
-            ),
-            ("/api/v1/models/{model}/traffic", put(model_commands::set_traffic)),
-            ("/api/v1/models/{model}/shadow", put(model_commands::set_shadow).delete(model_commands::remove_shadow)),
-            ("/api/v1/models/{model}/config", get(model_commands::configuration).put(model_commands::configure)),
             ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
             ("/api/v1/plugins/{digest}/resume-test", post(plugins::resume::mark)),
             ("/api/v1/jobs", get(jobs::list).post(jobs::submit::submit)),
@@ -300,8 +283,32 @@ impl App {
             ("/api/v1/keys", get(keys::list).post(keys::create)),
             ("/api/v1/keys/{name}", delete(keys::revoke)),
         ];
+        routes.extend(App::model_routes());
         routes.extend(oip::routes().into_iter().chain(projects::routes()));
         routes
+    }
+
+    /// Routes of models and their versions.
+    fn model_routes() -> Vec<(&'static str, MethodRouter<App>)> {
+        vec![
+            ("/api/v1/models", get(models::list)),
+            ("/api/v1/models/{model}", get(models::one).delete(model_removal::remove_model)),
+            ("/api/v1/models/{model}/import", post(import::import)),
+            ("/api/v1/models/{model}/versions", post(versions::publish)),
+            ("/api/v1/models/{model}/versions/{version}", delete(model_removal::remove_version)),
+            ("/api/v1/models/{model}/load", post(model_commands::load)),
+            ("/api/v1/models/{model}/unload", post(model_commands::unload)),
+            ("/api/v1/models/{model}/warm", post(model_commands::warm)),
+            ("/api/v1/models/{model}/promote", post(model_commands::promote)),
+            ("/api/v1/models/{model}/rollback", post(model_commands::roll_back)),
+            (
+                "/api/v1/models/{model}/aliases/{alias}",
+                put(model_commands::set_alias).delete(model_commands::remove_alias),
+            ),
+            ("/api/v1/models/{model}/traffic", put(model_commands::set_traffic)),
+            ("/api/v1/models/{model}/shadow", put(model_commands::set_shadow).delete(model_commands::remove_shadow)),
+            ("/api/v1/models/{model}/config", get(model_commands::configuration).put(model_commands::configure)),
+        ]
     }
 
     /// The paths of all routes.

@@ -43,8 +43,8 @@ fn read_source(text: &str) -> SourceText {
             let end = here.find('\n').unwrap_or(here.len());
             found.comments.push(here[..end].to_owned());
             rest = &here[end..];
-        } else if here.starts_with('"') {
-            let (literal, after) = literal(&here[1..]);
+        } else if let Some(text) = here.strip_prefix('"') {
+            let (literal, after) = literal(text);
             found.literals.push(literal);
             rest = after;
         } else if here.starts_with("r\"") || (here.starts_with("r#") && !continues_a_word) {
