@@ -147,7 +147,8 @@ pub enum PluginError {
         /// The limit.
         limit_ms: u64,
     },
-    /// The plugin was interrupted because nobody waits for what it computes. The instance is gone.
+    /// The plugin was interrupted, or gave up when it was told, because nobody waits for what it computes. Where it was
+    /// interrupted the instance is gone.
     #[error("the plugin was interrupted in {during}: nobody waits for it any more")]
     Cancelled {
         /// The call.

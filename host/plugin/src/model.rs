@@ -235,8 +235,7 @@ impl LoadedModel {
     ///
     /// # Errors
     /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Cancelled`; `Trap` and the other failures of its code;
-    /// `BadOutput` where it breaks its signature's promise; `Device`; `Guest` with the code `cancelled` where nobody waited
-    /// any more and the plugin gave up.
+    /// `BadOutput` where it breaks its signature's promise; `Device`.
     pub fn predict(&self, inputs: Vec<NamedBytes>, terms: &Terms) -> Result<Vec<NamedBytes>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
@@ -392,7 +391,12 @@ impl LoadedModel {
         let checked = given.and_then(|given| batch::check(&self.signature, given, size));
         // An error or a broken promise is an answer like another: the instance is as good as before.
         lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
-        checked
+        checked.map_err(|error| match error {
+            PluginError::Guest { during, code: "cancelled", .. } if terms.sink.as_ref().is_some_and(|it| it.is_gone()) => {
+                PluginError::Cancelled { during }
+            }
+            error => error,
+        })
     }
 
     /// A batch of which every input is its default, or zeros where it has none.

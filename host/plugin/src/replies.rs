@@ -42,6 +42,9 @@ pub trait PieceSink: Debug + Send + Sync {
     /// # Errors
     /// `Gone`, after which the plugin is told to give up; `Late`.
     fn piece(&self, piece: Piece, until: Instant) -> Result<(), Undelivered>;
+
+    /// Whether nobody waits for the answer any more: a plugin that gives up then has not failed.
+    fn is_gone(&self) -> bool;
 }
 
 /// The prediction that an instance computes, as far as its pieces are concerned.

@@ -310,6 +310,10 @@ impl PieceSink for Listener {
     fn piece(&self, _: Piece, _: Instant) -> Result<(), Undelivered> {
         if self.taken.fetch_add(1, Ordering::Relaxed) < self.takes { Ok(()) } else { Err(self.then) }
     }
+
+    fn is_gone(&self) -> bool {
+        self.then == Undelivered::Gone && self.taken.load(Ordering::Relaxed) > self.takes
+    }
 }
 
 #[test]
@@ -345,7 +349,8 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
     assert_eq!((error.to_string(), taken, kept), (without, PIECES_MAX, 1));
 
     let (error, _, taken, kept) = send("emit-million", 10, Undelivered::Gone);
-    assert!(matches!(error, PluginError::Guest { code: "cancelled", .. }), "{error}");
+    // Not a failure of the plugin, however long whoever listened takes to go.
+    assert!(matches!(error, PluginError::Cancelled { .. }), "{error}");
     assert_eq!((taken, kept), (11, 1), "told once, it gave up, and its instance is as good as before");
     let (error, _, taken, _) = send("emit-million", 10, Undelivered::Late);
     assert_eq!((error.reason(), taken), ("DEADLINE", 11));

@@ -209,4 +209,8 @@ impl PieceSink for Sink {
         }
         self.send(encode::text_piece(port, self.item(item), &text), until)
     }
+
+    fn is_gone(&self) -> bool {
+        self.queue.is_closed()
+    }
 }

@@ -47,7 +47,7 @@ impl Speaker {
         let mut tell = |piece: &[u8]| {
             said.extend_from_slice(piece);
             say(piece).map_err(|undelivered| match undelivered {
-                Undelivered::Gone => refused("cancelled"),
+                Undelivered::Gone => PluginError::Cancelled { during },
                 Undelivered::Late => PluginError::Deadline { during, limit_ms: 1 },
             })
         };
