@@ -17,7 +17,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
+.PHONY: help setup build plugins guests demo test test-swiftshader lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -45,6 +45,12 @@ test: ## run every test, with formatting and lints
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast && \
 	    .ci/skips "$${CARGO_TARGET_DIR:-target}/nextest/default/junit.xml"; \
 	 else cargo test --locked --workspace --no-fail-fast; fi
+	@.ci/test-swiftshader
+
+test-swiftshader: ## run the devices' conformance suite and WebNN's cases on SwiftShader, a second Vulkan driver
+	@.ci/setup test
+	@cargo build --quiet --locked --workspace --all-targets
+	@.ci/test-swiftshader
 
 guests: # the components that tests run, built by the debug binary
 	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin || exit 1; done

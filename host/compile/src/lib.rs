@@ -73,7 +73,6 @@ fn passes(
 ) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
     let simple = simplify::simplify(graph, interrupt)?;
-    check_types(&simple, target)?;
     let mut laid = match target.channels_last {
         true => layout::channels_last(simple, interrupt)?,
         false => layout::channels_first(simple),
@@ -109,10 +108,6 @@ fn outputs(graph: &Graph) -> Vec<Port> {
     let port =
         |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
     graph.outputs.iter().map(port).collect()
-}
-
-fn check_types(graph: &Graph, target: &Target) -> Result<(), CompileError> {
-    (0..graph.nodes.len()).try_for_each(|at| plan::class(graph, NodeId(at as u32), target).map(drop))
 }
 
 #[cfg(test)]

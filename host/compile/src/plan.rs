@@ -102,15 +102,6 @@ fn bytes(graph: &Graph, node: NodeId, target: &Target) -> Result<usize, CompileE
     Ok(bytes)
 }
 
-/// The class of a node's elements.
-pub(crate) fn class(graph: &Graph, node: NodeId, target: &Target) -> Result<Class, CompileError> {
-    let dtype = graph.descriptor(node).dtype;
-    target.class(dtype).ok_or_else(|| {
-        let (op, label) = op_name(graph, node);
-        CompileError::Unsupported { op, label, dtype }
-    })
-}
-
 fn lifetimes(
     graph: &Graph,
     schedule: &Schedule,
@@ -121,7 +112,7 @@ fn lifetimes(
     for (at, draft) in schedule.drafts.iter().enumerate() {
         interrupt.check()?;
         for &node in &draft.roots {
-            let (class, bytes) = (class(graph, node, target)?, bytes(graph, node, target)?);
+            let (class, bytes) = (target.class(graph.descriptor(node).dtype), bytes(graph, node, target)?);
             if !schedule.homes.contains_key(&node) {
                 lifetimes.insert(node, Lifetime { nodes: vec![node], class, bytes, from: at, to: at });
             }
@@ -222,7 +213,7 @@ impl Table<'_> {
         if let Some(&value) = self.known.get(&key) {
             return value;
         }
-        let checked = class(self.graph, node, self.target).and(bytes(self.graph, node, self.target));
+        let checked = bytes(self.graph, node, self.target);
         self.error = self.error.take().or(checked.err());
         self.values.push(Value { descriptor: Descriptor::new(descriptor.dtype, descriptor.shape), place });
         let value = ValueId(self.values.len() as u32 - 1);

@@ -19,9 +19,9 @@ pub enum Class {
     I32,
     /// An array of WGSL `u32`: `uint32`, and `uint8` widened to a word.
     U32,
-    /// An array of WGSL `i64`.
+    /// An array of WGSL `i64`, or of two words an element where shaders have no `i64`.
     I64,
-    /// An array of WGSL `u64`.
+    /// An array of WGSL `u64`, or of two words.
     U64,
 }
 
@@ -55,10 +55,7 @@ impl Class {
 pub struct Target {
     /// WGSL storage (words, by class) instead of host bytes.
     pub words: bool,
-    /// Whether that storage has 64-bit integers, which WGSL has as an extension that some adapters lack. Host bytes have
-    /// them always.
-    pub wide_integers: bool,
-    /// Whether that storage has 16-bit floats, an extension too. Without them `float16` takes a word.
+    /// Whether that storage has 16-bit floats, which WGSL has as an extension that some adapters lack. Without them `float16` takes a word.
     pub half_storage: bool,
     /// Whether windowed operators are fastest with channels side by side.
     pub channels_last: bool,
@@ -86,7 +83,6 @@ impl Target {
     pub const fn cpu() -> Target {
         Target {
             words: false,
-            wide_integers: true,
             half_storage: true,
             channels_last: true,
             in_place: true,
@@ -104,7 +100,6 @@ impl Target {
     pub const fn gpu() -> Target {
         Target {
             words: true,
-            wide_integers: true,
             half_storage: true,
             channels_last: false,
             in_place: false,
@@ -122,23 +117,14 @@ impl Target {
         if matches!(body, Body::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 
-    /// The class of a data type, or none where the device has no such type.
-    pub fn class(&self, dtype: DType) -> Option<Class> {
-        if !self.words {
-            return Some(Class::Bytes);
-        }
-        match Class::of_words(dtype, self.half_storage) {
-            Class::I64 | Class::U64 if !self.wide_integers => None,
-            class @ (Class::Bytes | Class::F32 | Class::F16 | Class::I32 | Class::U32 | Class::I64 | Class::U64) => {
-                Some(class)
-            }
-        }
+    /// The class of a data type.
+    pub fn class(&self, dtype: DType) -> Class {
+        if self.words { Class::of_words(dtype, self.half_storage) } else { Class::Bytes }
     }
 
     /// Bytes of one element in the device's memory.
     pub fn element_bytes(&self, dtype: DType) -> usize {
-        let class = if self.words { Class::of_words(dtype, self.half_storage) } else { Class::Bytes };
-        class.element_bytes(dtype)
+        self.class(dtype).element_bytes(dtype)
     }
 
     /// Bytes of a tensor's elements in the device's memory.

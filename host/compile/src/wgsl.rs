@@ -5,7 +5,8 @@
 //! program. Work is one-dimensional, folded into two dimensions where a device's limit of workgroups would be passed.
 //! Integers of 8 bits occupy a word and are kept in their range after every operation. Half-precision floats are `f32`
 //! that are rounded after every operation, and in memory `f16` where the device has it; sums are accumulated in `f32` and
-//! rounded once. Integers of 64 bits are `i64` and `u64`, naga's extension of WGSL, where the device has it.
+//! rounded once. Integers of 64 bits are `i64` and `u64`, naga's extension of WGSL, where the device has it, and two words where
+//! it has not.
 //!
 //! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
 
@@ -21,6 +22,7 @@ mod pool;
 mod reduce;
 mod tile;
 mod unary;
+mod wide_integer;
 mod writer;
 
 #[cfg(test)]
@@ -28,7 +30,6 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::{check_valid, shared_bytes};
 
-use saggar_tensor::DType;
 use thiserror::Error;
 
 use crate::program::{Body, Kernel, Layout, Program};
@@ -51,7 +52,7 @@ pub const FIRST_GROUP: &str = "first_group";
 pub struct Tuning {
     /// Stage tiles in workgroup memory: right for GPUs, slow where shaders run on a processor.
     pub workgroup_memory: bool,
-    /// Whether shaders have `i64` and `u64`; kernels that need them are refused otherwise.
+    /// Whether shaders have `i64` and `u64`; integers of 64 bits are two words otherwise, which takes several operations for one.
     pub wide_integers: bool,
     /// Whether storage has `f16`; floats of 16 bits take words otherwise.
     pub half_storage: bool,
@@ -148,14 +149,6 @@ pub struct Shader {
 /// Why a kernel has no shader.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ShaderError {
-    /// The device's shaders have no such type.
-    #[error("{kernel}: this device's shaders have no {dtype}")]
-    DType {
-        /// The kernel's label.
-        kernel: String,
-        /// The type.
-        dtype: DType,
-    },
     /// Windows over channels that lie side by side: programs for devices with shaders have none.
     #[error("{kernel}: shaders read windows with channels first")]
     ChannelsLast {
@@ -197,8 +190,7 @@ pub fn ways(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Vec<Wa
 /// Writes `kernel`, one of `program.kernels`, as WGSL: one pass, or two, one after the other.
 ///
 /// # Errors
-/// `DType` where a value or a register is `int64` or `uint64` and `tuning` has no wide integers; `ChannelsLast`;
-/// `Iterations`.
+/// `ChannelsLast`; `Iterations`.
 pub fn passes(program: &Program, kernel: &Kernel, tuning: Tuning) -> Result<Vec<Shader>, ShaderError> {
     passes_in(program, kernel, tuning, None)
 }
@@ -229,42 +221,42 @@ fn body(w: &mut Writer<'_>, kernel: &Kernel) -> Result<(), ShaderError> {
         return Err(ShaderError::ChannelsLast { kernel: kernel.label.clone() });
     }
     match &kernel.body {
-        Body::Map { dims, expr, stores } => map::map(w, dims, expr, stores)?,
+        Body::Map { dims, expr, stores } => map::map(w, dims, expr, stores),
         Body::Fold { kind, outer, inner, prologue, epilogue } => {
             let fold = reduce::Fold { kind: *kind, outer, inner, prologue, epilogue };
-            reduce::fold(w, &fold)?;
+            reduce::fold(w, &fold);
         }
         Body::ArgFold { largest, dims, input, output } => {
-            reduce::arg_fold(w, *largest, *dims, *input, *output)?;
+            reduce::arg_fold(w, *largest, *dims, *input, *output);
         }
         Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } => {
             let a = contract::Operand { value: *a, transposed: *transpose_a, batch_stride: *batch_stride_a };
             let b = contract::Operand { value: *b, transposed: *transpose_b, batch_stride: *batch_stride_b };
-            contract::mat_mul(w, *sizes, &a, &b, epilogue)?;
+            contract::mat_mul(w, *sizes, &a, &b, epilogue);
         }
         Body::Chain { dims, products, link, softmax, end, results, epilogue } => {
             let (softmax, end) = (softmax.as_ref(), *end);
-            chain::chain(w, &chain::Chain { dims, products, link, softmax, end, results, epilogue })?;
+            chain::chain(w, &chain::Chain { dims, products, link, softmax, end, results, epilogue });
         }
         Body::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
-            convolution::conv2d(w, conv, *input, *filter, *result, epilogue)?;
+            convolution::conv2d(w, conv, *input, *filter, *result, epilogue);
         }
         Body::Conv2dInputGrad { conv, layout: _, gradient, filter, output } => {
-            convolution::input_grad(w, conv, *gradient, *filter, *output)?;
+            convolution::input_grad(w, conv, *gradient, *filter, *output);
         }
         Body::Conv2dFilterGrad { conv, layout: _, input, gradient, output } => {
-            convolution::filter_grad(w, conv, *input, *gradient, *output)?;
+            convolution::filter_grad(w, conv, *input, *gradient, *output);
         }
-        Body::Pool2d { kind, pool, layout: _, input, output } => pool::pool2d(w, *kind, pool, *input, *output)?,
+        Body::Pool2d { kind, pool, layout: _, input, output } => pool::pool2d(w, *kind, pool, *input, *output),
         Body::MaxPool2dGrad { pool, layout: _, input, gradient, output } => {
-            pool::max_grad(w, pool, *input, *gradient, *output)?;
+            pool::max_grad(w, pool, *input, *gradient, *output);
         }
-        Body::SumPool2dGrad { pool, layout: _, gradient, output } => pool::sum_grad(w, pool, *gradient, *output)?,
+        Body::SumPool2dGrad { pool, layout: _, gradient, output } => pool::sum_grad(w, pool, *gradient, *output),
         Body::Gather { dims, input, indices, output } => {
-            index::gather(w, *dims, *input, *indices, *output)?;
+            index::gather(w, *dims, *input, *indices, *output);
         }
         Body::Scatter { dims, combine, base, indices, updates, output } => {
-            index::scatter(w, *dims, (*combine, *base), [*indices, *updates, *output])?;
+            index::scatter(w, *dims, (*combine, *base), [*indices, *updates, *output]);
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ pub struct DeviceInfo {
     pub driver: String,
     /// `cpu`, `vulkan`, `metal`, `dx12`.
     pub backend: String,
-    /// Whether shaders run on a processor (Mesa's lavapipe).
+    /// Whether shaders run on a processor (Mesa's lavapipe, SwiftShader).
     pub software: bool,
     /// Whether busy seconds come from the device's own clock; otherwise they are wall time around the work.
     pub exact_seconds: bool,

@@ -1,8 +1,9 @@
-//! wgpu compute shaders: Vulkan on every adapter, Mesa's lavapipe (shaders on a processor) included.
+//! wgpu compute shaders: Vulkan on every adapter, those whose shaders run on a processor (Mesa's lavapipe,
+//! SwiftShader) included.
 //!
 //! A dispatch is one compute pass, and one submission or a part of one; nothing is read back unless a caller reads. Elements
 //! narrower than a word occupy one on the device and are widened and narrowed at its border, but for 16-bit floats where the
-//! adapter has them; 64-bit integers are there where the adapter has them. wgpu gives the whole device up on its first
+//! adapter has them; 64-bit integers are two words of shaders that have none. wgpu gives the whole device up on its first
 //! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
 
 mod clock;
@@ -70,8 +71,8 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     connect(index, adapter, Options::default())
 }
 
-/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without wide integers,
-/// or without 16-bit floats, does without them whatever is chosen, and so does one with other subgroups.
+/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without 64-bit integers
+/// or 16-bit floats does without them whatever is chosen, and so does one with other subgroups.
 ///
 /// # Errors
 /// As [`open`].
@@ -159,7 +160,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     wanted.set(subgroups::FEATURES, subgroup.is_some() || chosen.is_some());
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
-    // Mesa's lavapipe, the software adapter that there is, counts iterations in 16 bits.
+    // Mesa's lavapipe counts iterations in 16 bits.
     let iterations_max = if info.software { 65_535 } else { usize::MAX };
     let tuning = Tuning {
         iterations_max: tuning.iterations_max.min(iterations_max),

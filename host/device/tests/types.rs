@@ -1,5 +1,5 @@
 //! What the wgpu device promises of data types whose arithmetic shaders do not have themselves: the bits of `float16`,
-//! which the conformance suite only compares within a tolerance.
+//! which the conformance suite only compares within a tolerance, and 64-bit integers by words.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -14,15 +14,17 @@ use saggar_tensor::interp::{Value, float16};
 use saggar_tensor::op::{Binary, Conv2d, Convolution, Index, Op, Pool, Pool2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-/// The first adapter with both variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
+/// The first adapter with the variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
 fn devices() -> Vec<Arc<dyn Backend>> {
     if support::adapters("") == 0 {
         return Vec::new();
     }
-    let open = |(workgroup_memory, half_storage)| {
-        gpu::open_tuned(0, Tuning { workgroup_memory, half_storage, ..Tuning::UNLIMITED }).unwrap()
+    let open = |(workgroup_memory, half_storage, wide_integers)| {
+        gpu::open_tuned(0, Tuning { workgroup_memory, half_storage, wide_integers, ..Tuning::UNLIMITED }).unwrap()
     };
-    [(false, false), (false, true), (true, false), (true, true)].map(open).to_vec()
+    [(false, false, true), (false, true, true), (true, false, true), (true, true, true), (true, true, false)]
+        .map(open)
+        .to_vec()
 }
 
 fn shape(dims: &[usize]) -> Shape {
@@ -186,7 +188,7 @@ fn results_of_float16_are_rounded_before_they_are_used() {
 /// The memory of tensors without elements, and of several types beside each other in scratch memory.
 #[test]
 fn all_types_share_a_program() {
-    for device in devices().into_iter().filter(|device| device.target().wide_integers) {
+    for device in devices() {
         let numbers: Vec<f64> = (0..600).map(|at| f64::from(at % 50)).collect();
         let value = Value::from_numbers(DType::F16, shape(&[20, 30]), &numbers).unwrap().to_bytes();
         let inputs = [(DType::F16, &[20, 30][..], &value[..]), (DType::I64, &[0, 30], &[])];
@@ -235,6 +237,60 @@ fn widened_integers_compare_as_what_they_are() {
                     });
                     assert_eq!(found, expected, "{op:?} of {narrow} as {wide} and {constant}, swapped: {swapped}");
                 }
+            }
+        }
+    }
+}
+
+/// Numbers of every length, with what follows their first 24 bits above, below and at one half.
+fn long_numbers() -> Vec<u64> {
+    let mut numbers = vec![0, 1, u64::MAX];
+    for length in 1..=64u32 {
+        let highest = 1u64 << (length - 1);
+        for (place, odd) in (0..length).flat_map(|place| [(place, 0), (place, 1)]) {
+            let bit = 1u64 << place;
+            numbers.extend([highest | bit | odd, highest | bit.wrapping_sub(1), highest.wrapping_sub(bit)]);
+        }
+    }
+    numbers
+}
+
+#[test]
+fn wide_integers_become_the_nearest_float() {
+    let numbers = long_numbers();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    // Rust's conversions are to the nearest, ties to even.
+    let unsigned: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
+    let signed: Vec<f32> = numbers.iter().map(|&number| number as i64 as f32).collect();
+    for device in devices() {
+        for (dtype, expected) in [(DType::U64, &unsigned), (DType::I64, &signed)] {
+            let found =
+                floats(&run(&*device, &[(dtype, &[numbers.len()], &bytes)], |g, x| g.cast(x[0], DType::F32).unwrap()));
+            for ((number, expected), found) in numbers.iter().zip(expected).zip(found) {
+                assert_eq!(*expected, found, "{dtype} of {number:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_integers_are_divided_exactly() {
+    let numbers: Vec<u64> = long_numbers().into_iter().step_by(41).collect();
+    let count = numbers.len();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let pairs = || numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| (a, b)));
+    let unsigned = pairs().map(|(a, b)| a.checked_div(b).unwrap_or(0));
+    // The smallest number by -1 wraps.
+    let by = |a: i64, b: i64| if b == 0 { 0 } else { a.wrapping_div(b) as u64 };
+    let signed = pairs().map(|(a, b)| by(a as i64, b as i64));
+    for (dtype, expected) in [(DType::U64, unsigned.collect::<Vec<_>>()), (DType::I64, signed.collect())] {
+        for device in devices() {
+            let operands = [(dtype, &[count, 1][..], &bytes[..]), (dtype, &[1, count], &bytes)];
+            let found = run(&*device, &operands, |g, x| g.binary(Binary::Div, x[0], x[1]).unwrap());
+            let found: Vec<u64> =
+                found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            for ((pair, expected), found) in pairs().zip(&expected).zip(&found) {
+                assert_eq!(expected, found, "{dtype}: {pair:#x?}");
             }
         }
     }

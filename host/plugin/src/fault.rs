@@ -92,7 +92,6 @@ impl From<CompileError> for Fault {
         let message = error.to_string();
         let (code, place) = match error {
             CompileError::Interrupted(_) => return DeviceError::Cancelled.into(),
-            CompileError::Unsupported { label, .. } => (ErrorCode::Unsupported, Some(label)),
             CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
             CompileError::ProgramTooLarge { .. } => (ErrorCode::OutOfMemory, None),
             CompileError::Internal { place, .. } => {

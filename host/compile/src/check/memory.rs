@@ -44,10 +44,8 @@ impl<'a> SlabCheck<'a> {
                 let slab = &self.program.slabs[slab as usize];
                 let bytes = self.bytes(value);
                 let end = offset_bytes.saturating_add(bytes);
-                ensure(
-                    self.target.class(value.descriptor.dtype) == Some(slab.class),
-                    "a slab holds one class of elements",
-                )?;
+                let class = self.target.class(value.descriptor.dtype);
+                ensure(class == slab.class, "a slab holds one class of elements")?;
                 ensure(offset_bytes.is_multiple_of(self.target.alignment_bytes), "a value is aligned")?;
                 ensure(end <= slab.bytes, "a value lies inside its slab")?;
                 let padded = bytes.next_multiple_of(self.target.alignment_bytes);

@@ -12,7 +12,8 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Scalar, Unary};
 
 use super::expression::{Point, expression, finish_function, immediate};
-use super::{ShaderError, unary};
+use super::unary;
+use super::wide_integer::WideIntegers;
 use crate::expr::Expr;
 use crate::program::{End, Epilogue, Product, Softmax};
 use crate::wgsl::writer::Writer;
@@ -28,17 +29,17 @@ pub(super) struct Chain<'a> {
     pub(super) epilogue: &'a Epilogue,
 }
 
-pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) {
     if chain.results.iter().product::<usize>() == 0 {
-        return Ok(());
+        return;
     }
-    link_function(w, chain)?;
-    finish_function(w, chain.epilogue, chain.results)?;
+    link_function(w, chain);
+    finish_function(w, chain.epilogue, chain.results);
     if w.tuning.workgroup_memory { tiled::chain(w, chain) } else { plain::chain(w, chain) }
 }
 
 /// Writes a function `link(o0, ..., product0, ...)` that gives the element at a place of the matrix.
-fn link_function(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+fn link_function(w: &mut Writer<'_>, chain: &Chain<'_>) {
     let names: Vec<String> = (0..chain.dims.len()).map(|axis| format!("o{axis}")).collect();
     let products: Vec<String> = (0..chain.products.len()).map(|number| format!("product{number}")).collect();
     let places: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
@@ -47,9 +48,8 @@ fn link_function(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderErro
         let accumulated: Vec<&str> = products.iter().map(String::as_str).collect();
         let point =
             Point { dims: chain.dims, coordinates: &names, linear: None, accumulated: &accumulated, prefix: "l" };
-        expression(w, chain.link, &point)?;
+        expression(w, chain.link, &point);
         w.line(format!("return l{};", chain.link.instructions.len() - 1));
-        Ok(())
     })
 }
 
@@ -58,11 +58,11 @@ const LOWEST: &str = "-3.4028234e38";
 
 /// A score that has no weight.
 fn hidden() -> String {
-    immediate(Scalar::Float(f64::NEG_INFINITY), DType::F32)
+    immediate(WideIntegers::Native, Scalar::Float(f64::NEG_INFINITY), DType::F32)
 }
 
 fn exp(of: &str) -> String {
-    unary::unary(Unary::Exp, DType::F32, of)
+    unary::unary(WideIntegers::Native, Unary::Exp, DType::F32, of)
 }
 
 impl Chain<'_> {
@@ -110,14 +110,13 @@ impl Chain<'_> {
     }
 
     /// Stores what a softmax leaves of a row.
-    fn store_row(&self, w: &mut Writer<'_>, row: &str, [largest, total]: [&str; 2]) -> Result<(), ShaderError> {
-        let Some(softmax) = self.softmax else { return Ok(()) };
+    fn store_row(&self, w: &mut Writer<'_>, row: &str, [largest, total]: [&str; 2]) {
+        let Some(softmax) = self.softmax else { return };
         let at = format!("batch * {}u + {row}", self.rows());
         for (value, text) in [(softmax.largest, largest), (softmax.sum, total)] {
             if let Some(value) = value {
-                w.assign(value, &at, text)?;
+                w.assign(value, &at, text);
             }
         }
-        Ok(())
     }
 }

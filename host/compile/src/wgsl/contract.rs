@@ -1,6 +1,5 @@
 //! Matrix products: tiles in registers straight from storage, or staged through workgroup memory.
 
-use super::ShaderError;
 use super::expression::finish_function;
 use super::tile::{self, Along, Factor, Results};
 use crate::program::{Epilogue, ValueId};
@@ -14,20 +13,14 @@ pub(super) struct Operand {
 }
 
 /// `batch` products of `m x k` and `k x n`.
-pub(super) fn mat_mul(
-    w: &mut Writer<'_>,
-    sizes: [usize; 4],
-    a: &Operand,
-    b: &Operand,
-    epilogue: &Epilogue,
-) -> Result<(), ShaderError> {
+pub(super) fn mat_mul(w: &mut Writer<'_>, sizes: [usize; 4], a: &Operand, b: &Operand, epilogue: &Epilogue) {
     let [batch, m, n, k] = sizes;
     if batch * m * n == 0 {
-        return Ok(());
+        return;
     }
     let finished = Finished { sizes: [batch, m, n], epilogue };
     let Some(plan) = tile::plan(w, sizes, [a.value, b.value]) else {
-        finished.begin(w)?;
+        finished.begin(w);
         return direct(w, sizes, a, b);
     };
     let [a, b] = [
@@ -53,7 +46,7 @@ fn batch_offset(operand: &Operand) -> String {
 
 /// One invocation computes up to 4 x 4 elements. Its columns are `columns` apart, so that neighbouring lanes read
 /// neighbouring elements.
-fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Operand) -> Result<(), ShaderError> {
+fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Operand) {
     // Few results want more lanes instead of larger tiles.
     let side = match batch * m * n {
         ..0x400 => 1,
@@ -86,12 +79,12 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     if k > 0 {
         w.open_loop("i", k);
         for j in 0..width {
-            let element = w.element(b.value, &format!("f{j}"))?;
+            let element = w.element(b.value, &format!("f{j}"));
             w.line(format!("let y{j} = {element};"));
             w.line(format!("f{j} += {b_step}u;"));
         }
         for i in 0..height {
-            let element = w.element(a.value, &format!("a{i}"))?;
+            let element = w.element(a.value, &format!("a{i}"));
             w.line(format!("let x{i} = {element};"));
             w.line(format!("a{i} += {a_step}u;"));
             for j in 0..width {
@@ -108,7 +101,6 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     w.open(format!("if (y < {m}u && x < {n}u)"));
     w.line(format!("finish(batch, y, x, (batch * {m}u + y) * {n}u + x, sums[i * {width}u + j]);"));
     (0..3).for_each(|_| w.close());
-    Ok(())
 }
 
 /// A matrix as a factor: `side` elements from one of its rows to the next for the first factor, or of its columns for the
@@ -151,16 +143,10 @@ impl Factor for Matrix<'_> {
         w.line(format!("let {name} = {};", times(at, self.strides[1])));
     }
 
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        in_quads: bool,
-    ) -> Result<(String, Option<String>), ShaderError> {
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let at = format!("{side} + {depth}");
         let value = self.operand.value;
-        Ok((if in_quads { w.vector(value, &at) } else { w.element(value, &at)? }, None))
+        (if in_quads { w.vector(value, &at) } else { w.element(value, &at) }, None)
     }
 }
 
@@ -171,16 +157,15 @@ struct Finished<'a> {
 }
 
 impl Results for Finished<'_> {
-    fn begin(&self, w: &mut Writer<'_>) -> Result<(), ShaderError> {
+    fn begin(&self, w: &mut Writer<'_>) {
         finish_function(w, self.epilogue, &self.sizes)
     }
 
     fn column(&self, _: &mut Writer<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError> {
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
         let [_, m, n] = self.sizes;
         let linear = format!("(batch * {m}u + {row}) * {n}u + {column}");
         w.line(format!("finish(batch, {row}, {column}, {linear}, {sum});"));
-        Ok(())
     }
 }

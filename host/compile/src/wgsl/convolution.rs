@@ -6,7 +6,6 @@ mod tiled;
 
 use saggar_tensor::op::Conv2d;
 
-use super::ShaderError;
 use super::expression::finish_function;
 use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::Writer;
@@ -23,47 +22,35 @@ pub(super) fn conv2d(
     filter: ValueId,
     result: [usize; 4],
     epilogue: &Epilogue,
-) -> Result<(), ShaderError> {
+) {
     if result.contains(&0) {
-        return Ok(());
+        return;
     }
-    if tiled::conv2d(w, conv, input, filter, result, epilogue)? {
-        return Ok(());
+    if tiled::conv2d(w, conv, input, filter, result, epilogue) {
+        return;
     }
-    finish_function(w, epilogue, &result)?;
+    finish_function(w, epilogue, &result);
     direct::conv2d(w, conv, input, filter, result)
 }
 
 /// Adjoint in the input: `[n, o, oh, ow]` and filter to `[n, c, h, w]`.
-pub(super) fn input_grad(
-    w: &mut Writer<'_>,
-    conv: &Conv2d,
-    gradient: ValueId,
-    filter: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
-        return Ok(());
+        return;
     }
-    if tiled::input_grad(w, conv, gradient, filter, output)? {
-        return Ok(());
+    if tiled::input_grad(w, conv, gradient, filter, output) {
+        return;
     }
     direct::input_grad(w, conv, gradient, filter, output)
 }
 
 /// Adjoint in the filter: `[n, c, h, w]` and `[n, o, oh, ow]` to `[o, c/groups, kh, kw]`.
-pub(super) fn filter_grad(
-    w: &mut Writer<'_>,
-    conv: &Conv2d,
-    input: ValueId,
-    gradient: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
-        return Ok(());
+        return;
     }
-    if tiled::filter_grad(w, conv, input, gradient, output)? {
-        return Ok(());
+    if tiled::filter_grad(w, conv, input, gradient, output) {
+        return;
     }
     direct::filter_grad(w, conv, input, gradient, output)
 }

@@ -2,9 +2,10 @@
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
-use saggar_tensor::op::{Distribution, Scalar};
+use saggar_tensor::op::{Binary, Distribution, Scalar};
 
-use super::{ShaderError, binary, unary};
+use super::wide_integer::{self, WideIntegers};
+use super::{binary, unary};
 use crate::expr::{Expr, Instruction, Register, View};
 use crate::program::{Epilogue, Store};
 use crate::wgsl::writer::Writer;
@@ -49,31 +50,32 @@ pub(super) fn wanted(expr: &Expr, dims: &[usize], linear: bool) -> Vec<bool> {
 }
 
 /// Writes `expr`'s instructions.
-pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> Result<(), ShaderError> {
+pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) {
     for (number, (instruction, dtype)) in expr.instructions.iter().enumerate() {
         let name = format!("{}{number}", point.prefix);
-        let scalar = w.scalar(*dtype)?;
+        let scalar = w.scalar(*dtype);
         let text = match instruction {
             Instruction::Load { value, view, fill } => {
-                let element = w.element(*value, &index(view, point))?;
+                let element = w.element(*value, &index(view, point));
                 match inside(view, point) {
                     None => element,
                     Some(condition) => {
-                        let fill = immediate(fill.unwrap_or(Scalar::Int(0)), *dtype);
+                        let fill = immediate(w.wide_integers(), fill.unwrap_or(Scalar::Int(0)), *dtype);
                         w.line(format!("var {name} = {scalar}({fill});"));
                         w.line(format!("if ({condition}) {{ {name} = {element}; }}"));
                         continue;
                     }
                 }
             }
-            Instruction::Immediate(value) => immediate(*value, *dtype),
+            Instruction::Immediate(value) => immediate(w.wide_integers(), *value, *dtype),
             Instruction::Index(view) => {
-                unary::cast(DType::I32, *dtype, &format!("bitcast<i32>({})", index(view, point)))
+                let index = format!("bitcast<i32>({})", index(view, point));
+                unary::cast(w.wide_integers(), DType::I32, *dtype, &index)
             }
             Instruction::Random { key, stream, distribution, view } => {
                 let mut key_word = |word: &str| w.element(*key, word);
-                let (seed_low, seed_high) = (key_word("0u")?, key_word("1u")?);
-                let (step_low, step_high) = (key_word("2u")?, key_word("3u")?);
+                let (seed_low, seed_high) = (key_word("0u"), key_word("1u"));
+                let (step_low, step_high) = (key_word("2u"), key_word("3u"));
                 let element = index(view, point);
                 let bits = format!("philox({element}, {step_low}, {step_high}, {stream}u, {seed_low}, {seed_high})");
                 match distribution {
@@ -84,9 +86,13 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
             // Sums of half-precision numbers come unrounded.
             Instruction::Accumulated => unary::narrow(*dtype, sum(point, 0)),
             Instruction::Product(number) => unary::narrow(*dtype, sum(point, *number as usize)),
-            Instruction::Unary(op, a) => unary::unary(*op, dtype_of(expr, *a), &register(point, *a)),
+            Instruction::Unary(op, a) => unary::unary(w.wide_integers(), *op, dtype_of(expr, *a), &register(point, *a)),
             Instruction::Binary(op, a, b) => {
-                binary::binary(*op, dtype_of(expr, *a), &register(point, *a), &register(point, *b))
+                let dtype = dtype_of(expr, *a);
+                if *op == Binary::Div && w.wide_integers().in_words(dtype) {
+                    w.count_iterations(wide_integer::DIVISION_ITERATIONS);
+                }
+                binary::binary(w.wide_integers(), *op, dtype, &register(point, *a), &register(point, *b))
             }
             Instruction::Select(condition, yes, no) => format!(
                 "select({}, {}, {} != 0u)",
@@ -97,7 +103,6 @@ pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) -> 
         };
         w.line(format!("let {name}: {scalar} = {text};"));
     }
-    Ok(())
 }
 
 fn sum(point: &Point<'_>, number: usize) -> String {
@@ -105,11 +110,10 @@ fn sum(point: &Point<'_>, number: usize) -> String {
 }
 
 /// Writes the assignments of `stores` at row-major index `linear`.
-pub(super) fn stores(w: &mut Writer<'_>, stores: &[Store], linear: &str, prefix: &str) -> Result<(), ShaderError> {
+pub(super) fn stores(w: &mut Writer<'_>, stores: &[Store], linear: &str, prefix: &str) {
     for store in stores {
-        w.assign(store.value, linear, &format!("{prefix}{}", store.register.0))?;
+        w.assign(store.value, linear, &format!("{prefix}{}", store.register.0));
     }
-    Ok(())
 }
 
 /// Writes `epilogue` for the element `accumulated` at `linear`.
@@ -120,14 +124,14 @@ pub(super) fn epilogue(
     coordinates: &[String],
     linear: &str,
     accumulated: &str,
-) -> Result<(), ShaderError> {
+) {
     let point = Point { dims, coordinates, linear: Some(linear), accumulated: &[accumulated], prefix: "e" };
-    expression(w, &epilogue.expr, &point)?;
+    expression(w, &epilogue.expr, &point);
     stores(w, &epilogue.stores, linear, "e")
 }
 
 /// Writes a function `finish(c0, ..., linear, accumulated)` that applies `epilogue` over `dims`.
-pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usize]) -> Result<(), ShaderError> {
+pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usize]) {
     let names: Vec<String> = (0..dims.len()).map(|axis| format!("c{axis}")).collect();
     let parameters: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
     w.function(&format!("finish({parameters}linear: u32, accumulated: f32)"), |w| {
@@ -136,7 +140,10 @@ pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usi
 }
 
 /// A constant of type `dtype`. Floats that a WGSL literal cannot say come from their bits.
-pub(super) fn immediate(value: Scalar, dtype: DType) -> String {
+pub(super) fn immediate(wide: WideIntegers, value: Scalar, dtype: DType) -> String {
+    if wide.in_words(dtype) {
+        return wide_integer::immediate(integer(value));
+    }
     match dtype {
         DType::F32 => float(value.as_f64() as f32),
         DType::F16 => float(float16::round(value.as_f64()) as f32),

@@ -3,8 +3,10 @@
 //! Vulkan allows its `log`, `sin` and `pow` absolute errors that training notices (2^-21 near 1 for the logarithm,
 //! 2^-11 for the sine), so these are written out. NaN is tested by its bits, since a driver may fold `x != x`.
 
+use super::wide_integer;
+
 /// Each with its name and the functions it calls earlier in the list.
-const FUNCTIONS: [(&str, &str); 19] = [
+const FUNCTIONS: [(&str, &str); 20] = [
     // An argument, so that no stage of the compiler sees a constant NaN or infinity, which WGSL forbids.
     ("float_bits", "fn float_bits(bits: u32) -> f32 {\n    return bitcast<f32>(bits);\n}\n"),
     ("is_nan", "fn is_nan(x: f32) -> bool {\n    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
@@ -40,13 +42,14 @@ const FUNCTIONS: [(&str, &str); 19] = [
     ("to_i64", TO_I64),
     ("to_u64", TO_U64),
     ("to_half", TO_HALF),
+    ("multiply_high", MULTIPLY_HIGH),
     ("philox", PHILOX),
 ];
 
 /// The functions that `texts` call, directly or through each other, in an order in which callees come first.
 pub(super) fn functions(texts: &[&str]) -> String {
     let mut chosen: Vec<&str> = Vec::new();
-    for (name, text) in FUNCTIONS.iter().rev() {
+    for (name, text) in FUNCTIONS.iter().chain(&wide_integer::FUNCTIONS).rev() {
         let call = format!("{name}(");
         if texts.iter().chain(&chosen).any(|caller| caller.contains(&call)) {
             chosen.push(text);
@@ -238,16 +241,18 @@ const TO_HALF: &str = "fn to_half(x: f32) -> f32 {
 }
 ";
 
-// Philox4x32-10. The upper half of a 64-bit product comes from four 16-bit products, plain WGSL having no wider type.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-const PHILOX: &str = "fn multiply_high(a: u32, b: u32) -> u32 {
+// The upper half of a 64-bit product, from four 16-bit products: plain WGSL has no wider type.
+const MULTIPLY_HIGH: &str = "fn multiply_high(a: u32, b: u32) -> u32 {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
     let other = (a & 0xffffu) * (b >> 16u) + (middle & 0xffffu);
     return (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u);
 }
+";
 
-fn philox(element: u32, step_low: u32, step_high: u32, stream: u32, seed_low: u32, seed_high: u32) -> u32 {
+// Philox4x32-10. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+const PHILOX: &str =
+    "fn philox(element: u32, step_low: u32, step_high: u32, stream: u32, seed_low: u32, seed_high: u32) -> u32 {
     var c = vec4<u32>(element / 4u, step_low, step_high, stream);
     var k = vec2<u32>(seed_low, seed_high);
     for (var i = 0u; i < 10u; i += 1u) {

@@ -2,7 +2,6 @@
 
 use saggar_tensor::op::{Pool, Pool2d};
 
-use super::ShaderError;
 use crate::program::ValueId;
 use crate::wgsl::writer::Writer;
 
@@ -63,15 +62,9 @@ fn at(dims: &[usize], name: &str) -> String {
 }
 
 /// `[n, c, h, w]` to `[n, c, oh, ow]`.
-pub(super) fn pool2d(
-    w: &mut Writer<'_>,
-    kind: Pool,
-    pool: &Pool2d,
-    input: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn pool2d(w: &mut Writer<'_>, kind: Pool, pool: &Pool2d, input: ValueId, output: ValueId) {
     if !start(w, w.dims(output)) {
-        return Ok(());
+        return;
     }
     let dims = w.dims(input);
     let (identity, fold) = match kind {
@@ -80,7 +73,7 @@ pub(super) fn pool2d(
     };
     w.line(format!("var total = {identity};"));
     open_taps(w, pool, plane(dims), "", "in_");
-    let value = w.element(input, &at(dims, "in_"))?;
+    let value = w.element(input, &at(dims, "in_"));
     w.line(format!("let value = {value};"));
     w.line(format!("total = {fold};"));
     close_both(w);
@@ -88,15 +81,9 @@ pub(super) fn pool2d(
 }
 
 /// Gradient of max pooling: the gradients of the windows whose first largest element this is.
-pub(super) fn max_grad(
-    w: &mut Writer<'_>,
-    pool: &Pool2d,
-    input: ValueId,
-    gradient: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn max_grad(w: &mut Writer<'_>, pool: &Pool2d, input: ValueId, gradient: ValueId, output: ValueId) {
     if !start(w, w.dims(output)) {
-        return Ok(());
+        return;
     }
     let (dims, windows) = (w.dims(input), w.dims(gradient));
     w.line("var total = 0.0;");
@@ -105,33 +92,28 @@ pub(super) fn max_grad(
     w.line("var best_index = 0xffffffffu;");
     open_taps(w, pool, plane(dims), "out_", "in_");
     w.line(format!("let here = {};", at(dims, "in_")));
-    let value = w.element(input, "here")?;
+    let value = w.element(input, "here");
     w.line(format!("let value = {value};"));
     w.open("if (best_index == 0xffffffffu || value > best || (is_nan(value) && !is_nan(best)))");
     w.line("best = value;");
     w.line("best_index = here;");
     w.close();
     close_both(w);
-    let value = w.element(gradient, &at(windows, "out_"))?;
+    let value = w.element(gradient, &at(windows, "out_"));
     w.line(format!("if (best_index == id) {{ total = total + {value}; }}"));
     close_both(w);
     w.store(output, "id", "total")
 }
 
 /// Adjoint of sum pooling: the gradients of all windows that contain this element.
-pub(super) fn sum_grad(
-    w: &mut Writer<'_>,
-    pool: &Pool2d,
-    gradient: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn sum_grad(w: &mut Writer<'_>, pool: &Pool2d, gradient: ValueId, output: ValueId) {
     if !start(w, w.dims(output)) {
-        return Ok(());
+        return;
     }
     let windows = w.dims(gradient);
     w.line("var total = 0.0;");
     open_windows(w, pool, plane(windows), "out_");
-    let value = w.element(gradient, &at(windows, "out_"))?;
+    let value = w.element(gradient, &at(windows, "out_"));
     w.line(format!("total = total + {value};"));
     close_both(w);
     w.store(output, "id", "total")

@@ -6,9 +6,9 @@
 use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, Scalar};
 
+use super::binary;
 use super::expression::{Point, epilogue, expression, immediate, wanted};
-use super::unary::narrow;
-use super::{ShaderError, binary};
+use super::wide_integer::WideIntegers;
 use crate::expr::{Expr, Instruction};
 use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::Writer;
@@ -32,11 +32,11 @@ struct Lanes {
 /// Elements that one accumulator takes before they are added to the next: keeps long sums accurate.
 const CHUNK: usize = 64;
 
-pub(super) fn fold(w: &mut Writer<'_>, fold: &Fold<'_>) -> Result<(), ShaderError> {
+pub(super) fn fold(w: &mut Writer<'_>, fold: &Fold<'_>) {
     let count: usize = fold.outer.iter().product();
     let length: usize = fold.inner.iter().product();
     if count == 0 {
-        return Ok(());
+        return;
     }
     match lanes(w, fold, count, length) {
         Some(lanes) => shared(w, fold, count, length, lanes),
@@ -78,7 +78,7 @@ fn dtype(fold: &Fold<'_>) -> DType {
 }
 
 /// What folding nothing gives, as a WGSL expression.
-pub(super) fn identity(kind: ReduceKind, dtype: DType) -> String {
+pub(super) fn identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) -> String {
     let [smallest, largest] = match dtype {
         DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
         DType::I8 => [Scalar::Int(-128), Scalar::Int(127)],
@@ -94,18 +94,18 @@ pub(super) fn identity(kind: ReduceKind, dtype: DType) -> String {
         ReduceKind::Max => smallest,
         ReduceKind::Min => largest,
     };
-    immediate(value, dtype)
+    immediate(wide, value, dtype)
 }
 
-pub(super) fn combine(kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
+pub(super) fn combine(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
     use saggar_tensor::op::Binary;
     // Floats are rounded to their own type once, where the folded element is first used.
     let kept = if dtype.is_float() { DType::F32 } else { dtype };
     match kind {
-        ReduceKind::Sum => narrow(kept, format!("{a} + {b}")),
-        ReduceKind::Product => narrow(kept, format!("{a} * {b}")),
-        ReduceKind::Max => binary::binary(Binary::Max, dtype, a, b),
-        ReduceKind::Min => binary::binary(Binary::Min, dtype, a, b),
+        ReduceKind::Sum => binary::binary(wide, Binary::Add, kept, a, b),
+        ReduceKind::Product => binary::binary(wide, Binary::Mul, kept, a, b),
+        ReduceKind::Max => binary::binary(wide, Binary::Max, dtype, a, b),
+        ReduceKind::Min => binary::binary(wide, Binary::Min, dtype, a, b),
     }
 }
 
@@ -121,87 +121,80 @@ fn outer_coordinates(w: &mut Writer<'_>, fold: &Fold<'_>) -> Vec<String> {
 }
 
 /// The prologue at `coordinates` of outer and inner dimensions; the name of its result.
-fn prologue(w: &mut Writer<'_>, fold: &Fold<'_>, coordinates: &[String]) -> Result<String, ShaderError> {
+fn prologue(w: &mut Writer<'_>, fold: &Fold<'_>, coordinates: &[String]) -> String {
     let dims = [fold.outer, fold.inner].concat();
     let point = Point { dims: &dims, coordinates, linear: None, accumulated: &[], prefix: "p" };
-    expression(w, fold.prologue, &point)?;
-    Ok(format!("p{}", fold.prologue.instructions.len().saturating_sub(1)))
+    expression(w, fold.prologue, &point);
+    format!("p{}", fold.prologue.instructions.len().saturating_sub(1))
 }
 
-fn serial(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) -> Result<(), ShaderError> {
+fn serial(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) {
     w.each(count);
     let outer = outer_coordinates(w, fold);
-    let scalar = w.scalar(dtype(fold))?;
-    w.line(format!("var total0: {scalar} = {};", identity(fold.kind, dtype(fold))));
+    let scalar = w.scalar(dtype(fold));
+    w.line(format!("var total0: {scalar} = {};", identity(w.wide_integers(), fold.kind, dtype(fold))));
     if length > 0 {
         let loops: Vec<usize> = (0..fold.inner.len()).filter(|&axis| fold.inner[axis] != 1).collect();
         let mut coordinates = outer.clone();
         coordinates.resize(fold.outer.len() + fold.inner.len(), "0u".to_owned());
-        serial_loops(w, fold, &loops, &mut coordinates, 0)?;
+        serial_loops(w, fold, &loops, &mut coordinates, 0);
     }
     epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total0")
 }
 
 /// The loops over `axes` of the inner dimensions, each with a total of its own that the next outer one takes.
-fn serial_loops(
-    w: &mut Writer<'_>,
-    fold: &Fold<'_>,
-    axes: &[usize],
-    coordinates: &mut Vec<String>,
-    depth: usize,
-) -> Result<(), ShaderError> {
+fn serial_loops(w: &mut Writer<'_>, fold: &Fold<'_>, axes: &[usize], coordinates: &mut Vec<String>, depth: usize) {
     let into = format!("total{depth}");
     let Some((&axis, rest)) = axes.split_first() else {
-        let value = prologue(w, fold, coordinates)?;
-        w.line(format!("{into} = {};", combine(fold.kind, dtype(fold), &into, &value)));
-        return Ok(());
+        let value = prologue(w, fold, coordinates);
+        w.line(format!("{into} = {};", combine(w.wide_integers(), fold.kind, dtype(fold), &into, &value)));
+        return;
     };
     let size = fold.inner[axis];
     let name = format!("i{axis}");
     coordinates[fold.outer.len() + axis].clone_from(&name);
     let partial = format!("total{}", depth + 1);
-    let start = format!("var {partial} = {};", identity(fold.kind, dtype(fold)));
-    let merge = format!("{into} = {};", combine(fold.kind, dtype(fold), &into, &partial));
+    let start = format!("var {partial} = {};", identity(w.wide_integers(), fold.kind, dtype(fold)));
+    let merge = format!("{into} = {};", combine(w.wide_integers(), fold.kind, dtype(fold), &into, &partial));
     if rest.is_empty() && size > 2 * CHUNK {
         w.open_for(format!("for (var start = 0u; start < {size}u; start += {CHUNK}u)"), size.div_ceil(CHUNK));
         w.line(start);
         w.line(format!("let end = min(start + {CHUNK}u, {size}u);"));
         w.open_for(format!("for (var {name} = start; {name} < end; {name} += 1u)"), CHUNK);
-        serial_loops(w, fold, rest, coordinates, depth + 1)?;
+        serial_loops(w, fold, rest, coordinates, depth + 1);
         w.close();
         w.line(merge);
         w.close();
     } else if rest.is_empty() {
         w.open_loop(&name, size);
-        serial_loops(w, fold, rest, coordinates, depth)?;
+        serial_loops(w, fold, rest, coordinates, depth);
         w.close();
     } else {
         w.open_loop(&name, size);
         w.line(start);
-        serial_loops(w, fold, rest, coordinates, depth + 1)?;
+        serial_loops(w, fold, rest, coordinates, depth + 1);
         w.line(merge);
         w.close();
     }
-    Ok(())
 }
 
-fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lanes: Lanes) -> Result<(), ShaderError> {
+fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lanes: Lanes) {
     let dtype = dtype(fold);
-    let scalar = w.scalar(dtype)?;
-    begin_tree(w, count, lanes, scalar, &identity(fold.kind, dtype));
+    let scalar = w.scalar(dtype);
+    begin_tree(w, count, lanes, scalar, &identity(w.wide_integers(), fold.kind, dtype));
     let outer = outer_coordinates(w, fold);
     w.open_for(format!("for (var i = row; i < {length}u; i += {}u)", lanes.rows), length.div_ceil(lanes.rows));
     let mut coordinates = outer.clone();
     let needed = wanted(fold.prologue, &[fold.outer, fold.inner].concat(), false);
     coordinates.extend(w.coordinates(fold.inner, "i", "i", &needed[fold.outer.len()..]));
-    let value = prologue(w, fold, &coordinates)?;
-    w.line(format!("total = {};", combine(fold.kind, dtype, "total", &value)));
+    let value = prologue(w, fold, &coordinates);
+    w.line(format!("total = {};", combine(w.wide_integers(), fold.kind, dtype, "total", &value)));
     w.close();
-    end_tree(w, count, lanes, scalar, |a, b| combine(fold.kind, dtype, a, b));
+    let wide = w.wide_integers();
+    end_tree(w, count, lanes, scalar, |a, b| combine(wide, fold.kind, dtype, a, b));
     let outer = outer_coordinates(w, fold);
-    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total")?;
+    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total");
     w.close();
-    Ok(())
 }
 
 /// Starts a kernel whose workgroups fold `count` elements of WGSL type `kind` together. Leaves a block open in which
@@ -303,9 +296,9 @@ pub(super) fn arg_fold(
     [before, length, after]: [usize; 3],
     input: ValueId,
     output: ValueId,
-) -> Result<(), ShaderError> {
+) {
     if before * after == 0 || length == 0 {
-        return Ok(());
+        return;
     }
     w.each(before * after);
     let start = if after == 1 {
@@ -314,15 +307,16 @@ pub(super) fn arg_fold(
         format!("(id / {after}u) * {}u + id % {after}u", length * after)
     };
     w.line(format!("let start = {start};"));
-    let first = w.element(input, "start")?;
+    let first = w.element(input, "start");
     w.line(format!("var best = {first};"));
     w.line("var best_index = 0u;");
     w.open_for(format!("for (var i = 1u; i < {length}u; i += 1u)"), length);
-    let element =
-        w.element(input, &if after == 1 { "start + i".to_owned() } else { format!("start + i * {after}u") })?;
+    let element = w.element(input, &if after == 1 { "start + i".to_owned() } else { format!("start + i * {after}u") });
     w.line(format!("let value = {element};"));
-    let beats = if largest { ">" } else { "<" };
-    w.line(format!("if (value {beats} best) {{ best = value; best_index = i; }}"));
+    let dtype = w.value(input).descriptor.dtype;
+    let (less, more) = if largest { ("best", "value") } else { ("value", "best") };
+    let beats = binary::less(w.wide_integers(), dtype, less, more);
+    w.line(format!("if ({beats}) {{ best = value; best_index = i; }}"));
     w.close();
     w.assign(output, "id", "i32(best_index)")
 }

@@ -13,8 +13,11 @@ use crate::target::Class;
 mod matrices;
 mod types;
 
-const TUNINGS: [Tuning; 2] =
-    [Tuning { workgroup_memory: false, half_storage: false, ..Tuning::UNLIMITED }, Tuning::UNLIMITED];
+const TUNINGS: [Tuning; 3] = [
+    Tuning { workgroup_memory: false, half_storage: false, ..Tuning::UNLIMITED },
+    Tuning::UNLIMITED,
+    Tuning { wide_integers: false, ..Tuning::UNLIMITED },
+];
 
 fn program(values: &[(DType, &[usize], Place)]) -> Program {
     let value = |(dtype, dims, place): &(DType, &[usize], Place)| Value {
@@ -325,23 +328,23 @@ fn selections_are_valid() {
         &program,
         body,
         &expect![[r#"
-        @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
-        @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
+            @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
+            @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
 
-        @compute @workgroup_size(64)
-        fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-            let tile = group.x;
-            let id = tile * 64u + lane;
-            if (id >= 8u) { return; }
-            let start = (id / 4u) * 20u + id % 4u;
-            var best = b0[start];
-            var best_index = 0u;
-            for (var i = 1u; i < 5u; i += 1u) {
-                let value = b0[start + i * 4u];
-                if (value > best) { best = value; best_index = i; }
+            @compute @workgroup_size(64)
+            fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+                let tile = group.x;
+                let id = tile * 64u + lane;
+                if (id >= 8u) { return; }
+                let start = (id / 4u) * 20u + id % 4u;
+                var best = b0[start];
+                var best_index = 0u;
+                for (var i = 1u; i < 5u; i += 1u) {
+                    let value = b0[start + i * 4u];
+                    if (best < value) { best = value; best_index = i; }
+                }
+                b1[id] = i32(best_index);
             }
-            b1[id] = i32(best_index);
-        }
-    "#]],
+        "#]],
     );
 }

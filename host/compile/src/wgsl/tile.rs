@@ -16,7 +16,7 @@ pub(super) mod staged;
 
 use std::fmt;
 
-use super::{Matrices, ShaderError, Tuning, Way};
+use super::{Matrices, Tuning, Way};
 use crate::program::ValueId;
 use crate::wgsl::writer::{Parts, Writer};
 use matrices::Grid;
@@ -83,25 +83,19 @@ pub(super) trait Factor {
 
     /// The element where both names were given, or, in quads, the vector that begins there; and the condition under which it
     /// is not zero but in memory, where there is one. Places past the product's sizes are not asked for.
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        in_quads: bool,
-    ) -> Result<(String, Option<String>), ShaderError>;
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>);
 }
 
 /// Where sums go.
 pub(super) trait Results {
     /// Writes what the others need at module scope. Called before the kernel's other values are bound.
-    fn begin(&self, w: &mut Writer<'_>) -> Result<(), ShaderError>;
+    fn begin(&self, w: &mut Writer<'_>);
 
     /// Writes what `column` gives for all rows.
     fn column(&self, w: &mut Writer<'_>, column: &str);
 
     /// Writes the end of the sum at a row and the column named last.
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError>;
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str);
 }
 
 /// How a product is computed.
@@ -190,9 +184,9 @@ pub(super) fn product(
     plan: &Plan,
     factors: [&dyn Factor; 2],
     results: &dyn Results,
-) -> Result<(), ShaderError> {
+) {
     if plan.parts == 1 {
-        results.begin(w)?;
+        results.begin(w);
         return tiles(w, sizes, plan, factors, results);
     }
     let [batch, m, n, _] = sizes;
@@ -218,28 +212,19 @@ struct Partial {
 }
 
 impl Results for Partial {
-    fn begin(&self, _: &mut Writer<'_>) -> Result<(), ShaderError> {
-        Ok(())
-    }
+    fn begin(&self, _: &mut Writer<'_>) {}
 
     fn column(&self, _: &mut Writer<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError> {
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
         let (Sums { batch, m, n }, number) = (&self.sums, self.number);
         w.line(format!("b{number}[((part * {batch}u + batch) * {m}u + {row}) * {n}u + {column}] = {sum};"));
-        Ok(())
     }
 }
 
 /// Adds the parts of each sum up, and hands it to `results`.
-fn add_up(
-    w: &mut Writer<'_>,
-    sums: &Sums,
-    parts: usize,
-    number: usize,
-    results: &dyn Results,
-) -> Result<(), ShaderError> {
-    results.begin(w)?;
+fn add_up(w: &mut Writer<'_>, sums: &Sums, parts: usize, number: usize, results: &dyn Results) {
+    results.begin(w);
     let &Sums { batch, m, n } = sums;
     w.each(batch * m * n);
     w.line(format!("let batch = id / {}u;\nlet row = id / {n}u % {m}u;\nlet column = id % {n}u;", m * n));
@@ -252,13 +237,7 @@ fn add_up(
 }
 
 /// The pass over the tiles of the results, or of the parts of their sums.
-fn tiles(
-    w: &mut Writer<'_>,
-    sizes: [usize; 4],
-    plan: &Plan,
-    [a, b]: [&dyn Factor; 2],
-    results: &dyn Results,
-) -> Result<(), ShaderError> {
+fn tiles(w: &mut Writer<'_>, sizes: [usize; 4], plan: &Plan, [a, b]: [&dyn Factor; 2], results: &dyn Results) {
     let ([batch, m, n, k], tile) = (sizes, &plan.tile);
     let [rows, columns] = [m.div_ceil(tile.sides[0]), n.div_ceil(tile.sides[1])];
     let (count, depth) = (tile.lanes(), tile.depth);
@@ -309,7 +288,7 @@ fn tiles(
             lanes::multiply(w, "sum", depth, [&sides[0], &sides[1]]);
         }
         By::Matrices(grid) => grid.multiply(w, depth, [&first, &second]),
-    })?;
+    });
     match tile.by {
         By::Lanes(lane) => lanes::store(w, tile, lane, [m, n], results),
         By::Matrices(grid) => grid.store(w, tile, [m, n], results),
@@ -323,18 +302,17 @@ pub(super) fn along_depth(
     [length, k]: [usize; 2],
     factors: &[&Staged<'_>],
     multiply: impl FnOnce(&mut Writer<'_>),
-) -> Result<(), ShaderError> {
+) {
     let depth = factors[0].depth;
-    factors.iter().try_for_each(|factor| factor.fetch(w, "begin", k))?;
+    factors.iter().for_each(|factor| factor.fetch(w, "begin", k));
     w.open_for(format!("for (var start = begin; start < end; start += {depth}u)"), length.div_ceil(depth));
     factors.iter().for_each(|factor| factor.put(w));
     w.line("workgroupBarrier();");
     w.open(format!("if (start + {depth}u < end)"));
     w.line(format!("let next = start + {depth}u;"));
-    factors.iter().try_for_each(|factor| factor.fetch(w, "next", k))?;
+    factors.iter().for_each(|factor| factor.fetch(w, "next", k));
     w.close();
     multiply(w);
     w.line("workgroupBarrier();");
     w.close();
-    Ok(())
 }

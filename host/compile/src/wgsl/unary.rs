@@ -3,8 +3,15 @@
 use saggar_tensor::DType;
 use saggar_tensor::op::Unary;
 
+use super::wide_integer::{self, WideIntegers, is_wide};
+
 /// `op` applied to the expression `a` of type `dtype`.
-pub(super) fn unary(op: Unary, dtype: DType, a: &str) -> String {
+pub(super) fn unary(wide: WideIntegers, op: Unary, dtype: DType, a: &str) -> String {
+    if wide.in_words(dtype)
+        && let Some(text) = wide_integer::unary(op, a)
+    {
+        return text;
+    }
     match op {
         // Of a half-precision number these are half-precision numbers, as are its sign and its whole neighbours.
         Unary::Neg if dtype.is_float() => format!("-{a}"),
@@ -26,14 +33,20 @@ pub(super) fn unary(op: Unary, dtype: DType, a: &str) -> String {
         Unary::RoundEven => format!("round({a})"),
         Unary::LogicalNot => format!("select(0u, 1u, {a} == 0u)"),
         Unary::StopGradient => a.to_owned(),
-        Unary::Cast(to) => cast(dtype, to, a),
+        Unary::Cast(to) => cast(wide, dtype, to, a),
     }
 }
 
 /// `a`, an expression of type `from`, as a `to`.
-pub(super) fn cast(from: DType, to: DType, a: &str) -> String {
+pub(super) fn cast(wide: WideIntegers, from: DType, to: DType, a: &str) -> String {
     if from == to {
         return a.to_owned();
+    }
+    if wide.in_words(to) {
+        return wide_integer::from(from, to, a);
+    }
+    if wide.in_words(from) {
+        return narrow(to, wide_integer::to(from, to, a));
     }
     match (to, from.is_float()) {
         (DType::F32 | DType::F16, true) => narrow(to, a.to_owned()),
@@ -48,23 +61,18 @@ pub(super) fn cast(from: DType, to: DType, a: &str) -> String {
     }
 }
 
-/// Whether it is an integer of 64 bits.
-pub(super) fn wide(dtype: DType) -> bool {
-    dtype.bytes() == 8
-}
-
 /// An integer as another integer type. Its width changes first, under its own sign, and then what its bits mean: what a
 /// conversion that changes both does with the sign is not the same everywhere.
 fn integer(from: DType, to: DType, a: &str) -> String {
     let signed = |dtype: DType| dtype.is_signed_integer();
-    let word = |signed: bool| match (signed, wide(to)) {
+    let word = |signed: bool| match (signed, is_wide(to)) {
         (true, true) => "i64",
         (true, false) => "i32",
         (false, true) => "u64",
         (false, false) => "u32",
     };
     let mut text = a.to_owned();
-    if wide(from) != wide(to) {
+    if is_wide(from) != is_wide(to) {
         text = format!("{}({text})", word(signed(from)));
     }
     if signed(from) != signed(to) {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use saggar_tensor::DType;
 
 use super::unary::narrow;
+use super::wide_integer::{self, WideIntegers};
 use super::{BINDINGS_MAX, Binding, FIRST_GROUP, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Way, Window, library};
 use crate::cost::{Cost, cost};
 use crate::program::{Kernel, Place, Program, Value, ValueId};
@@ -146,15 +147,20 @@ impl<'a> Writer<'a> {
     }
 
     /// The WGSL type that carries elements of `dtype`.
-    pub(super) fn scalar(&self, dtype: DType) -> Result<&'static str, ShaderError> {
+    pub(super) fn scalar(&self, dtype: DType) -> &'static str {
         match dtype {
-            DType::F32 | DType::F16 => Ok("f32"),
-            DType::I32 | DType::I8 => Ok("i32"),
-            DType::U32 | DType::U8 => Ok("u32"),
-            DType::I64 if self.tuning.wide_integers => Ok("i64"),
-            DType::U64 if self.tuning.wide_integers => Ok("u64"),
-            DType::I64 | DType::U64 => Err(ShaderError::DType { kernel: self.kernel.label.clone(), dtype }),
+            DType::F32 | DType::F16 => "f32",
+            DType::I32 | DType::I8 => "i32",
+            DType::U32 | DType::U8 => "u32",
+            DType::I64 | DType::U64 if self.wide_integers() == WideIntegers::Words => wide_integer::WORDS,
+            DType::I64 => "i64",
+            DType::U64 => "u64",
         }
+    }
+
+    /// How shaders hold integers of 64 bits.
+    pub(super) fn wide_integers(&self) -> WideIntegers {
+        WideIntegers::of(&self.tuning)
     }
 
     /// How memory holds elements of `dtype`.
@@ -163,24 +169,24 @@ impl<'a> Writer<'a> {
     }
 
     /// The WGSL type of elements of `dtype` in memory.
-    fn stored(&self, dtype: DType) -> Result<&'static str, ShaderError> {
-        if self.class(dtype) == Class::F16 { Ok(HALF) } else { self.scalar(dtype) }
+    fn stored(&self, dtype: DType) -> &'static str {
+        if self.class(dtype) == Class::F16 { HALF } else { self.scalar(dtype) }
     }
 
     /// Element `index` (a `u32` expression) of a value, to be read.
-    pub(super) fn element(&mut self, id: ValueId, index: &str) -> Result<String, ShaderError> {
-        let (resource, index) = self.place(id, index)?;
+    pub(super) fn element(&mut self, id: ValueId, index: &str) -> String {
+        let (resource, index) = self.place(id, index);
         let element = match resource {
             Resource::Whole(number) => format!("b{number}[{index}]"),
             Resource::Windows(number) => format!("read{number}({index})"),
         };
         let is_half = self.is_half(id);
-        Ok(if is_half { format!("f32({element})") } else { element })
+        if is_half { format!("f32({element})") } else { element }
     }
 
     /// Assigns `text`, an element as memory holds it, to element `index`.
-    pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
-        let (resource, index) = self.place(id, index)?;
+    pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) {
+        let (resource, index) = self.place(id, index);
         // Rounded already, so that this changes nothing.
         let is_half = self.is_half(id);
         let text = if is_half { format!("f16({text})") } else { text.to_owned() };
@@ -188,11 +194,10 @@ impl<'a> Writer<'a> {
             Resource::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
             Resource::Windows(number) => self.line(format!("write{number}({index}, {text});")),
         }
-        Ok(())
     }
 
     /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`: rounded or cut to them.
-    pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) -> Result<(), ShaderError> {
+    pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) {
         let text = narrow(self.value(id).descriptor.dtype, text.to_owned());
         self.assign(id, index, &text)
     }
@@ -240,17 +245,17 @@ impl<'a> Writer<'a> {
     }
 
     /// Where a value's elements are bound, and the index of one of them there.
-    fn place(&mut self, id: ValueId, index: &str) -> Result<(Resource, String), ShaderError> {
+    fn place(&mut self, id: ValueId, index: &str) -> (Resource, String) {
         let dtype = self.value(id).descriptor.dtype;
         let element_bytes = self.class(dtype).element_bytes(dtype);
         let (binding, offset, bytes) = self.resource(id);
-        let scalar = self.stored(dtype)?;
+        let scalar = self.stored(dtype);
         let index = match (offset, index) {
             (0, _) => index.to_owned(),
             (_, "0u") => format!("{offset}u"),
             _ => format!("{offset}u + {index}"),
         };
-        Ok((self.bind(binding, scalar, bytes, element_bytes), index))
+        (self.bind(binding, scalar, bytes, element_bytes), index)
     }
 
     /// The bindings of a resource, added where they are new.
@@ -311,12 +316,17 @@ impl<'a> Writer<'a> {
 
     /// Opens a loop whose body runs `iterations` times at most.
     pub(super) fn open_for(&mut self, text: impl AsRef<str>, iterations: usize) {
-        let around = self.blocks.iter().fold(1usize, |product, &times| product.saturating_mul(times));
-        self.iterations = self.iterations.saturating_add(around.saturating_mul(iterations));
+        self.count_iterations(iterations);
         self.open(text);
         if let Some(innermost) = self.blocks.last_mut() {
             *innermost = iterations;
         }
+    }
+
+    /// Counts the iterations of a loop here, as of one in a function that the next statement calls.
+    pub(super) fn count_iterations(&mut self, iterations: usize) {
+        let around = self.blocks.iter().fold(1usize, |product, &times| product.saturating_mul(times));
+        self.iterations = self.iterations.saturating_add(around.saturating_mul(iterations));
     }
 
     /// Closes the block opened last.
@@ -337,11 +347,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a function at module scope; `statements` writes its body.
-    pub(super) fn function(
-        &mut self,
-        signature: &str,
-        statements: impl FnOnce(&mut Self) -> Result<(), ShaderError>,
-    ) -> Result<(), ShaderError> {
+    pub(super) fn function(&mut self, signature: &str, statements: impl FnOnce(&mut Self)) {
         let body = std::mem::take(&mut self.body);
         let blocks = std::mem::replace(&mut self.blocks, vec![1]);
         let result = statements(self);

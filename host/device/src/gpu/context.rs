@@ -128,7 +128,6 @@ impl Context {
         let bindings = self.device.limits().max_storage_buffers_per_shader_stage as usize;
         let has_chains = self.tuning.workgroup_memory && bindings >= CHAIN_BINDINGS;
         Target {
-            wide_integers: self.tuning.wide_integers,
             half_storage: self.tuning.half_storage,
             binding_bytes_max: self.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.allocation_bytes_max()).unwrap_or(usize::MAX),

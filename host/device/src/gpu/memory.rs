@@ -62,17 +62,9 @@ pub(super) fn tensor(
     descriptor: &Descriptor,
     meter: &Meter,
 ) -> Result<Memory, DeviceError> {
-    let dtype = descriptor.dtype;
     let target = context.target();
-    if target.class(dtype).is_none() {
-        return Err(DeviceError::Unsupported {
-            device: context.info.name.clone(),
-            kernel: name.to_owned(),
-            reason: format!("its shaders have no {dtype}"),
-        });
-    }
     // Bindings may not be smaller than an element.
-    let least = (target.element_bytes(dtype) as u64).max(COPY_BYTES);
+    let least = (target.element_bytes(descriptor.dtype) as u64).max(COPY_BYTES);
     allocate(context, name, bytes(&target, descriptor).max(least), meter)
 }
 
@@ -121,7 +113,7 @@ pub(super) fn widen<'a>(target: &Target, dtype: DType, bytes: &'a [u8]) -> Cow<'
     match dtype {
         DType::U8 => Cow::Owned(bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()).collect()),
         DType::I8 => Cow::Owned(bytes.iter().flat_map(|&byte| i32::from(byte as i8).to_le_bytes()).collect()),
-        DType::F16 if target.class(dtype) == Some(Class::F16) => {
+        DType::F16 if target.class(dtype) == Class::F16 => {
             let whole = bytes.len().next_multiple_of(COPY_BYTES as usize);
             if whole == bytes.len() {
                 return Cow::Borrowed(bytes);
@@ -142,7 +134,7 @@ pub(super) fn widen<'a>(target: &Target, dtype: DType, bytes: &'a [u8]) -> Cow<'
 pub(super) fn narrow(target: &Target, descriptor: &Descriptor, mut words: Vec<u8>) -> Vec<u8> {
     match descriptor.dtype {
         DType::U8 | DType::I8 => words.chunks_exact(4).map(|word| word[0]).collect(),
-        DType::F16 if target.class(DType::F16) == Some(Class::F16) => {
+        DType::F16 if target.class(DType::F16) == Class::F16 => {
             words.truncate(descriptor.bytes());
             words
         }

@@ -126,7 +126,7 @@ impl State {
         let target = self.backend.target();
         let bytes = batches.fields.iter().map(|field| {
             let whole = Batches::descriptor(field, batches.items as usize).ok()?;
-            (target.class(whole.dtype).is_some()).then(|| target.tensor_bytes(&whole))
+            Some(target.tensor_bytes(&whole))
         });
         let Some(bytes) = bytes.sum::<Option<u64>>() else { return false };
         let what = "the dataset's columns";

@@ -4,17 +4,16 @@ use saggar_tensor::DType;
 
 use super::{Chain, LOWEST, exp};
 use crate::program::{End, Factor};
-use crate::wgsl::ShaderError;
 use crate::wgsl::reduce::{combine, identity};
 use crate::wgsl::writer::Writer;
 
-pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) {
     let (rows, columns) = (chain.rows(), chain.columns());
     w.each(chain.batch() * rows);
     w.line(format!("let row = id % {rows}u;\nlet batch = id / {rows}u;"));
     let [links, results] = chain.coordinates(w);
     match chain.end {
-        End::Fold(kind) => w.line(format!("var total = {};", identity(kind, DType::F32))),
+        End::Fold(kind) => w.line(format!("var total = {};", identity(w.wide_integers(), kind, DType::F32))),
         End::Product { columns, .. } => w.line(format!("var sums: array<f32, {columns}>;\nvar total = 0.0;")),
     }
     if chain.softmax.is_some() {
@@ -26,8 +25,8 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
         let name = format!("product{number}");
         w.line(format!("var {name} = 0.0;"));
         w.open_loop("i", product.depth);
-        let a = element(w, &product.a, ["row", "i"], [rows, product.depth])?;
-        let b = element(w, &product.b, ["i", "column"], [product.depth, columns])?;
+        let a = element(w, &product.a, ["row", "i"], [rows, product.depth]);
+        let b = element(w, &product.b, ["i", "column"], [product.depth, columns]);
         w.line(format!("{name} += {a} * {b};"));
         w.close();
         products.push(name);
@@ -35,7 +34,9 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
     let here = chain.element(&links, "row", "column", &products);
     w.line(format!("let here = {here};"));
     match chain.end {
-        End::Fold(kind) => w.line(format!("total = {};", combine(kind, DType::F32, "total", "here"))),
+        End::Fold(kind) => {
+            w.line(format!("total = {};", combine(w.wide_integers(), kind, DType::F32, "total", "here")))
+        }
         End::Product { factor, columns: n, .. } => {
             let mut kept = "sums[j]";
             if chain.softmax.is_some() {
@@ -47,7 +48,7 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
                 w.line("let weight = here;");
             }
             w.open_loop("j", n);
-            let b = element(w, &factor, ["column", "j"], [columns, n])?;
+            let b = element(w, &factor, ["column", "j"], [columns, n]);
             w.line(format!("sums[j] = {kept} + weight * {b};"));
             w.close();
         }
@@ -60,19 +61,13 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
             w.open_loop("j", n);
             chain.finish_sum(w, &results, ["row", "j"], sum);
             w.close();
-            chain.store_row(w, "row", ["largest", "total"])?;
+            chain.store_row(w, "row", ["largest", "total"]);
         }
     }
-    Ok(())
 }
 
 /// The factor's element at a row and a column of its matrix.
-fn element(
-    w: &mut Writer<'_>,
-    factor: &Factor,
-    [row, column]: [&str; 2],
-    [rows, columns]: [usize; 2],
-) -> Result<String, ShaderError> {
+fn element(w: &mut Writer<'_>, factor: &Factor, [row, column]: [&str; 2], [rows, columns]: [usize; 2]) -> String {
     let at = if factor.transposed {
         format!("{column} * {rows}u + {row}")
     } else {

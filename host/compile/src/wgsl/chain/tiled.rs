@@ -7,7 +7,6 @@ use saggar_tensor::op::ReduceKind;
 use super::{Chain, LOWEST, exp, hidden};
 use crate::limits::CHAIN_ROWS;
 use crate::program::{End, Factor};
-use crate::wgsl::ShaderError;
 use crate::wgsl::contract::{Matrix, Operand};
 use crate::wgsl::reduce::{combine, identity};
 use crate::wgsl::tile::lanes::{Shared, multiply};
@@ -25,7 +24,7 @@ const LANES: usize = ACROSS * ACROSS;
 /// Vectors from one column of a piece to the next, in the memory that lanes share: neighbours' do not meet in one bank.
 const PITCH: usize = ACROSS + 1;
 
-pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) {
     let (rows, columns) = (chain.rows(), chain.columns());
     let quads = match chain.end {
         End::Fold(_) => 0,
@@ -48,13 +47,19 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
     let [links, results] = chain.coordinates(w);
     begin(w, chain, quads);
     w.open_for(format!("for (var left = 0u; left < {columns}u; left += {SIDE}u)"), columns.div_ceil(SIDE));
-    pieces(w, chain)?;
+    pieces(w, chain);
     elements(w, chain, &links);
     match chain.end {
         End::Fold(kind) => {
             for row in 0..4 {
                 for column in 0..4 {
-                    let next = combine(kind, DType::F32, &format!("folded[{row}]"), &format!("at{row}_{column}"));
+                    let next = combine(
+                        w.wide_integers(),
+                        kind,
+                        DType::F32,
+                        &format!("folded[{row}]"),
+                        &format!("at{row}_{column}"),
+                    );
                     w.line(format!("folded[{row}] = {next};"));
                 }
             }
@@ -63,15 +68,14 @@ pub(super) fn chain(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderE
             if chain.softmax.is_some() {
                 weigh(w, quads);
             }
-            add(w, &factor, [columns, n], quads)?;
+            add(w, &factor, [columns, n], quads);
         }
     }
     w.close();
     match chain.end {
         End::Fold(kind) => finish_rows(w, chain, kind, &results),
-        End::Product { columns: n, .. } => finish_sums(w, chain, n, quads, &results)?,
+        End::Product { columns: n, .. } => finish_sums(w, chain, n, quads, &results),
     }
-    Ok(())
 }
 
 /// Declares the memory that lanes share: parts of two factors, the piece, and a vector for each lane.
@@ -90,7 +94,7 @@ fn declare(w: &mut Writer<'_>, quads: usize) {
 /// Names what a lane keeps from piece to piece.
 fn begin(w: &mut Writer<'_>, chain: &Chain<'_>, quads: usize) {
     if let End::Fold(kind) = chain.end {
-        w.line(format!("var folded = vec4<f32>({});", identity(kind, DType::F32)));
+        w.line(format!("var folded = vec4<f32>({});", identity(w.wide_integers(), kind, DType::F32)));
     }
     for row in 0..4 {
         (0..quads).for_each(|quad| w.line(format!("var sum{row}_{quad} = vec4<f32>();")));
@@ -101,7 +105,7 @@ fn begin(w: &mut Writer<'_>, chain: &Chain<'_>, quads: usize) {
 }
 
 /// The products' elements of a lane's block, in `product{number}_{row}_0`.
-fn pieces(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
+fn pieces(w: &mut Writer<'_>, chain: &Chain<'_>) {
     let (rows, columns) = (chain.rows(), chain.columns());
     for (number, product) in chain.products.iter().enumerate() {
         let depth = product.depth;
@@ -118,17 +122,16 @@ fn pieces(w: &mut Writer<'_>, chain: &Chain<'_>) -> Result<(), ShaderError> {
         along_depth(w, [depth, depth], &[&first, &second], |w| {
             let sides = [first.shared("tile_a", 1, "down"), second.shared("tile_b", 1, "across")];
             multiply(w, &format!("product{number}_"), DEPTH, [&sides[0], &sides[1]]);
-        })?;
+        });
         w.close();
     }
-    Ok(())
 }
 
 /// The matrix's elements of a lane's block, in `at{row}_{column}`; what changes nothing past its sides.
 fn elements(w: &mut Writer<'_>, chain: &Chain<'_>, batch: &[String]) {
     let (rows, columns) = (chain.rows(), chain.columns());
     let nothing = match chain.end {
-        End::Fold(kind) => identity(kind, DType::F32),
+        End::Fold(kind) => identity(w.wide_integers(), kind, DType::F32),
         End::Product { .. } if chain.softmax.is_some() => hidden(),
         End::Product { .. } => "0.0".to_owned(),
     };
@@ -202,7 +205,7 @@ fn exchange(w: &mut Writer<'_>, name: &str, own: &str, combined: &dyn Fn(&str, &
 }
 
 /// Multiplies the piece, and adds to the sums.
-fn add(w: &mut Writer<'_>, factor: &Factor, [k, n]: [usize; 2], quads: usize) -> Result<(), ShaderError> {
+fn add(w: &mut Writer<'_>, factor: &Factor, [k, n]: [usize; 2], quads: usize) {
     for column in 0..4 {
         let rows: Vec<String> = (0..4).map(|row| format!("at{row}_{column}")).collect();
         w.line(format!("piece[(across * 4u + {column}u) * {PITCH}u + down] = vec4<f32>({});", rows.join(", ")));
@@ -217,15 +220,16 @@ fn add(w: &mut Writer<'_>, factor: &Factor, [k, n]: [usize; 2], quads: usize) ->
         let first =
             Shared { array: "piece", depth: "(start - left + i)", pitch: PITCH, quads: 1, apart: 0, place: "down" };
         multiply(w, "sum", DEPTH, [&first, &second.shared("tile_b", quads, "across")]);
-    })?;
+    });
     w.close();
-    Ok(())
 }
 
 /// Combines the lanes' folds of each row, and hands the row's to its end.
 fn finish_rows(w: &mut Writer<'_>, chain: &Chain<'_>, kind: ReduceKind, batch: &[String]) {
-    let combined =
-        |a: &str, b: &str| vector(|row| combine(kind, DType::F32, &format!("{a}[{row}]"), &format!("{b}[{row}]")));
+    let wide = w.wide_integers();
+    let combined = |a: &str, b: &str| {
+        vector(|row| combine(wide, kind, DType::F32, &format!("{a}[{row}]"), &format!("{b}[{row}]")))
+    };
     exchange(w, "all", "folded", &combined);
     w.open("if (across == 0u)");
     for row in 0..4 {
@@ -240,20 +244,14 @@ fn finish_rows(w: &mut Writer<'_>, chain: &Chain<'_>, kind: ReduceKind, batch: &
 }
 
 /// Hands each sum of a lane to its end.
-fn finish_sums(
-    w: &mut Writer<'_>,
-    chain: &Chain<'_>,
-    n: usize,
-    quads: usize,
-    batch: &[String],
-) -> Result<(), ShaderError> {
+fn finish_sums(w: &mut Writer<'_>, chain: &Chain<'_>, n: usize, quads: usize, batch: &[String]) {
     for row in 0..4 {
         w.open("");
         w.line(format!("let row = top + down * 4u + {row}u;"));
         w.open(guard("row", chain.rows()));
         if chain.softmax.is_some() {
             w.open("if (across == 0u)");
-            chain.store_row(w, "row", [&format!("largest[{row}]"), &format!("total[{row}]")])?;
+            chain.store_row(w, "row", [&format!("largest[{row}]"), &format!("total[{row}]")]);
             w.close();
         }
         for at in 0..4 * quads {
@@ -269,7 +267,6 @@ fn finish_sums(
         w.close();
         w.close();
     }
-    Ok(())
 }
 
 /// The condition under which a row is one of the matrix's, where not all are.

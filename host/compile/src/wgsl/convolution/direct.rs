@@ -4,7 +4,6 @@ use saggar_tensor::op::Conv2d;
 
 use super::four;
 use crate::program::ValueId;
-use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
 
 /// A convolution or its adjoint in the input: each result sums, over taps and over the channels of its group, source
@@ -40,11 +39,7 @@ fn tile(w: &Writer<'_>, sum: &Sum<'_>) -> [usize; 2] {
 }
 
 /// Writes the kernel of `sum`; `store` writes element `linear` of the result, whose coordinates it is given.
-fn sum(
-    w: &mut Writer<'_>,
-    sum: &Sum<'_>,
-    store: impl Fn(&mut Writer<'_>, [&str; 6]) -> Result<(), ShaderError>,
-) -> Result<(), ShaderError> {
+fn sum(w: &mut Writer<'_>, sum: &Sum<'_>, store: impl Fn(&mut Writer<'_>, [&str; 6])) {
     let [block, places] = tile(w, sum);
     let (to, from) = (sum.to, sum.from);
     let (to_channels, from_channels) = (to[1] / sum.groups, from[1] / sum.groups);
@@ -78,7 +73,7 @@ fn sum(
     ));
     w.line(format!("let tap = c * {}u + ky * {}u + kx;", sum.weight_strides[1], sum.window[1]));
     for (p, inside) in inside.iter().enumerate() {
-        let element = w.element(sum.source, &format!("row + at_x{p}"))?;
+        let element = w.element(sum.source, &format!("row + at_x{p}"));
         if sum.misses[1] {
             w.line(format!("var value{p} = 0.0;\nif ({inside}) {{ value{p} = {element}; }}"));
         } else {
@@ -86,7 +81,7 @@ fn sum(
         }
     }
     for j in 0..block {
-        let weight = w.element(sum.filter, &format!("weight{j} + tap"))?;
+        let weight = w.element(sum.filter, &format!("weight{j} + tap"));
         w.line(format!("let factor{j} = {weight};"));
         for p in 0..places {
             w.line(format!("sum{j}_{p} += value{p} * factor{j};"));
@@ -100,19 +95,12 @@ fn sum(
     w.line(format!("let channel = part * {to_channels}u + first + j;\nlet x = {} + p * {columns}u;", indices[4]));
     w.open(format!("if (first + j < {to_channels}u && x < {}u)", to[3]));
     w.line(format!("let linear = ((image * {}u + channel) * {}u + y) * {}u + x;", to[1], to[2], to[3]));
-    store(w, ["image", "channel", "y", "x", "linear", &format!("sums[j * {places}u + p]")])?;
+    store(w, ["image", "channel", "y", "x", "linear", &format!("sums[j * {places}u + p]")]);
     (0..3).for_each(|_| w.close());
-    Ok(())
 }
 
 /// The convolution; `finish` is written already.
-pub(super) fn conv2d(
-    w: &mut Writer<'_>,
-    conv: &Conv2d,
-    input: ValueId,
-    filter: ValueId,
-    result: [usize; 4],
-) -> Result<(), ShaderError> {
+pub(super) fn conv2d(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, filter: ValueId, result: [usize; 4]) {
     let (from, f) = (four(w.dims(input)), w.dims(filter));
     let place = |w: &mut Writer<'_>, axis: usize, out: &str, tap: &str, name: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
@@ -134,18 +122,11 @@ pub(super) fn conv2d(
     };
     sum(w, &description, |w, arguments| {
         w.line(format!("finish({});", arguments.join(", ")));
-        Ok(())
     })
 }
 
 /// Adjoint in the input.
-pub(super) fn input_grad(
-    w: &mut Writer<'_>,
-    conv: &Conv2d,
-    gradient: ValueId,
-    filter: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
     let (to, from, f) = (four(w.dims(output)), four(w.dims(gradient)), w.dims(filter));
     let place = |w: &mut Writer<'_>, axis: usize, x: &str, tap: &str, name: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
@@ -171,13 +152,7 @@ pub(super) fn input_grad(
 /// Adjoint in the filter. The lanes of a workgroup
 /// share the sums over images and places: for a block of output channels and, where shaders run on a processor, for
 /// several taps of a row too, which saves loads and costs parallelism.
-pub(super) fn filter_grad(
-    w: &mut Writer<'_>,
-    conv: &Conv2d,
-    input: ValueId,
-    gradient: ValueId,
-    output: ValueId,
-) -> Result<(), ShaderError> {
+pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
     let (x, f, dy) = (four(w.dims(input)), four(w.dims(output)), four(w.dims(gradient)));
     let (most, lanes) = if w.tuning.workgroup_memory { ([4, 1], 256) } else { ([8, 8], 64) };
     let group_out = f[0] / conv.groups;
@@ -195,7 +170,7 @@ pub(super) fn filter_grad(
         w.line(format!("var sum{i} = 0.0;"));
     }
     if length > 0 {
-        products(w, conv, [input, gradient], [x, f, dy], [block, taps, lanes])?;
+        products(w, conv, [input, gradient], [x, f, dy], [block, taps, lanes]);
     }
     for i in 0..sums {
         w.line(format!("partial[{}u + lane] = sum{i};", i * lanes));
@@ -209,10 +184,9 @@ pub(super) fn filter_grad(
     w.line(format!("total += partial[lane * {lanes}u + i];"));
     w.close();
     let at = format!("(((part * {group_out}u + out) * {}u + c) * {}u + ky) * {}u + tap", f[1], f[2], f[3]);
-    w.store(output, &at, "total")?;
+    w.store(output, &at, "total");
     w.close();
     w.close();
-    Ok(())
 }
 
 /// Adds, for each place of the lane, the products of the block's gradients with the taps' inputs.
@@ -222,7 +196,7 @@ fn products(
     [input, gradient]: [ValueId; 2],
     [x, f, dy]: [[usize; 4]; 3],
     [block, taps, lanes]: [usize; 3],
-) -> Result<(), ShaderError> {
+) {
     let (length, group_out) = (dy[0] * dy[2] * dy[3], f[0] / conv.groups);
     let place = |name: &str, axis: usize, tap: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
@@ -235,7 +209,7 @@ fn products(
     w.line(format!("let row = (({} * {}u + part * {}u + c) * {}u + in_y) * {}u;", places[0], x[1], f[1], x[2], x[3]));
     for t in 0..taps {
         w.line(format!("let in_x{t} = {};", place(&places[2], 1, &format!("kx + {t}u"))));
-        let element = w.element(input, &format!("row + in_x{t}"))?;
+        let element = w.element(input, &format!("row + in_x{t}"));
         w.line(format!("var value{t} = 0.0;\nif (in_x{t} < {}u) {{ value{t} = {element}; }}", x[3]));
     }
     for j in 0..block {
@@ -244,7 +218,7 @@ fn products(
             "(({} * {}u + {channel}) * {}u + {}) * {}u + {}",
             places[0], dy[1], dy[2], places[1], dy[3], places[2]
         );
-        let element = w.element(gradient, &at)?;
+        let element = w.element(gradient, &at);
         w.line(format!("let factor{j} = {element};"));
         for t in 0..taps {
             w.line(format!("sum{} += value{t} * factor{j};", j * taps + t));
@@ -252,5 +226,4 @@ fn products(
     }
     w.close();
     w.close();
-    Ok(())
 }

@@ -11,7 +11,6 @@ use saggar_tensor::op::Conv2d;
 
 use super::four;
 use crate::program::{Epilogue, ValueId};
-use crate::wgsl::ShaderError;
 use crate::wgsl::contract::{Matrix, Operand};
 use crate::wgsl::expression::finish_function;
 use crate::wgsl::tile::{self, Along, Factor, Results};
@@ -58,17 +57,17 @@ pub(super) fn conv2d(
     filter: ValueId,
     result: [usize; 4],
     epilogue: &Epilogue,
-) -> Result<bool, ShaderError> {
+) -> bool {
     let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(filter), result);
     let (m, k) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let n = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [filter, input]) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [filter, input]) else { return false };
     let weights = Operand { value: filter, transposed: false, batch_stride: m * k };
     let weights = Matrix::new(w, &weights, [k, 1], m, k);
     let images = Image::new(w, geometry, input, Along::Side);
-    tile::product(w, sizes, &plan, [&weights, &images], &Finished { geometry, epilogue })?;
-    Ok(true)
+    tile::product(w, sizes, &plan, [&weights, &images], &Finished { geometry, epilogue });
+    true
 }
 
 pub(super) fn input_grad(
@@ -77,19 +76,19 @@ pub(super) fn input_grad(
     gradient: ValueId,
     filter: ValueId,
     output: ValueId,
-) -> Result<bool, ShaderError> {
+) -> bool {
     let geometry = &Geometry::new(conv, four(w.dims(output)), w.dims(filter), four(w.dims(gradient)));
     let (m, k) = (geometry.channels_in, geometry.channels_out * geometry.taps());
     let n = geometry.places()[1];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [filter, gradient]) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [filter, gradient]) else { return false };
     let weights = Operand { value: filter, transposed: true, batch_stride: m * k };
     let matrix = Matrix::new(w, &weights, [1, m], m, k);
     let turned = Turned { geometry, filter };
     let weights: &dyn Factor = if geometry.taps() == 1 { &matrix } else { &turned };
     let spread = Spread { geometry, gradient };
-    tile::product(w, sizes, &plan, [weights, &spread], &Stored { geometry, output })?;
-    Ok(true)
+    tile::product(w, sizes, &plan, [weights, &spread], &Stored { geometry, output });
+    true
 }
 
 pub(super) fn filter_grad(
@@ -98,16 +97,16 @@ pub(super) fn filter_grad(
     input: ValueId,
     gradient: ValueId,
     output: ValueId,
-) -> Result<bool, ShaderError> {
+) -> bool {
     let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(output), four(w.dims(gradient)));
     let (m, n) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let k = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [gradient, input]) else { return Ok(false) };
+    let Some(plan) = tile::plan(w, sizes, [gradient, input]) else { return false };
     let gradients = Planes::new(w, geometry, gradient);
     let images = Image::new(w, geometry, input, Along::Depth);
-    tile::product(w, sizes, &plan, [&gradients, &images], &Weights { output, m, n })?;
-    Ok(true)
+    tile::product(w, sizes, &plan, [&gradients, &images], &Weights { output, m, n });
+    true
 }
 
 /// The image under the window: an element for each place of the results and each channel and tap.
@@ -174,13 +173,7 @@ impl Factor for Image<'_> {
         }
     }
 
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        in_quads: bool,
-    ) -> Result<(String, Option<String>), ShaderError> {
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let [_, _, height, width] = self.geometry.input;
         let padding = self.geometry.conv.padding;
         let at = format!("{side} + {depth} + ({side}y + {depth}y) * {width}u + {side}x + {depth}x");
@@ -191,8 +184,8 @@ impl Factor for Image<'_> {
         if padding[2] + padding[3] > 0 {
             inside.push(format!("{side}x + {depth}x < {width}u"));
         }
-        let element = if in_quads { w.vector(self.input, &at) } else { w.element(self.input, &at)? };
-        Ok((element, (!inside.is_empty()).then(|| inside.join(" && "))))
+        let element = if in_quads { w.vector(self.input, &at) } else { w.element(self.input, &at) };
+        (element, (!inside.is_empty()).then(|| inside.join(" && ")))
     }
 }
 
@@ -232,13 +225,7 @@ impl Factor for Spread<'_> {
         }
     }
 
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        _: bool,
-    ) -> Result<(String, Option<String>), ShaderError> {
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
         let [_, _, oh, ow] = self.geometry.result;
         let mut inside = Vec::new();
         let mut places = [String::new(), String::new()];
@@ -253,7 +240,7 @@ impl Factor for Spread<'_> {
             inside.push(format!("{} < {size}u", places[axis]));
         }
         let at = format!("{side} + {depth} + {} * {ow}u + {}", places[0], places[1]);
-        Ok((w.element(self.gradient, &at)?, Some(inside.join(" && "))))
+        (w.element(self.gradient, &at), Some(inside.join(" && ")))
     }
 }
 
@@ -283,14 +270,8 @@ impl Factor for Turned<'_> {
         w.line(format!("let {name} = {at} / {taps}u * {}u + {at} % {taps}u;", channels * taps));
     }
 
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        _: bool,
-    ) -> Result<(String, Option<String>), ShaderError> {
-        Ok((w.element(self.filter, &format!("{side} + {depth}"))?, None))
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
+        (w.element(self.filter, &format!("{side} + {depth}")), None)
     }
 }
 
@@ -328,15 +309,9 @@ impl Factor for Planes<'_> {
         w.line(format!("let {name} = {at} / {plane}u * {}u + {at} % {plane}u;", o * plane));
     }
 
-    fn element(
-        &self,
-        w: &mut Writer<'_>,
-        side: &str,
-        depth: &str,
-        in_quads: bool,
-    ) -> Result<(String, Option<String>), ShaderError> {
+    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let at = format!("{side} + {depth}");
-        Ok((if in_quads { w.vector(self.gradient, &at) } else { w.element(self.gradient, &at)? }, None))
+        (if in_quads { w.vector(self.gradient, &at) } else { w.element(self.gradient, &at) }, None)
     }
 }
 
@@ -347,7 +322,7 @@ struct Finished<'a> {
 }
 
 impl Results for Finished<'_> {
-    fn begin(&self, w: &mut Writer<'_>) -> Result<(), ShaderError> {
+    fn begin(&self, w: &mut Writer<'_>) {
         finish_function(w, self.epilogue, &self.geometry.result)
     }
 
@@ -359,12 +334,11 @@ impl Results for Finished<'_> {
         }
     }
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) -> Result<(), ShaderError> {
+    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) {
         let [_, o, oh, ow] = self.geometry.result;
         w.line(format!("let channel = batch * {}u + {row};", self.geometry.channels_out));
         w.line(format!("let linear = ((at_image * {o}u + channel) * {oh}u + at_y) * {ow}u + at_x;"));
         w.line(format!("finish(at_image, channel, at_y, at_x, linear, {sum});"));
-        Ok(())
     }
 }
 
@@ -375,9 +349,7 @@ struct Stored<'a> {
 }
 
 impl Results for Stored<'_> {
-    fn begin(&self, _: &mut Writer<'_>) -> Result<(), ShaderError> {
-        Ok(())
-    }
+    fn begin(&self, _: &mut Writer<'_>) {}
 
     fn column(&self, w: &mut Writer<'_>, column: &str) {
         let [_, c, height, width] = self.geometry.input;
@@ -385,7 +357,7 @@ impl Results for Stored<'_> {
         w.line(format!("let at_image = {column} / {plane}u * {}u + {column} % {plane}u;", c * plane));
     }
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) -> Result<(), ShaderError> {
+    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) {
         let [_, _, height, width] = self.geometry.input;
         let channels = self.geometry.channels_in;
         w.store(self.output, &format!("at_image + (batch * {channels}u + {row}) * {}u", height * width), sum)
@@ -400,13 +372,11 @@ struct Weights {
 }
 
 impl Results for Weights {
-    fn begin(&self, _: &mut Writer<'_>) -> Result<(), ShaderError> {
-        Ok(())
-    }
+    fn begin(&self, _: &mut Writer<'_>) {}
 
     fn column(&self, _: &mut Writer<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) -> Result<(), ShaderError> {
+    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
         w.store(self.output, &format!("(batch * {}u + {row}) * {}u + {column}", self.m, self.n), sum)
     }
 }

@@ -7,7 +7,7 @@ use saggar_tensor::op::{Binary, Distribution, ReduceKind, Scalar, Unary};
 use super::{TUNINGS, check, identity, load, plain, program, tensors, valid};
 use crate::expr::{Bound, Expr, Instruction, Register, View};
 use crate::program::{Body, Kernel, Place, Store, ValueId};
-use crate::wgsl::{Binding, Tuning, passes};
+use crate::wgsl::{Binding, ShaderError, Tuning, passes};
 
 const FLOAT: [Unary; 11] = [
     Unary::Exp,
@@ -59,7 +59,9 @@ fn every_search_is_valid() {
         for (largest, dims) in [(true, [2usize, 5, 4]), (false, [3, 7, 1])] {
             let outputs = [dims[0], dims[2]];
             let program = program(&[(dtype, &dims, Place::Input(0)), (DType::I32, &outputs, Place::Output(0))]);
-            valid(&program, Body::ArgFold { largest, dims, input: ValueId(0), output: ValueId(1) }, TUNINGS[0]);
+            for tuning in TUNINGS {
+                valid(&program, Body::ArgFold { largest, dims, input: ValueId(0), output: ValueId(1) }, tuning);
+            }
         }
     }
 }
@@ -68,12 +70,14 @@ fn every_search_is_valid() {
 fn every_scalar_operation_is_valid() {
     let narrow = DType::ALL.into_iter().filter(|dtype| dtype.bytes() < 8).collect::<Vec<_>>();
     for dtypes in [&narrow[..], &DType::ALL] {
-        scalar_operations_are_valid(dtypes);
+        for tuning in TUNINGS {
+            scalar_operations_are_valid(dtypes, tuning);
+        }
     }
 }
 
 /// Every scalar operation on these types, `uint8` the last, in one shader.
-fn scalar_operations_are_valid(dtypes: &[DType]) {
+fn scalar_operations_are_valid(dtypes: &[DType], tuning: Tuning) {
     let mut instructions = vec![load(0, identity(&[8])), load(1, identity(&[8]))];
     let (a, b) = (Register(0), Register(1));
     instructions.push((Instruction::Binary(Binary::Pow, a, b), DType::F32));
@@ -130,7 +134,7 @@ fn scalar_operations_are_valid(dtypes: &[DType]) {
         (DType::F32, &[8], Place::Output(0)),
     ]);
     let stores = vec![Store { value: ValueId(3), register: Register(instructions.len() as u32 - 1) }];
-    let shader = valid(&program, Body::Map { dims: vec![8], expr: Expr { instructions }, stores }, TUNINGS[0]);
+    let shader = valid(&program, Body::Map { dims: vec![8], expr: Expr { instructions }, stores }, tuning);
     let bindings = [Binding::Input(0), Binding::Variable(0), Binding::Constant(0), Binding::Output(0)];
     let shown: Vec<Binding> = shader.bindings.iter().map(|window| window.binding).collect();
     assert_eq!(shown, bindings);
@@ -209,16 +213,116 @@ fn wide_integers_read_a_padded_slab() {
 }
 
 #[test]
-fn wide_integers_are_refused_by_name_where_shaders_have_none() {
-    for (dtype, name) in [(DType::I64, "int64"), (DType::U64, "uint64")] {
-        let program = program(&[(dtype, &[2], Place::Input(0)), (dtype, &[2], Place::Output(0))]);
-        let load = Instruction::Load { value: ValueId(0), view: identity(&[2]), fill: None };
-        let expr = Expr { instructions: vec![(load, dtype)] };
-        let stores = vec![Store { value: ValueId(1), register: Register(0) }];
-        let kernel = Kernel { label: "map".to_owned(), body: Body::Map { dims: vec![2], expr, stores } };
-        let tuning = Tuning { wide_integers: false, ..TUNINGS[0] };
-        let error = passes(&program, &kernel, tuning).unwrap_err();
-        assert_eq!(error.to_string(), format!("map: this device's shaders have no {name}"));
-        assert!(passes(&program, &kernel, TUNINGS[0]).is_ok());
-    }
+fn wide_integers_are_two_words_where_shaders_have_none() {
+    let program = tensors(DType::I64, &[&[5, 3], &[5]]);
+    let halved = (Instruction::Binary(Binary::Div, Register(0), Register(1)), DType::I64);
+    let body = Body::Fold {
+        kind: ReduceKind::Max,
+        outer: vec![5],
+        inner: vec![3],
+        prologue: Expr {
+            instructions: vec![
+                (Instruction::Load { value: ValueId(0), view: identity(&[5, 3]), fill: None }, DType::I64),
+                (Instruction::Immediate(Scalar::Int(-2)), DType::I64),
+                halved,
+            ],
+        },
+        epilogue: plain(DType::I64, 1),
+    };
+    let source = valid(&program, body, TUNINGS[2]).source;
+    expect![[r#"
+        @group(0) @binding(0) var<storage, read_write> b0: array<vec2<u32>>;
+        @group(0) @binding(1) var<storage, read_write> b1: array<vec2<u32>>;
+
+        fn wide_subtract(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+            return vec2<u32>(a.x - b.x, a.y - b.y - select(0u, 1u, a.x < b.x));
+        }
+
+        fn wide_negate(a: vec2<u32>) -> vec2<u32> {
+            return wide_subtract(vec2<u32>(0u, 0u), a);
+        }
+
+        fn wide_is_negative(a: vec2<u32>) -> bool {
+            return (a.y >> 31u) == 1u;
+        }
+
+        fn wide_absolute(a: vec2<u32>) -> vec2<u32> {
+            return select(a, wide_negate(a), wide_is_negative(a));
+        }
+
+        fn wide_less_unsigned(a: vec2<u32>, b: vec2<u32>) -> bool {
+            return a.y < b.y || (a.y == b.y && a.x < b.x);
+        }
+
+        fn wide_less_signed(a: vec2<u32>, b: vec2<u32>) -> bool {
+            let high = vec2<i32>(bitcast<i32>(a.y), bitcast<i32>(b.y));
+            return high.x < high.y || (high.x == high.y && a.x < b.x);
+        }
+
+        fn wide_divide_unsigned(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+            if ((b.x | b.y) == 0u) { return vec2<u32>(0u, 0u); }
+            if ((a.y | b.y) == 0u) { return vec2<u32>(a.x / b.x, 0u); }
+            var high = 0u;
+            var rest = vec2<u32>(a.y, 0u);
+            if (b.y == 0u) {
+                high = a.y / b.x;
+                rest.x = a.y % b.x;
+            }
+            var low = 0u;
+            for (var bit = 32u; bit > 0u; bit -= 1u) {
+                let carried = (rest.y >> 31u) == 1u;
+                rest = vec2<u32>((rest.x << 1u) | ((a.x >> (bit - 1u)) & 1u), (rest.y << 1u) | (rest.x >> 31u));
+                low = low << 1u;
+                if (carried || !wide_less_unsigned(rest, b)) {
+                    rest = wide_subtract(rest, b);
+                    low = low | 1u;
+                }
+            }
+            return vec2<u32>(low, high);
+        }
+
+        fn wide_divide_signed(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+            let quotient = wide_divide_unsigned(wide_absolute(a), wide_absolute(b));
+            return select(quotient, wide_negate(quotient), wide_is_negative(a) != wide_is_negative(b));
+        }
+
+        @compute @workgroup_size(64)
+        fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+            let tile = group.x;
+            let id = tile * 64u + lane;
+            if (id >= 5u) { return; }
+            let c0 = id;
+            var total0: vec2<u32> = vec2<u32>(0x0u, 0x80000000u);
+            for (var i0 = 0u; i0 < 3u; i0 += 1u) {
+                let p0: vec2<u32> = b0[c0 * 3u + i0];
+                let p1: vec2<u32> = vec2<u32>(0xfffffffeu, 0xffffffffu);
+                let p2: vec2<u32> = wide_divide_signed(p0, p1);
+                total0 = select(total0, p2, wide_less_signed(total0, p2));
+            }
+            let e0: vec2<u32> = total0;
+            b1[id] = e0;
+        }
+    "#]]
+    .assert_eq(&source);
+}
+
+/// A division is a loop of its own in a function.
+#[test]
+fn divisions_of_two_words_count_among_the_loops() {
+    let program = tensors(DType::U64, &[&[4, 100], &[4]]);
+    let load = Instruction::Load { value: ValueId(0), view: identity(&[4, 100]), fill: None };
+    let divided = Instruction::Binary(Binary::Div, Register(0), Register(0));
+    let body = Body::Fold {
+        kind: ReduceKind::Sum,
+        outer: vec![4],
+        inner: vec![100],
+        prologue: Expr { instructions: vec![(load, DType::U64), (divided, DType::U64)] },
+        epilogue: plain(DType::U64, 1),
+    };
+    let kernel = Kernel { label: "fold".to_owned(), body };
+    let least = 100 + 100 * 32;
+    let with = |iterations_max| passes(&program, &kernel, Tuning { iterations_max, ..TUNINGS[2] }).map(drop);
+    let refused = ShaderError::Iterations { kernel: "fold".to_owned(), iterations: least, limit: least - 1 };
+    assert_eq!(with(least - 1), Err(refused));
+    assert_eq!(with(least), Ok(()));
 }

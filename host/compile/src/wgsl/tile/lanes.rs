@@ -1,7 +1,6 @@
 //! Products of a tile by lanes: each has a block of sums in registers.
 
 use super::{Results, Tile};
-use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
 
 /// Names a lane's place in the tile and its sums, each of `lane` rows and columns.
@@ -47,13 +46,7 @@ pub(in crate::wgsl) fn multiply(w: &mut Writer<'_>, sum: &str, depth: usize, [x,
 }
 
 /// Hands each sum of a lane to `results`.
-pub(super) fn store(
-    w: &mut Writer<'_>,
-    tile: &Tile,
-    lane: [usize; 2],
-    sizes: [usize; 2],
-    results: &dyn Results,
-) -> Result<(), ShaderError> {
+pub(super) fn store(w: &mut Writer<'_>, tile: &Tile, lane: [usize; 2], sizes: [usize; 2], results: &dyn Results) {
     let place = |side: usize, at: usize, origin: &str, name: &str| {
         let apart = tile.sides[side] / (lane[side] / 4);
         format!("{origin} + {}u + {name} * 4u", at / 4 * apart + at % 4)
@@ -68,12 +61,11 @@ pub(super) fn store(
             w.open("");
             w.line(format!("let row = {};", place(0, row, "top", "down")));
             w.open(guard(0, "row"));
-            results.store(w, "row", "column", &format!("sum{row}_{}[{}]", column / 4, column % 4))?;
+            results.store(w, "row", "column", &format!("sum{row}_{}[{}]", column / 4, column % 4));
             w.close();
             w.close();
         }
         w.close();
         w.close();
     }
-    Ok(())
 }

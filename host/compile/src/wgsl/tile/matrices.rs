@@ -6,7 +6,6 @@
 
 use super::staged::Staged;
 use super::{By, Matrices, Results, Tile};
-use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
 
 /// How a tile's small matrices are shared by the subgroups of a workgroup.
@@ -92,13 +91,7 @@ impl Grid {
     }
 
     /// Hands each sum to `results`, one small matrix of each subgroup after the other.
-    pub(super) fn store(
-        &self,
-        w: &mut Writer<'_>,
-        tile: &Tile,
-        sizes: [usize; 2],
-        results: &dyn Results,
-    ) -> Result<(), ShaderError> {
+    pub(super) fn store(&self, w: &mut Writer<'_>, tile: &Tile, sizes: [usize; 2], results: &dyn Results) {
         let (side, elements, lanes) = (self.of.side, self.elements(), self.of.subgroup);
         for [row, column] in self.sums() {
             w.line(format!("coopStoreT(sum{row}_{column}, &sums[subgroup * {elements}u], {side}u);"));
@@ -110,10 +103,9 @@ impl Grid {
             results.column(w, "column");
             w.line(format!("let row = top + down + {}u + i / {side}u;", row * side));
             w.open(tile.guard(0, sizes[0], "row"));
-            results.store(w, "row", "column", &format!("sums[subgroup * {elements}u + i]"))?;
+            results.store(w, "row", "column", &format!("sums[subgroup * {elements}u + i]"));
             (0..3).for_each(|_| w.close());
             w.line("workgroupBarrier();");
         }
-        Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use super::lanes::Shared;
 use super::{Along, Factor};
-use crate::wgsl::ShaderError;
 use crate::wgsl::writer::Writer;
 
 /// Halves that keep the rows of a factor of small matrices apart: they begin where a vector of eight does, and neighbours' do
@@ -96,7 +95,7 @@ impl Staged<'_> {
     }
 
     /// Reads what the lane stages of the tile that begins at depth `start`.
-    pub(in crate::wgsl) fn fetch(&self, w: &mut Writer<'_>, start: &str, k: usize) -> Result<(), ShaderError> {
+    pub(in crate::wgsl) fn fetch(&self, w: &mut Writer<'_>, start: &str, k: usize) {
         let name = self.name;
         w.open("");
         let depths = match self.factor.along() {
@@ -110,7 +109,7 @@ impl Staged<'_> {
         for part in 0..self.parts() {
             let [side, depth] = self.named(part);
             let (element, inside) =
-                self.factor.element(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.in_quads)?;
+                self.factor.element(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.in_quads);
             let mut conditions = Vec::new();
             if !self.size.is_multiple_of(self.side) {
                 conditions.push(format!("{name}_side{side} < {}u", self.size));
@@ -129,7 +128,6 @@ impl Staged<'_> {
             }
         }
         w.close();
-        Ok(())
     }
 
     /// Puts what was fetched into the tile.

@@ -1,0 +1,256 @@
+//! Integers of 64 bits for shaders that have none: a `vec2<u32>`, the low word first, which is how memory holds an `i64` too.
+//!
+//! Two's complement, so that sums, differences and products are the same with and without a sign, and all of them wrap. The
+//! names of functions with `signed` in them read the upper word's highest bit as the sign.
+
+use saggar_tensor::DType;
+use saggar_tensor::op::{Binary, Unary};
+
+use super::Tuning;
+
+/// How shaders hold integers of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WideIntegers {
+    /// As `i64` and `u64`, naga's extension of WGSL.
+    Native,
+    /// As two words.
+    Words,
+}
+
+/// Two words in WGSL.
+pub(super) const WORDS: &str = "vec2<u32>";
+
+impl WideIntegers {
+    pub(super) fn of(tuning: &Tuning) -> WideIntegers {
+        if tuning.wide_integers { WideIntegers::Native } else { WideIntegers::Words }
+    }
+
+    /// Whether elements of `dtype` are two words.
+    pub(super) fn in_words(self, dtype: DType) -> bool {
+        self == WideIntegers::Words && is_wide(dtype)
+    }
+}
+
+/// Whether it is an integer of 64 bits.
+pub(super) fn is_wide(dtype: DType) -> bool {
+    dtype.bytes() == 8
+}
+
+fn sign(dtype: DType) -> &'static str {
+    if dtype.is_signed_integer() { "signed" } else { "unsigned" }
+}
+
+/// A constant: the low 64 bits of `value`.
+pub(super) fn immediate(value: i128) -> String {
+    let bits = value as u64;
+    format!("vec2<u32>({:#x}u, {:#x}u)", bits as u32, bits >> 32)
+}
+
+/// Whether `a < b`, both `dtype`.
+pub(super) fn less(dtype: DType, a: &str, b: &str) -> String {
+    format!("wide_less_{}({a}, {b})", sign(dtype))
+}
+
+/// `op` of `a` and `b`, both `dtype`; none where the operator takes no integers of 64 bits, or needs nothing but [`less`].
+pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> Option<String> {
+    Some(match op {
+        Binary::Add => format!("wide_add({a}, {b})"),
+        Binary::Sub => format!("wide_subtract({a}, {b})"),
+        Binary::Mul => format!("wide_multiply({a}, {b})"),
+        Binary::Div => format!("wide_divide_{}({a}, {b})", sign(dtype)),
+        Binary::Max => format!("select({a}, {b}, {})", less(dtype, a, b)),
+        Binary::Min => format!("select({b}, {a}, {})", less(dtype, a, b)),
+        Binary::Equal => format!("select(0u, 1u, all({a} == {b}))"),
+        Binary::Less
+        | Binary::LessOrEqual
+        | Binary::Pow
+        | Binary::LogicalAnd
+        | Binary::LogicalOr
+        | Binary::LogicalXor => return None,
+    })
+}
+
+/// `op` of `a`; none where the operator takes no integers of 64 bits, or leaves them alone, or changes their type ([`cast`]).
+pub(super) fn unary(op: Unary, a: &str) -> Option<String> {
+    Some(match op {
+        Unary::Neg => format!("wide_negate({a})"),
+        Unary::Abs => format!("wide_absolute({a})"),
+        Unary::Sign => format!("wide_sign({a})"),
+        Unary::Exp
+        | Unary::Log
+        | Unary::Sqrt
+        | Unary::Reciprocal
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tanh
+        | Unary::Erf
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::RoundEven
+        | Unary::LogicalNot
+        | Unary::StopGradient
+        | Unary::Cast(_) => return None,
+    })
+}
+
+/// `a`, of type `from`, in two words as a `to`.
+pub(super) fn from(from: DType, to: DType, a: &str) -> String {
+    if is_wide(from) {
+        a.to_owned()
+    } else if from.is_float() {
+        format!("wide_from_float_{}({a})", sign(to))
+    } else if from.is_signed_integer() {
+        format!("wide_extend({a})")
+    } else {
+        format!("vec2<u32>({a}, 0u)")
+    }
+}
+
+/// `a`, two words of type `from`, as the `f32` next to it where `to` is a float, and as its low word where `to` is a narrower
+/// integer, which its own type may have to be cut to.
+pub(super) fn to(from: DType, to: DType, a: &str) -> String {
+    if to.is_float() {
+        format!("wide_to_float_{}({a})", sign(from))
+    } else if to.is_signed_integer() {
+        format!("bitcast<i32>(({a}).x)")
+    } else {
+        format!("({a}).x")
+    }
+}
+
+/// Each with its name and the functions it calls earlier in the list, or in [`super::library`]'s.
+pub(super) const FUNCTIONS: [(&str, &str); 17] = [
+    (
+        "wide_add",
+        "fn wide_add(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {\n    let low = a.x + b.x;\n    \
+         return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));\n}\n",
+    ),
+    (
+        "wide_subtract",
+        "fn wide_subtract(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {\n    \
+         return vec2<u32>(a.x - b.x, a.y - b.y - select(0u, 1u, a.x < b.x));\n}\n",
+    ),
+    (
+        "wide_multiply",
+        "fn wide_multiply(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {\n    \
+         return vec2<u32>(a.x * b.x, multiply_high(a.x, b.x) + a.x * b.y + a.y * b.x);\n}\n",
+    ),
+    (
+        "wide_negate",
+        "fn wide_negate(a: vec2<u32>) -> vec2<u32> {\n    return wide_subtract(vec2<u32>(0u, 0u), a);\n}\n",
+    ),
+    ("wide_is_negative", "fn wide_is_negative(a: vec2<u32>) -> bool {\n    return (a.y >> 31u) == 1u;\n}\n"),
+    (
+        "wide_absolute",
+        "fn wide_absolute(a: vec2<u32>) -> vec2<u32> {\n    \
+         return select(a, wide_negate(a), wide_is_negative(a));\n}\n",
+    ),
+    (
+        "wide_sign",
+        "fn wide_sign(a: vec2<u32>) -> vec2<u32> {\n    let some = select(0u, 1u, (a.x | a.y) != 0u);\n    \
+         return select(vec2<u32>(some, 0u), vec2<u32>(0xffffffffu, 0xffffffffu), wide_is_negative(a));\n}\n",
+    ),
+    (
+        "wide_less_unsigned",
+        "fn wide_less_unsigned(a: vec2<u32>, b: vec2<u32>) -> bool {\n    \
+         return a.y < b.y || (a.y == b.y && a.x < b.x);\n}\n",
+    ),
+    (
+        "wide_less_signed",
+        "fn wide_less_signed(a: vec2<u32>, b: vec2<u32>) -> bool {\n    \
+         let high = vec2<i32>(bitcast<i32>(a.y), bitcast<i32>(b.y));\n    \
+         return high.x < high.y || (high.x == high.y && a.x < b.x);\n}\n",
+    ),
+    ("wide_divide_unsigned", DIVIDE_UNSIGNED),
+    ("wide_divide_signed", DIVIDE_SIGNED),
+    (
+        "wide_extend",
+        "fn wide_extend(a: i32) -> vec2<u32> {\n    return vec2<u32>(bitcast<u32>(a), bitcast<u32>(a >> 31u));\n}\n",
+    ),
+    ("wide_from_size", FROM_SIZE),
+    ("wide_from_float_unsigned", FROM_FLOAT_UNSIGNED),
+    ("wide_from_float_signed", FROM_FLOAT_SIGNED),
+    ("wide_to_float_unsigned", TO_FLOAT_UNSIGNED),
+    ("wide_to_float_signed", TO_FLOAT_SIGNED),
+];
+
+/// Times that the loop of a division runs.
+pub(super) const DIVISION_ITERATIONS: usize = 32;
+
+// Long division by one bit at a time, but for the upper word of the quotient: it is a division of words, or 0. What is left is
+// less than `b`, and twice that may have a bit more than two words. By 0 it is 0.
+const DIVIDE_UNSIGNED: &str = "fn wide_divide_unsigned(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    if ((b.x | b.y) == 0u) { return vec2<u32>(0u, 0u); }
+    if ((a.y | b.y) == 0u) { return vec2<u32>(a.x / b.x, 0u); }
+    var high = 0u;
+    var rest = vec2<u32>(a.y, 0u);
+    if (b.y == 0u) {
+        high = a.y / b.x;
+        rest.x = a.y % b.x;
+    }
+    var low = 0u;
+    for (var bit = 32u; bit > 0u; bit -= 1u) {
+        let carried = (rest.y >> 31u) == 1u;
+        rest = vec2<u32>((rest.x << 1u) | ((a.x >> (bit - 1u)) & 1u), (rest.y << 1u) | (rest.x >> 31u));
+        low = low << 1u;
+        if (carried || !wide_less_unsigned(rest, b)) {
+            rest = wide_subtract(rest, b);
+            low = low | 1u;
+        }
+    }
+    return vec2<u32>(low, high);
+}
+";
+
+// Towards 0. The smallest number by -1 wraps to itself.
+const DIVIDE_SIGNED: &str = "fn wide_divide_signed(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let quotient = wide_divide_unsigned(wide_absolute(a), wide_absolute(b));
+    return select(quotient, wide_negate(quotient), wide_is_negative(a) != wide_is_negative(b));
+}
+";
+
+// Of a float from 0 to less than 2^64. Both products are by powers of two, and a float has no more digits than a word, so that
+// nothing is rounded but what comes after the point.
+const FROM_SIZE: &str = "fn wide_from_size(x: f32) -> vec2<u32> {
+    let high = floor(x * 2.3283064365386963e-10);
+    return vec2<u32>(u32(x - high * 4294967296.0), u32(high));
+}
+";
+
+// Past the ends it is the end, and for NaN 0.
+const FROM_FLOAT_UNSIGNED: &str = "fn wide_from_float_unsigned(x: f32) -> vec2<u32> {
+    if (is_nan(x) || x <= 0.0) { return vec2<u32>(0u, 0u); }
+    if (x >= 18446744073709551616.0) { return vec2<u32>(0xffffffffu, 0xffffffffu); }
+    return wide_from_size(x);
+}
+";
+
+const FROM_FLOAT_SIGNED: &str = "fn wide_from_float_signed(x: f32) -> vec2<u32> {
+    if (is_nan(x)) { return vec2<u32>(0u, 0u); }
+    if (x >= 9223372036854775808.0) { return vec2<u32>(0xffffffffu, 0x7fffffffu); }
+    if (x <= -9223372036854775808.0) { return vec2<u32>(0u, 0x80000000u); }
+    let size = wide_from_size(abs(x));
+    return select(size, wide_negate(size), x < 0.0);
+}
+";
+
+// The nearest float, ties to even: of the 64 bits, moved up until the highest is set, the upper 24 are its digits, and a carry
+// out of them raises the exponent. A float of each word and their sum would round twice.
+const TO_FLOAT_UNSIGNED: &str = "fn wide_to_float_unsigned(a: vec2<u32>) -> f32 {
+    if ((a.x | a.y) == 0u) { return 0.0; }
+    let zeros = select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);
+    var top = select(a, vec2<u32>(0u, a.x), zeros >= 32u);
+    let shift = zeros & 31u;
+    if (shift > 0u) { top = vec2<u32>(top.x << shift, (top.y << shift) | (top.x >> (32u - shift))); }
+    let digits = top.y >> 8u;
+    let rest = top.y & 0xffu;
+    let up = rest > 0x80u || (rest == 0x80u && (top.x != 0u || (digits & 1u) == 1u));
+    return bitcast<f32>(((190u - zeros) << 23u) + (digits - 0x800000u) + select(0u, 1u, up));
+}
+";
+
+const TO_FLOAT_SIGNED: &str = "fn wide_to_float_signed(a: vec2<u32>) -> f32 {
+    let size = wide_to_float_unsigned(wide_absolute(a));
+    return select(size, -size, wide_is_negative(a));
+}
+";
