@@ -48,6 +48,8 @@ struct Device {
     graphs: u64,
     /// Seeds of primitives' cases to try.
     seeds: u64,
+    /// Whether its kernels stage tiles in memory that lanes share.
+    has_tiles: bool,
 }
 
 /// All devices here: the CPU with one and with two threads, and with every kind of vectors that it has; every adapter with
@@ -55,7 +57,13 @@ struct Device {
 fn devices() -> Vec<Device> {
     let cpu = |threads, vectors, graphs| {
         let options = cpu::Options { threads: Some(threads), vectors, ..cpu::Options::default() };
-        Device { backend: cpu::open_with(options).unwrap(), graph_units: GRAPH_UNITS, graphs, seeds: 3 }
+        Device {
+            backend: cpu::open_with(options).unwrap(),
+            graph_units: GRAPH_UNITS,
+            graphs,
+            seeds: 3,
+            has_tiles: false,
+        }
     };
     let mut devices = vec![cpu(1, None, GRAPHS), cpu(2, None, GRAPHS)];
     // The widest kind is the one that nobody has to name.
@@ -76,6 +84,7 @@ fn devices() -> Vec<Device> {
                 graph_units: GRAPH_UNITS_ON_ADAPTERS,
                 graphs: if wide_integers { GRAPHS_ON_ADAPTERS } else { GRAPHS_BY_WORDS },
                 seeds: 1,
+                has_tiles: workgroup_memory,
             });
         }
     }
@@ -274,6 +283,12 @@ fn random_graphs_agree() {
 fn a_network_trains_as_the_interpreter_says() {
     let network = lenet::network(3, true);
     for device in devices() {
+        // Its compiler takes more than 20 GB for the tiles of a convolution's gradient, which no saggar asks of an adapter
+        // whose shaders run on a processor.
+        if device.has_tiles && device.backend.info().adapter.contains("SwiftShader") {
+            println!("SKIP: SwiftShader does not compile tiles of a network");
+            continue;
+        }
         check(&device, "lenet", &network.graph, &network.inputs, &network.variables, device.graph_units);
     }
 }
@@ -413,19 +428,24 @@ fn wide(dtype: DType) -> lenet::Network {
     lenet::Network { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
 }
 
-/// With bindings of 64 words, most tensors of the cases take several.
+/// With bindings of so few words, most tensors of the cases take several.
 #[test]
 fn tensors_past_one_binding_agree() {
     for index in 0..gpu::adapters().len() {
-        let tuning = Tuning { workgroup_memory: false, window_bytes: 256, ..Tuning::UNLIMITED };
-        let backend = gpu::open_tuned(index, tuning).unwrap();
-        let device = Device { backend, graph_units: GRAPH_UNITS_ON_ADAPTERS, graphs: 0, seeds: 1 };
-        let large = |case: &&Case| case.inputs.iter().any(|input| input.descriptor().bytes() > 256);
+        let with = |window_bytes| {
+            gpu::open_tuned(index, Tuning { workgroup_memory: false, window_bytes, ..Tuning::UNLIMITED }).unwrap()
+        };
+        // SwiftShader takes 10 bindings, and lavapipe 32.
+        let bindings = |limit: &(String, u64)| limit.0 == "bindings_max" && limit.1 < 32;
+        let window_bytes = if with(256).info().limits.iter().any(bindings) { 1024 } else { 256 };
+        let backend = with(window_bytes);
+        let device = Device { backend, graph_units: GRAPH_UNITS_ON_ADAPTERS, graphs: 0, seeds: 1, has_tiles: false };
+        let large = |case: &&Case| case.inputs.iter().any(|input| input.descriptor().bytes() > window_bytes);
         let mut tried = 0;
         for case in cases(5).iter().filter(large) {
             check_case(&device, case, tolerance(case.verified().graph()));
             tried += 1;
         }
-        assert!(tried > 20, "only {tried} cases have a tensor of more than 256 bytes");
+        assert!(tried > 20, "only {tried} cases have a tensor of more than {window_bytes} bytes");
     }
 }

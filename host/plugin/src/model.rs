@@ -392,7 +392,9 @@ impl LoadedModel {
         // An error or a broken promise is an answer like another: the instance is as good as before.
         lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
         checked.map_err(|error| match error {
-            PluginError::Guest { during, code: "cancelled", .. } if terms.sink.as_ref().is_some_and(|it| it.is_gone()) => {
+            PluginError::Guest { during, code: "cancelled", .. }
+                if terms.sink.as_ref().is_some_and(|it| it.is_gone()) =>
+            {
                 PluginError::Cancelled { during }
             }
             error => error,
