@@ -8,6 +8,7 @@ GUESTS := careless echo formulas hostile matmul painter steady teller
 KEEP ?= 0
 SECONDS_EACH ?= 600
 GRAPHS ?= 100000
+NODES ?= 100000
 SOAK_SECONDS ?= 3600
 ATTACK_SECONDS ?= 60
 ATTACKS := $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
@@ -86,9 +87,9 @@ fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs 
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
 
-fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them with the interpreter, and graphs of 100,000 nodes
+fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them with the interpreter, and graphs of NODES=100000 nodes
 	@.ci/setup test
-	GRAPHS=$(GRAPHS) NODES=100000 cargo test --locked --workspace --lib -- \
+	GRAPHS=$(GRAPHS) NODES=$(NODES) cargo test --locked --workspace --lib -- \
 	 random_graphs_compile_for_a_gpu large_graphs_take --nocapture
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)

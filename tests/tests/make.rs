@@ -66,8 +66,8 @@ fn conformance_of_webnn_runs_a_folder_of_cases() {
     assert!(!make(&["conformance-webnn"], &[]).status.success(), "without a folder it says so");
 }
 
-#[test]
-fn conformance_of_onnx_runs_a_folder_of_cases() {
+/// A folder of one of the ONNX project's own cases.
+fn one_case() -> tempfile::TempDir {
     let listed = Command::new(".ci/onnx-cases").current_dir(root()).output().unwrap();
     let folders = String::from_utf8(listed.stdout).unwrap();
     let from = Path::new(folders.trim().split(':').next().unwrap()).join("node/test_relu");
@@ -77,6 +77,25 @@ fn conformance_of_onnx_runs_a_folder_of_cases() {
     for file in ["model.onnx", "test_data_set_0/input_0.pb", "test_data_set_0/output_0.pb"] {
         std::fs::copy(from.join(file), case.join(file)).unwrap();
     }
+    folder
+}
+
+#[test]
+fn conformance_of_onnx_runs_a_folder_of_cases() {
+    let folder = one_case();
     let printed = succeeds(&["conformance-onnx"], &[("ONNX_CASES", folder.path())]);
     assert!(printed.contains("1 passed") && printed.contains(" 0 wrong"), "{printed}");
+}
+
+#[test]
+fn the_rules_of_onnx_run_a_folder_of_cases() {
+    let folder = one_case();
+    let printed = succeeds(&["conformance-onnx-rules"], &[("ONNX_CASES", folder.path())]);
+    assert!(printed.contains("1 passed"), "{printed}");
+}
+
+#[test]
+fn random_graphs_of_the_number_that_is_asked_for_are_compiled() {
+    let printed = succeeds(&["fuzz-graphs", "GRAPHS=30", "NODES=1500"], &[]);
+    assert!(printed.contains("30 graphs") && printed.contains(" for gpu: "), "{printed}");
 }

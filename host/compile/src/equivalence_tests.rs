@@ -76,6 +76,7 @@ fn random_graphs_compile_for_a_gpu_to_what_they_mean() {
         }
     };
     std::thread::scope(|scope| (0..threads).for_each(|first| drop(scope.spawn(move || campaign(first)))));
+    println!("{graphs} graphs");
 }
 
 /// Operands that are materialised after others have been fused that read the same inputs.

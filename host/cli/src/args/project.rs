@@ -45,7 +45,7 @@ pub(crate) struct Dev {
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
     /// Where the server listens that this starts: 5000, 127.0.0.1:5000, or 0 for a free port; one that runs there already is used. With --host or SAGGAR_HOST it starts none and talks to that one.
-    #[arg(long, default_value = "127.0.0.1:5000", value_parser = tcp_address, value_name = "ADDRESS")]
+    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_parser = tcp_address, value_name = "ADDRESS")]
     pub(crate) addr: SocketAddr,
     /// The state directory of the server that this starts; .saggar in the project's directory where it is left out.
     #[arg(long, env = "SAGGAR_HOME", value_name = "DIR")]

@@ -78,7 +78,10 @@ impl Kept {
         if self.saved.swap(made, Ordering::AcqRel) == made {
             return;
         }
-        let Some(data) = self.cache.get_data().filter(|data| data.len() <= BYTES_MAX) else { return };
+        let Some(data) = self.cache.get_data().filter(|data| MAGIC.len() + DIGEST_BYTES + data.len() <= BYTES_MAX)
+        else {
+            return;
+        };
         if let Err(error) = write(&self.file, &self.key, &data) {
             tracing::warn!(file = %self.file.display(), %error, "compiled shaders are not kept");
         }

@@ -263,7 +263,7 @@ impl Inputs {
     /// The inputs of a request, in any order. Those that are left out have their default in every item.
     ///
     /// # Errors
-    /// `Missing`; `Twice`; `Batch`; `TooLarge`.
+    /// `Missing`; `Twice`; `Batch`; `TooLarge`; `Unexpected` where a truth value is neither 0 nor 1.
     pub fn new(signature: &Signature, inputs: Vec<Input>) -> Result<Inputs, DecodeError> {
         let mut inputs: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
         let mut ordered: Vec<Option<Input>> = Vec::with_capacity(inputs.len());
@@ -273,6 +273,7 @@ impl Inputs {
             if input.is_none() && port.default.is_none() {
                 return Err(DecodeError::Missing { name: port.name.clone(), item: port.item.clone() });
             }
+            check_truth(port, input.as_ref())?;
             ordered.push(input);
         }
         if let Some(input) = inputs.into_iter().flatten().next() {
@@ -324,6 +325,18 @@ impl Input {
     /// Its elements.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.tensor.bytes
+    }
+}
+
+/// Refuses a truth value that is neither 0 nor 1: operators would take it for a number.
+fn check_truth(port: &Port, input: Option<&Input>) -> Result<(), DecodeError> {
+    let bytes = input.filter(|_| port.is_boolean()).map_or(&[][..], |input| &input.tensor.bytes);
+    match bytes.iter().position(|&byte| byte > 1) {
+        None => Ok(()),
+        Some(at) => {
+            let (place, got) = (format!("{}, element {at}", port.name), bytes[at].to_string());
+            Err(DecodeError::Unexpected { place, expected: "0 or 1, or true or false".to_owned(), got })
+        }
     }
 }
 

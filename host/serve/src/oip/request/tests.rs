@@ -148,6 +148,10 @@ fn truth_values_and_bytes_stand_for_each_other() {
     let refused = |semantics| read_bytes(semantics, r#""shape":[1,2],"datatype":"FP32","data":[1,0]"#).unwrap_err();
     assert!(refused(Some("boolean")).contains("expected datatype BOOL"), "{}", refused(Some("boolean")));
     assert!(refused(None).contains("expected datatype UINT8"), "{}", refused(None));
+    let number = |semantics| read_bytes(semantics, r#""shape":[1,2],"datatype":"UINT8","data":[1,7]"#);
+    assert_eq!(number(None), Ok(vec![1, 7]));
+    let neither = "x, element 1: expected 0 or 1, or true or false, got 7";
+    assert_eq!(number(Some("boolean")), Err(neither.to_owned()));
 }
 
 #[test]
