@@ -10,6 +10,7 @@ SECONDS_EACH ?= 600
 GRAPHS ?= 100000
 NODES ?= 100000
 SOAK_SECONDS ?= 3600
+SWAPS ?= 1000
 ATTACK_SECONDS ?= 60
 ATTACKS := $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
 ONLY ?=
@@ -113,9 +114,9 @@ attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/target/release/saggar \
 	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1
 
-soak: build ## an hour of clients of every kind, swaps and trainings at once (SOAK_SECONDS=3600)
-	SOAK_SECONDS=$(SOAK_SECONDS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \
-	 cargo test --locked --workspace --test soak -- --nocapture
+soak: build ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
+	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \
+	 cargo test --locked --workspace --test soak --test swap -- --nocapture --test-threads 1
 
 clean: ## remove what was built
 	cargo clean

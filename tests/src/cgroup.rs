@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A control group of its own; removed when it is dropped, after its processes.
 #[derive(Debug)]
@@ -16,7 +17,8 @@ impl MemoryGroup {
     /// # Panics
     /// Where there is none, and `REQUIRE_CGROUP` is set.
     pub fn new(bytes: u64) -> Option<MemoryGroup> {
-        let name = format!("saggar-test-{}", std::process::id());
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("saggar-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let roots = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true), ("/sys/fs/cgroup", "memory.max", false)];
         for (root, limit, is_version_1) in roots {
             let directory = Path::new(root).join(&name);
@@ -46,6 +48,15 @@ impl MemoryGroup {
         let enter = "echo $$ > \"$0\" && exec \"$@\"";
         command.args(["-c", enter]).arg(self.directory.join("cgroup.procs")).arg(program);
         command
+    }
+
+    /// Gives its processes so many bytes together from now on.
+    ///
+    /// # Panics
+    /// Where they have more already.
+    pub fn set_limit(&self, bytes: u64) {
+        let file = if self.is_version_1 { "memory.limit_in_bytes" } else { "memory.max" };
+        std::fs::write(self.directory.join(file), bytes.to_string()).expect("the group is ours");
     }
 
     /// The most bytes that its processes had at once, with what the system cached for them; `None` where it does not say.

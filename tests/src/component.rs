@@ -1,12 +1,24 @@
-//! Components that are plugins by their exports and otherwise as hard to compile as a test wants them.
+//! Components that are plugins by their exports and otherwise do what a test writes, or are as hard to compile as it wants.
 
 /// A component that is a plugin by its exports, and traps when it is run.
 pub fn plugin() -> Vec<u8> {
-    let text = r#"(component
+    trainer("", "", "", "unreachable")
+}
+
+/// A component whose `train` has this body, in a module with these fields that is instantiated with these arguments, after
+/// these imports and definitions.
+///
+/// # Panics
+/// Where the text is none.
+pub fn trainer(prelude: &str, arguments: &str, fields: &str, body: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+        {prelude}
         (core module $m
+          {fields}
           (memory (export "memory") 1)
-          (func (export "train") (result i32) unreachable))
-        (core instance $i (instantiate $m))
+          (func (export "train") (result i32) {body} i32.const 0))
+        (core instance $i (instantiate $m {arguments}))
         (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
           "internal"))
         (export $code "error-code" (type $code'))
@@ -15,7 +27,8 @@ pub fn plugin() -> Vec<u8> {
         (func $train (result (result (error $error)))
           (canon lift (core func $i "train") (memory (core memory $i "memory"))))
         (instance $trainer (export "train" (func $train)))
-        (export "saggar:plugin/trainer@0.1.0" (instance $trainer)))"#;
+        (export "saggar:plugin/trainer@0.1.0" (instance $trainer)))"#
+    );
     wat::parse_str(text).expect("the text is a component")
 }
 

@@ -6,6 +6,7 @@ pub mod component;
 mod guests;
 mod http;
 mod jobs;
+mod mounts;
 pub mod onnx;
 mod process;
 mod server;
@@ -15,6 +16,7 @@ pub use cgroup::MemoryGroup;
 pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use jobs::Steady;
+pub use mounts::unshared;
 pub use process::{children, kill_9, lower_priority, memory_kib, processes_of, workers};
 pub use server::{Server, binary, copy_version};
 

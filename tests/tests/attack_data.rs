@@ -2,12 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use saggar_tests::{Payload, Server, Steady, binary, copy_version, guest, memory_kib};
+use saggar_tests::{Payload, Server, Steady, binary, copy_version, guest, memory_kib, unshared};
 use serde_json::Value;
 
 /// KiB by which the memory of a server may grow while it takes in a dataset, whatever the dataset is.
@@ -114,12 +113,9 @@ fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
     assert_eq!(push(&server, "x.txt", b"a\nb\n").0, Some(0));
 
     let (home, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    if !may_mount(home.path()) {
-        return println!("SKIP: this machine lets nobody mount");
-    }
+    let Some(mut command) = unshared() else { return };
     let script =
         "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
-    let mut command = unshare();
     command.arg(script).args([home.path(), &binary()]);
     let server = Server::of(command, logs.path());
     // Only the server sees the disk.
@@ -137,16 +133,4 @@ fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
     std::fs::remove_file(&fill).unwrap();
     let again = upload();
     assert_eq!(again.status, 200, "{}", again.text);
-}
-
-fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-euc"]);
-    command
-}
-
-/// Whether this machine lets a test mount something on the directory.
-fn may_mount(directory: &Path) -> bool {
-    let may = unshare().args(["mount -t tmpfs tmpfs \"$0\""]).arg(directory).output();
-    may.is_ok_and(|output| output.status.success())
 }

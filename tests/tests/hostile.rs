@@ -134,6 +134,7 @@ fn trainings() {
     };
     for (train, reason) in [
         ("trap", "TRAP"),
+        ("drop", "TRAP"),
         ("panic", "TRAP"),
         ("recurse", "TRAP"),
         ("memory", "MEMORY_LIMIT"),
@@ -186,7 +187,7 @@ fn models() {
     };
     assert_eq!(ask().0, 200, "{:?}", ask());
     let mut version = 1;
-    for load in ["loop", "trap", "memory", "enormous"] {
+    for load in ["loop", "trap", "drop", "memory", "enormous"] {
         version += 1;
         publish(&server, load, "well", version);
         let model = server.get("/api/v1/models/hostile");

@@ -1,31 +1,13 @@
-//! The place where a server keeps its state: full, read-only, too small for what is pushed.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
+//! The place where a server keeps its state: full, read-only, too small for what is pushed. What takes no mount is in
+//! `faults_disk.rs`.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use saggar_tests::{Payload, Server, Steady, binary};
+use saggar_tests::{Payload, Server, Steady, binary, unshared};
 use serde_json::json;
-
-/// Runs a script in a file system name space of its own, in which it may mount; none where this machine allows nobody
-/// that.
-fn unshared(script: &str, arguments: &[&Path]) -> Option<Command> {
-    let unshare = || {
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "sh", "-euc"]);
-        command
-    };
-    let place = tempfile::tempdir().unwrap();
-    let may = unshare().args(["mount -t tmpfs tmpfs \"$0\""]).arg(place.path()).output();
-    if !may.is_ok_and(|output| output.status.success()) {
-        println!("SKIP: this machine lets nobody mount");
-        return None;
-    }
-    let mut command = unshare();
-    command.arg(script).args(arguments);
-    Some(command)
-}
 
 #[test]
 fn a_read_only_directory_is_refused_with_a_word_about_it() {
@@ -35,8 +17,8 @@ fn a_read_only_directory_is_refused_with_a_word_about_it() {
     drop(server);
     let script = "mount --bind \"$0\" \"$0\"; mount -o remount,ro,bind \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 \
                   --device cpu --home \"$0\"";
-    let Some(mut command) = unshared(script, &[home.path(), &binary()]) else { return };
-    let output = command.output().unwrap();
+    let Some(mut command) = unshared() else { return };
+    let output = command.arg(script).arg(home.path()).arg(binary()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("Read-only file system") && said.contains(home.path().to_str().unwrap()), "{said}");
@@ -51,7 +33,8 @@ fn a_full_disk_fails_what_needs_room_and_nothing_else() {
     let script = "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \
                   \"$0\" --jobs 1";
     let logs = tempfile::tempdir().unwrap();
-    let Some(command) = unshared(script, &[home.path(), &binary()]) else { return };
+    let Some(mut command) = unshared() else { return };
+    command.arg(script).arg(home.path()).arg(binary());
     let server = Server::of(command, logs.path());
 
     // A dataset that cannot fit is refused before anything is sent.

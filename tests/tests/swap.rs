@@ -1,13 +1,22 @@
-//! Hot swaps: versions come while clients ask, and no request fails.
-#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+//! Hot swaps: versions come and are reloaded while clients ask, and no request fails. `SWAPS` says how often they are reloaded
+//! (`make soak`: 1,000 times).
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say what they measured")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use saggar_tests::{Payload, Server, copy_version};
+use saggar_tests::{Payload, Server, copy_version, memory_kib};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
 const SWAPS: u64 = 30;
+/// Reloads, where nothing else is said.
+const RELOADS_DEFAULT: u64 = 100;
+/// Of reloads, the part after which the server has the memory that it works with.
+const SETTLED_PART: u64 = 5;
+/// KiB by which the server may grow in all reloads after those: much less than what stayed of each would come to.
+const GROWTH_KIB_MAX: u64 = 16 << 10;
+/// The same for bytes of devices, of which larger batches and further instances may take some still.
+const DEVICE_GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 #[test]
 fn thirty_swaps_under_sixteen_clients_lose_no_request() {
@@ -44,6 +53,66 @@ fn thirty_swaps_under_sixteen_clients_lose_no_request() {
     let failed = metrics.lines().filter(|line| line.starts_with("saggar_predict_requests_total{"));
     assert!(failed.clone().count() > 0);
     failed.for_each(|line| assert!(line.contains("outcome=\"success\"") || line.ends_with(" 0"), "{line}"));
+}
+
+/// Bytes of devices in use, by all owners.
+fn device_bytes(server: &Server) -> u64 {
+    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
+    values.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
+}
+
+#[test]
+fn fault_33_reloads_under_load_lose_no_request_and_keep_no_memory() {
+    let reloads: u64 = std::env::var("SWAPS").map_or(RELOADS_DEFAULT, |reloads| reloads.parse().unwrap());
+    let settled_after = reloads / SETTLED_PART;
+    assert!(settled_after > 0, "too few to tell what grows");
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::with_digits(home.path(), &[]);
+    copy_version(&home.path().join("models/digits"), 1, 2);
+    server.wait_for_version("digits", 2);
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let body = json!({ "image": vec![[0; 8]; 8] });
+    let ask = || {
+        let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answered.fetch_add(1, Ordering::AcqRel);
+        answer.header("x-saggar-model").to_owned()
+    };
+    let (settled, after) = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Acquire) {
+                        let by = ask();
+                        assert!(["digits@1", "digits@2"].contains(&&*by), "{by}");
+                    }
+                })
+            })
+            .collect();
+        let mut settled = (0, 0);
+        for reload in 0..reloads {
+            // The one that does not serve is not loaded, so that it has to be each time.
+            let version = 1 + reload % 2;
+            server.post("/api/v1/models/digits/promote", &json!({ "version": version }));
+            assert_eq!(ask(), format!("digits@{version}"), "reload {reload}");
+            if reload == settled_after {
+                settled = (memory_kib(server.pid(), "VmRSS"), device_bytes(&server));
+            }
+        }
+        let after = memory_kib(server.pid(), "VmRSS");
+        stop.store(true, Ordering::Release);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        (settled, after)
+    });
+    assert!(answered.load(Ordering::Acquire) > reloads * 2, "{answered:?} answers");
+    let growth = after.saturating_sub(settled.0);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {} KiB", settled.0);
+    let growth_bytes = device_bytes(&server).saturating_sub(settled.1);
+    assert!(growth_bytes < DEVICE_GROWTH_BYTES_MAX, "{growth_bytes} bytes of devices more than {}", settled.1);
+    let swap = server.get("/api/v1/models/digits")["last_swap"].clone();
+    assert_eq!(swap["to"], 1 + (reloads - 1) % 2, "{swap}");
+    println!("{reloads} reloads, {answered:?} answers, {growth} KiB more than {} KiB", settled.0);
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) fn of_job(state: &str, reason: &str) -> i32 {
         ("CANCELLED", _) => JOB_CANCELLED,
         ("TIMED_OUT", _) => JOB_TIMED_OUT,
         (_, "RETRIES_EXHAUSTED" | "PREEMPTED" | "DEVICE_LOST") => JOB_RETRIES_EXHAUSTED,
-        (_, "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "HANDLE_LIMIT" | "QUOTA") => JOB_OUT_OF_MEMORY,
+        (_, "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" | "QUOTA") => JOB_OUT_OF_MEMORY,
         _ => JOB_FAILED,
     }
 }

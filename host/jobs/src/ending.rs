@@ -31,6 +31,8 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal that killed it, if one did.
     pub signal: Option<i32>,
+    /// Whether the system killed a process for want of memory while it ran.
+    pub memory_ran_out: bool,
 }
 
 /// The worker's last words.
@@ -78,6 +80,9 @@ pub struct Situation<'a> {
     pub retry_on: &'a [Cause],
 }
 
+/// The signal that nothing can catch.
+const SIGKILL: i32 = 9;
+
 /// Reads how the attempt ended. A worker that says it finished but does not exit accordingly is not believed.
 pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
     match (last_word, exit.code) {
@@ -87,6 +92,9 @@ pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
         (LastWord::Failed(reason), Some(_)) => Ending::Interrupted(reason),
         (_, code) => {
             let sentence = match (code, exit.signal) {
+                (_, Some(SIGKILL)) if exit.memory_ran_out => format!(
+                    "the worker was killed by signal {SIGKILL}: memory ran out, on the machine or in its control group"
+                ),
                 (_, Some(signal)) => format!("the worker was killed by signal {signal}"),
                 (Some(code), None) => format!("the worker exited with code {code} without saying why"),
                 (None, None) => "the worker is gone".to_owned(),
@@ -155,7 +163,7 @@ mod tests {
     use super::*;
     use crate::spec::{OVER_BUDGET, PREEMPTED, RECYCLED};
 
-    const KILLED: Exit = Exit { code: None, signal: Some(9) };
+    const KILLED: Exit = Exit { code: None, signal: Some(9), memory_ran_out: false };
 
     fn situation(interruptions: u32) -> Situation<'static> {
         let retry_on = &Cause::NOT_THE_PLUGINS;
@@ -163,7 +171,7 @@ mod tests {
     }
 
     fn exit(code: i32) -> Exit {
-        Exit { code: Some(code), signal: None }
+        Exit { code: Some(code), signal: None, memory_ran_out: false }
     }
 
     fn stopped() -> Ending {
@@ -223,6 +231,20 @@ mod tests {
         let said = LastWord::Finished { stopped: false };
         assert!(matches!(ending(said.clone(), KILLED), Ending::Interrupted(_)));
         assert_eq!(next(ending(said, exit(0)), &situation(1)), Next::Over(JobState::Succeeded, Reason::default()));
+    }
+
+    #[test]
+    fn fault_16_a_worker_that_is_killed_for_memory_is_told_from_others() {
+        let sentence = |exit| match ending(LastWord::Silence, exit) {
+            Ending::Interrupted(reason) => reason.sentence,
+            ended => panic!("{ended:?}"),
+        };
+        let told = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
+        assert_eq!(sentence(Exit { memory_ran_out: true, ..KILLED }), told);
+        assert_eq!(sentence(KILLED), "the worker was killed by signal 9");
+        // Memory that ran out for another process has nothing to do with it.
+        let aborted = Exit { code: None, signal: Some(6), memory_ran_out: true };
+        assert_eq!(sentence(aborted), "the worker was killed by signal 6");
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 pub const STOP_GRACE: Duration = Duration::from_secs(30);
 /// How long a worker may take to read a command.
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
+/// What is added to a worker's badness (proc_pid_oom_score_adj(5)), in thousandths of all memory: where memory is short the
+/// system kills a worker before the server, and a compile child, which has the most, before a worker.
+pub const WORKER_OOM_SCORE: u32 = 500;
 /// How often a worker says that it runs, on a thread that does nothing else.
 pub const WORKER_BEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a worker may give no sign of life before it is killed and its attempt counts as lost.

@@ -115,7 +115,8 @@ impl LogWriter {
     /// Whatever the file system says.
     pub fn finish(&mut self, now_ms: i64) -> io::Result<()> {
         if self.left_out > 0 {
-            let line = format!("{} {} lines left out: the log is full\n", timestamp(now_ms), self.left_out);
+            self.last_ms = self.last_ms.max(now_ms);
+            let line = format!("{} {} lines left out: the log is full\n", timestamp(self.last_ms), self.left_out);
             self.file.write_all(line.as_bytes())?;
             self.left_out = 0;
         }
@@ -196,6 +197,22 @@ mod tests {
         assert_eq!(text, "2026-11-21T12:03:13.076Z first second\n2026-11-21T12:03:13.076Z the clock went back\n");
         assert_eq!(text.as_bytes()[TIMESTAMP_BYTES - 1], b' ');
         assert_eq!(read_from(&log_path(dir.path(), "j", 1), end, u64::MAX).unwrap(), (String::new(), end));
+    }
+
+    #[test]
+    fn fault_10_a_clock_that_goes_back_takes_no_line_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let noon = 1_795_262_400_000;
+        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        log.line(noon, "at noon").unwrap();
+        log.line(noon - 3_600_000, "an hour before").unwrap();
+        log.bytes = LOG_BYTES_MAX;
+        log.line(noon - 3_600_000, "left out").unwrap();
+        log.finish(noon - 3_600_000).unwrap();
+        let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        let at = "2026-11-21T12:00:00.000Z";
+        let expected = format!("{at} at noon\n{at} an hour before\n{at} 1 lines left out: the log is full\n");
+        assert_eq!(text, expected);
     }
 
     #[test]

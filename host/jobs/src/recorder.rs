@@ -57,7 +57,9 @@ pub(crate) struct Recorder {
     rights: Rights,
     task: String,
     log: LogWriter,
+    /// Lines that could not be written since the last one that could, and why not.
     lines_lost: u64,
+    lost_for: String,
     points: Vec<MetricPoint>,
     usage: Usage,
     began: Instant,
@@ -97,6 +99,7 @@ impl Recorder {
             task: job.task.clone(),
             log,
             lines_lost: 0,
+            lost_for: String::new(),
             points: Vec::new(),
             // An attempt that ends before it does anything did no step, and undid none.
             usage: Usage { first_step: job.step, last_step: job.step, ..Usage::default() },
@@ -130,6 +133,7 @@ impl Recorder {
         let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         if self.is_storage_full {
             self.lines_lost += 1;
+            "the server's storage quota is used up".clone_into(&mut self.lost_for);
             return self.shared.touch();
         }
         let mut write = || {
@@ -145,6 +149,7 @@ impl Recorder {
                 tracing::error!(job = %self.name, %error, "the job's log cannot be written");
             }
             self.lines_lost += 1;
+            self.lost_for = error.to_string();
         }
         self.shared.touch();
     }
@@ -381,6 +386,7 @@ impl Recorder {
             (None, false) => format!("job {} {state}: {}", self.name, reason.sentence),
         };
         self.log(&line);
+        self.tell_lost_lines().await;
         let now_ms = self.shared.clock.now_ms();
         if let Err(error) = self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX)) {
             tracing::error!(job = %self.name, %error, "the job's log may lack its end");
@@ -402,6 +408,19 @@ impl Recorder {
             self.shared.forget_series_later(self.name.clone());
         }
         Ok(())
+    }
+
+    /// Says in the job's events what its log lacks and cannot say itself any more.
+    async fn tell_lost_lines(&self) {
+        if self.lines_lost == 0 {
+            return;
+        }
+        let (lost, attempt, reason) = (self.lines_lost, self.lease.attempt, &self.lost_for);
+        let text = format!("{lost} lines of attempt {attempt}'s log could not be written: {reason}");
+        // Where not even this can be recorded, the end of the attempt cannot either.
+        if let Err(error) = self.note("LOG_LINES_LOST", text).await {
+            tracing::error!(job = %self.name, %error, lost, "the job's log lacks lines");
+        }
     }
 
     fn count(&self, state: JobState, reason: &Reason, again: bool) {

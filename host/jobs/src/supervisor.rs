@@ -19,10 +19,12 @@ use crate::scheduler;
 use crate::shared::Shared;
 use crate::spec::{IDLE, JobSpec, RECYCLED, WORKER_LOST};
 use clock::{AttemptClock, Due};
+use memory_kills::MemoryKills;
 use silence::WorkerSilence;
 use utilization::Busy;
 
 mod clock;
+mod memory_kills;
 mod silence;
 mod utilization;
 
@@ -114,6 +116,7 @@ struct Worker {
     stdin: Option<ChildStdin>,
     clock: AttemptClock,
     silence: WorkerSilence,
+    memory_kills: Option<MemoryKills>,
     kill_at: Option<Instant>,
     timed_out: bool,
     /// Why it was told to make room.
@@ -145,6 +148,7 @@ impl Worker {
         };
         let stdin = child.stdin.take();
         let mut worker = Worker {
+            memory_kills: child.id().and_then(MemoryKills::of),
             child,
             stdin,
             clock,
@@ -231,7 +235,8 @@ impl Worker {
                 self.child.wait().await?
             }
         };
-        let exit = Exit { code: status.code(), signal: status.signal() };
+        let memory_ran_out = self.memory_kills.as_ref().is_some_and(MemoryKills::has_grown);
+        let exit = Exit { code: status.code(), signal: status.signal(), memory_ran_out };
         Ok((last_word, exit))
     }
 

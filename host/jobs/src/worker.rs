@@ -24,6 +24,7 @@ use saggar_device::{Backend, DeviceInfo, Meter, Ways};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
+use crate::limits::WORKER_OOM_SCORE;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
 use crate::room::Room;
 use crate::spec::{Prediction, Source, WORKER_LOST};
@@ -42,6 +43,9 @@ use spending::Spending;
 ///
 /// `storage_quota` limits the bytes of all that is stored together. `runtime` drives the object store; it must not be the runtime that calls this, which blocks.
 pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tokio::runtime::Handle) -> i32 {
+    // Where memory is short, an attempt is worth less than the server, which it takes along. What cannot be said is left to
+    // the system's own choice.
+    let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE.to_string());
     let channel = Channel::new();
     let (start, control) = match channel.receive_start() {
         Ok(received) => received,
@@ -87,7 +91,7 @@ impl From<PluginError> for Failure {
     fn from(error: PluginError) -> Failure {
         let code = match error.reason() {
             "DEVICE_LOST" | WORKER_LOST => EXIT_TRY_AGAIN,
-            "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
+            "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
             _ => EXIT_FAILED,
         };
         Failure { reason: error.reason(), message: error.to_string(), code }

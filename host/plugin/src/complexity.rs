@@ -3,13 +3,14 @@
 //! The counts are what the bytes claim: nothing is validated here. Bytes that claim less than they hold are refused by the
 //! compiler's own validation, which runs in a process with limits of its own.
 
-use wasmparser::{BinaryReaderError, ComponentTypeRef, FunctionBody, Parser, Payload};
+use wasmparser::{BinaryReaderError, ComponentTypeRef, FunctionBody, Parser, Payload, TableSectionReader};
 
 use crate::error::PluginError;
 use crate::inspect::{Face, Import};
 use crate::limits::{
     CODE_BYTES_MAX, COMPILE_COST_MAX, COMPONENT_DEPTH_MAX, COMPONENT_ITEMS_MAX, COMPONENTS_MAX, FUNCTION_BYTES_MAX,
-    FUNCTION_LOCALS_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_PER_COST, MODULES_MAX, SEGMENTS_MAX,
+    FUNCTION_LOCALS_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_PER_COST, MEMORIES_PER_MODULE_MAX, MODULES_MAX,
+    SEGMENTS_MAX, TABLE_ELEMENTS_MAX, TABLES_PER_MODULE_MAX,
 };
 
 /// What a component imports and exports, read without compiling it.
@@ -97,8 +98,11 @@ impl Counts {
             Payload::TypeSection(section) => return self.add_items(section.count()),
             Payload::ImportSection(section) => return self.add_items(section.count()),
             Payload::FunctionSection(section) => return self.add_items(section.count()),
-            Payload::TableSection(section) => return self.add_items(section.count()),
-            Payload::MemorySection(section) => return self.add_items(section.count()),
+            Payload::TableSection(section) => return self.add_tables(section),
+            Payload::MemorySection(section) => {
+                at_most("memories in one module", section.count().into(), MEMORIES_PER_MODULE_MAX.into())?;
+                return self.add_items(section.count());
+            }
             Payload::TagSection(section) => return self.add_items(section.count()),
             Payload::GlobalSection(section) => return self.add_items(section.count()),
             Payload::ExportSection(section) => return self.add_items(section.count()),
@@ -119,6 +123,16 @@ impl Counts {
     fn add_items(&mut self, count: u32) -> Result<(), PluginError> {
         self.items += u64::from(count);
         at_most("types, imports, exports and other entries", self.items, COMPONENT_ITEMS_MAX)
+    }
+
+    /// The tables of one module.
+    fn add_tables(&mut self, section: &TableSectionReader<'_>) -> Result<(), PluginError> {
+        at_most("tables in one module", section.count().into(), TABLES_PER_MODULE_MAX.into())?;
+        for table in section.clone() {
+            let elements = table.map_err(malformed)?.ty.initial;
+            at_most("elements in one table", elements, TABLE_ELEMENTS_MAX as u64)?;
+        }
+        self.add_items(section.count())
     }
 
     fn add_segments(&mut self, count: u32) -> Result<(), PluginError> {
@@ -197,6 +211,20 @@ mod tests {
         let most = usize::try_from(COMPONENT_DEPTH_MAX).unwrap();
         check(&wat::parse_str(nested(most)).unwrap()).unwrap();
         assert!(refusal(&nested(most + 1)).contains("levels of nested components"));
+    }
+
+    #[test]
+    fn fault_26_tables_and_memories_past_the_pools_places_are_refused_by_name() {
+        let check_module =
+            |fields: &str| check(&wat::parse_str(format!("(component (core module {fields}))")).unwrap());
+        let tables = |count: u32| "(table 0 funcref)".repeat(usize::try_from(count).unwrap());
+        check_module(&tables(TABLES_PER_MODULE_MAX)).unwrap();
+        let refusal = |fields: &str| check_module(fields).unwrap_err().to_string();
+        assert!(refusal(&tables(TABLES_PER_MODULE_MAX + 1)).contains("9 tables in one module"));
+        check_module(&format!("(table {TABLE_ELEMENTS_MAX} funcref)")).unwrap();
+        assert!(refusal("(table 0 funcref) (table 100001 funcref)").contains("100001 elements in one table"));
+        check_module("(memory 1)").unwrap();
+        assert!(refusal("(memory 1) (memory 1)").contains("2 memories in one module"));
     }
 
     #[test]

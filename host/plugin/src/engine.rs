@@ -15,8 +15,8 @@ use crate::complexity;
 use crate::error::PluginError;
 use crate::inspect::{Face, inspect, preamble};
 use crate::limits::{
-    COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX, STACK_BYTES_MAX,
-    TABLE_BYTES_KEPT, TABLE_ELEMENTS_MAX,
+    COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORIES_PER_MODULE_MAX, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX,
+    STACK_BYTES_MAX, TABLE_BYTES_KEPT, TABLE_ELEMENTS_MAX, TABLES_PER_MODULE_MAX,
 };
 use crate::state::{Clock, State};
 
@@ -246,6 +246,8 @@ fn pool(instances_max: u32) -> PoolingAllocationConfig {
     pool.max_core_instances_per_component(CORE_INSTANCES_MAX);
     pool.max_memories_per_component(CORE_INSTANCES_MAX);
     pool.max_tables_per_component(CORE_INSTANCES_MAX);
+    pool.max_memories_per_module(MEMORIES_PER_MODULE_MAX);
+    pool.max_tables_per_module(TABLES_PER_MODULE_MAX);
     pool.table_elements(TABLE_ELEMENTS_MAX);
     // Tables of a page or two are cleared when an instance goes: given back to the system, each would cost the next
     // instance a page fault.

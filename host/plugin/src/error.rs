@@ -160,7 +160,7 @@ pub enum PluginError {
         /// The limit.
         limit_ms: u64,
     },
-    /// The plugin failed after it was refused linear memory or table elements.
+    /// The plugin failed after it was refused linear memory.
     #[error("the plugin needs more memory than the {limit_bytes} bytes it is given ({during}): {reason}")]
     MemoryLimit {
         /// The call.
@@ -170,12 +170,22 @@ pub enum PluginError {
         /// How it failed.
         reason: String,
     },
+    /// The plugin failed after it was refused table elements.
+    #[error("the plugin needs more table elements than the {limit} it is given ({during}): {reason}")]
+    TableLimit {
+        /// The call.
+        during: &'static str,
+        /// The limit on the elements of all its tables.
+        limit: usize,
+        /// How it failed.
+        reason: String,
+    },
     /// The plugin failed after it was refused another handle.
     #[error("the plugin holds {limit} handles, the most it may ({during}): {reason}")]
     HandleLimit {
         /// The call.
         during: &'static str,
-        /// The limit.
+        /// The limit: of the host's resources, or of the component's handles, its own resources' among them.
         limit: usize,
         /// How it failed.
         reason: String,
@@ -304,6 +314,7 @@ impl PluginError {
             PluginError::Cancelled { .. } => "CANCELLED",
             PluginError::Hung { .. } => "HUNG",
             PluginError::MemoryLimit { .. } => "MEMORY_LIMIT",
+            PluginError::TableLimit { .. } => "TABLE_LIMIT",
             PluginError::HandleLimit { .. } => "HANDLE_LIMIT",
             PluginError::Guest { code, .. } => match *code {
                 "device-lost" => "DEVICE_LOST",

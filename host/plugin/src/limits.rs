@@ -38,14 +38,20 @@ pub const SEGMENTS_MAX: u64 = 100_000;
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// The most linear memory that can be asked for: a 32-bit memory's whole range.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// Elements of all tables of one instance.
+/// Elements of all tables of one instance, and of one table from the start.
 pub const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Tables that one module may define.
+pub const TABLES_PER_MODULE_MAX: u32 = 8;
+/// Memories that one module may define.
+pub const MEMORIES_PER_MODULE_MAX: u32 = 1;
 /// Bytes of a table that stay in memory, cleared, for the next instance.
 pub const TABLE_BYTES_KEPT: usize = 64 << 10;
 /// Core instances, tables and memories one component may be made of. Python guests have 38 core instances.
 pub const CORE_INSTANCES_MAX: u32 = 64;
 /// Handles of host resources (tensors, operands, variables ...) one instance may hold at a time.
 pub const HANDLES_MAX: usize = 50_000;
+/// Handles of all resources that one instance may hold at a time, those that the component defines itself among them.
+pub const COMPONENT_HANDLES_MAX: usize = 2 * HANDLES_MAX;
 /// Host memory that one instance's constants and unbuilt graphs may take.
 pub const HOST_BYTES_MAX: u64 = 1 << 30;
 /// Host memory that one node of a graph being built is charged with.

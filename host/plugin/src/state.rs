@@ -17,7 +17,8 @@ use crate::fault::{Fault, device_error};
 use crate::graphs::{Builder, Executables};
 use crate::job::TrainRole;
 use crate::limits::{
-    CALL_BYTES_MAX, CORE_INSTANCES_MAX, HANDLES_MAX, HOST_BYTES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
+    CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, CORE_INSTANCES_MAX, HANDLES_MAX, HOST_BYTES_MAX, STACK_BYTES_MAX,
+    TABLE_ELEMENTS_MAX,
 };
 use crate::logging::LogBudget;
 use crate::replies::Reply;
@@ -68,6 +69,7 @@ pub(crate) struct Guard {
     memory_bytes: u64,
     table_elements: usize,
     memory_refused: bool,
+    tables_refused: bool,
     handles_refused: bool,
     /// The device's error that the plugin was told last.
     device: Option<DeviceError>,
@@ -183,6 +185,7 @@ impl State {
                 memory_bytes: 0,
                 table_elements: 0,
                 memory_refused: false,
+                tables_refused: false,
                 handles_refused: false,
                 device: None,
                 job: None,
@@ -198,7 +201,7 @@ impl State {
         let mut store = Store::new(engine, self);
         store.limiter(|state| &mut state.guard);
         store.set_hostcall_fuel(CALL_BYTES_MAX);
-        store.set_max_component_handles(2 * HANDLES_MAX);
+        store.set_max_component_handles(COMPONENT_HANDLES_MAX);
         store.epoch_deadline_callback(|store| {
             store.data().guard.check()?;
             Ok(UpdateDeadline::Continue(1))
@@ -210,6 +213,7 @@ impl State {
     /// Forgets what earlier calls ran into, and starts the clock of the next.
     pub(crate) fn begin_call(&mut self, clock: Clock) {
         self.guard.memory_refused = false;
+        self.guard.tables_refused = false;
         self.guard.handles_refused = false;
         self.guard.device = None;
         self.guard.job = None;
@@ -336,6 +340,9 @@ impl State {
             Some(trap) => format!("{trap}{}", frames(error)),
             None => format!("{}{}", error.root_cause(), frames(error)),
         };
+        if is_handle_limit(error) {
+            return PluginError::HandleLimit { during, limit: COMPONENT_HANDLES_MAX, reason };
+        }
         self.refused(during, reason.clone()).unwrap_or(PluginError::Trap { during, reason })
     }
 
@@ -343,8 +350,16 @@ impl State {
         if self.guard.memory_refused {
             return Some(PluginError::MemoryLimit { during, limit_bytes: self.guard.memory_bytes_max, reason });
         }
+        if self.guard.tables_refused {
+            return Some(PluginError::TableLimit { during, limit: TABLE_ELEMENTS_MAX, reason });
+        }
         self.guard.handles_refused.then_some(PluginError::HandleLimit { during, limit: HANDLES_MAX, reason })
     }
+}
+
+/// Whether the engine refused another handle. It has no type for that, only these words.
+fn is_handle_limit(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("store handle limit exceeded")
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -377,7 +392,7 @@ impl ResourceLimiter for Guard {
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.table_elements.saturating_add(desired.saturating_sub(current));
         if total > TABLE_ELEMENTS_MAX {
-            self.memory_refused = true;
+            self.tables_refused = true;
             return Ok(false);
         }
         if maximum.is_some_and(|maximum| desired > maximum) {

@@ -184,8 +184,8 @@ pub enum Outcome {
 ///
 /// # Errors
 /// `MissingExport` where the plugin has no trainer; `Incompatible`; `Trap`, `StackOverflow`, `Deadline`, `Hung`,
-/// `MemoryLimit`, `HandleLimit` where its code fails; `Guest` where it answers an error; `Device` where the device was
-/// lost; `Job` where the context failed.
+/// `MemoryLimit`, `TableLimit`, `HandleLimit` where its code fails; `Guest` where it answers an error; `Device` where the
+/// device was lost; `Job` where the context failed.
 pub fn train(
     host: &Host,
     plugin: &Plugin,

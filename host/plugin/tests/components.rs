@@ -4,6 +4,8 @@
 
 #[path = "support/recorder.rs"]
 mod recorder;
+#[path = "support/trainer.rs"]
+mod trainer;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,34 +13,13 @@ use std::time::Duration;
 use recorder::{Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, PluginError, TrainLimits, train};
+use trainer::Trainer;
 
 /// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
 fn trainer(imports: &str, version: &str, body: &str) -> Vec<u8> {
-    trainer_with(1, imports, version, body)
-}
-
-/// The same, with so many pages of memory from the start.
-fn trainer_with(pages: u32, imports: &str, version: &str, body: &str) -> Vec<u8> {
-    let text = format!(
-        r#"(component
-            {imports}
-            (core module $m
-              (memory (export "memory") {pages})
-              (func $deep (param i64) (result i64)
-                (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))
-              (func (export "train") (result i32) {body} i32.const 0))
-            (core instance $i (instantiate $m))
-            (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
-              "internal"))
-            (export $code "error-code" (type $code'))
-            (type $error' (record (field "code" $code) (field "message" string) (field "place" (option string))))
-            (export $error "error" (type $error'))
-            (func $train (result (result (error $error)))
-              (canon lift (core func $i "train") (memory (core memory $i "memory"))))
-            (instance $trainer (export "train" (func $train)))
-            (export "saggar:plugin/trainer@{version}" (instance $trainer)))"#
-    );
-    wat::parse_str(text).unwrap()
+    let fields = "(func $deep (param i64) (result i64)
+        (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
+    Trainer { prelude: imports, version, body, fields, ..Trainer::default() }.wasm()
 }
 
 fn host() -> Host {
@@ -168,7 +149,7 @@ fn code_that_fails_is_told_apart() {
 
 #[test]
 fn memory_past_the_limit_is_refused_before_anything_runs() {
-    let wasm = trainer_with(1024, "", "0.1.0", "");
+    let wasm = Trainer { pages: 1024, ..Trainer::default() }.wasm();
     let limits = TrainLimits { memory_bytes: Some(32 << 20), ..TrainLimits::default() };
     let error = run(&host(), &wasm, limits).unwrap_err();
     assert!(matches!(error, PluginError::MemoryLimit { during: "start", .. }), "{error}");

@@ -71,9 +71,10 @@ fn x(items: usize) -> Vec<(String, Descriptor, Vec<u8>)> {
 }
 
 /// The reasons that a misbehaviour may end with. Which of two limits is met first is the plugin's business.
-const DAMAGES: [(&str, &[&str]); 13] = [
+const DAMAGES: [(&str, &[&str]); 14] = [
     ("loop", &["DEADLINE"]),
     ("trap", &["TRAP"]),
+    ("drop", &["TRAP"]),
     ("panic", &["TRAP"]),
     // A Rust plugin keeps large frames in its own memory, below which there is none.
     ("recurse", &["STACK_OVERFLOW", "TRAP"]),

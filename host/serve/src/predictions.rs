@@ -110,7 +110,7 @@ pub(crate) async fn cancel(
 }
 
 fn get(app: &App, owner: &PredictionOwner, id: &str) -> Result<Arc<Prediction>, PredictionError> {
-    let found = app.predictions().store.get(owner, id, app.now_ms());
+    let found = app.predictions().store.get(owner, id, Instant::now());
     found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
 }
 
@@ -129,7 +129,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     let asked = Asked::of(&body.bytes)?;
     let digest = if id.is_some() { Some(asked.digest()?) } else { None };
     if let (Some(id), Some(digest)) = (&id, &digest)
-        && let Some(there) = app.predictions().store.get(&owner, id, app.now_ms())
+        && let Some(there) = app.predictions().store.get(&owner, id, Instant::now())
     {
         if !there.is_of(digest) {
             return Err(PredictionError::Conflict { id: id.clone() }.into());
@@ -148,7 +148,7 @@ async fn make(app: App, request: Request, id: Option<String>) -> Result<Response
     let id = id.unwrap_or_else(|| id::new(now_ms).to_ascii_lowercase());
     let by = (call.serving().model.clone(), call.serving().version);
     let prediction = Prediction::new((owner, id), by, digest, &asked.input, now_ms);
-    let prediction = app.predictions().store.add(prediction, now_ms)?;
+    let prediction = app.predictions().store.add(prediction, Instant::now())?;
     let webhook = asked.webhook.map(|address| app.predictions().webhooks.open(address, asked.filter));
     drop(body);
     let pieces = matches!(patience, Patience::Events(_));

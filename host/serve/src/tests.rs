@@ -2,6 +2,7 @@
 
 mod access;
 mod batches;
+mod clock_jumps;
 mod cog;
 mod connections;
 mod effects;
@@ -29,6 +30,7 @@ mod publishing;
 mod replies;
 mod resuming;
 mod revival;
+mod serving_options;
 mod sight;
 mod speaker;
 mod tfs;

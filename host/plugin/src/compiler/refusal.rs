@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::convert::CODE_NAMES;
 use crate::error::PluginError;
-use crate::limits::{HANDLES_MAX, STACK_BYTES_MAX};
+use crate::limits::{STACK_BYTES_MAX, TABLE_ELEMENTS_MAX};
 
 /// A [`PluginError`] of a child, or what a graph's compiler says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,13 @@ pub(super) enum Refusal {
         limit_bytes: u64,
         reason: String,
     },
+    TableLimit {
+        during: String,
+        reason: String,
+    },
     HandleLimit {
         during: String,
+        limit: usize,
         reason: String,
     },
     Guest {
@@ -85,7 +90,10 @@ impl From<PluginError> for Refusal {
             PluginError::MemoryLimit { during, limit_bytes, reason } => {
                 Refusal::MemoryLimit { during: text(during), limit_bytes, reason }
             }
-            PluginError::HandleLimit { during, reason, .. } => Refusal::HandleLimit { during: text(during), reason },
+            PluginError::TableLimit { during, reason, .. } => Refusal::TableLimit { during: text(during), reason },
+            PluginError::HandleLimit { during, limit, reason } => {
+                Refusal::HandleLimit { during: text(during), limit, reason }
+            }
             PluginError::Guest { during, code, message, place } => {
                 Refusal::Guest { during: text(during), code: text(code), message, place }
             }
@@ -112,8 +120,11 @@ impl From<Refusal> for PluginError {
             Refusal::MemoryLimit { during, limit_bytes, reason } => {
                 PluginError::MemoryLimit { during: call(during), limit_bytes, reason }
             }
-            Refusal::HandleLimit { during, reason } => {
-                PluginError::HandleLimit { during: call(during), limit: HANDLES_MAX, reason }
+            Refusal::TableLimit { during, reason } => {
+                PluginError::TableLimit { during: call(during), limit: TABLE_ELEMENTS_MAX, reason }
+            }
+            Refusal::HandleLimit { during, limit, reason } => {
+                PluginError::HandleLimit { during: call(during), limit, reason }
             }
             Refusal::Guest { during, code, message, place } => {
                 PluginError::Guest { during: call(during), code: known(&code, &CODE_NAMES), message, place }
@@ -139,7 +150,8 @@ mod tests {
             PluginError::StackOverflow { during: "start", limit_bytes: STACK_BYTES_MAX },
             PluginError::Deadline { during: "import", limit_ms: 7 },
             PluginError::MemoryLimit { during: "import", limit_bytes: 8, reason: text() },
-            PluginError::HandleLimit { during: "import", limit: HANDLES_MAX, reason: text() },
+            PluginError::TableLimit { during: "import", limit: TABLE_ELEMENTS_MAX, reason: text() },
+            PluginError::HandleLimit { during: "import", limit: 9, reason: text() },
             PluginError::Guest { during: "import", code: "unsupported", message: text(), place: Some(text()) },
             PluginError::BadOutput { name: text(), expected: text(), given: text() },
         ];

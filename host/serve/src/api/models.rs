@@ -1,9 +1,10 @@
 //! `GET /api/v1/models`: models, their versions, and what they take and give.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, Signature};
-use saggar_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -107,12 +108,14 @@ fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
     let origin = version.origin.as_ref();
     let serving = version.serving.as_ref();
     let used_ms = serving.map(|serving| serving.used_ms()).filter(|&ms| ms > 0);
-    let keep = match model.keep_alive() {
-        KeepAlive::Forever => None,
-        KeepAlive::For(time) => u64::try_from(time.as_millis()).ok(),
+    let expires_ms = |keep: Duration| {
+        let idle = serving.filter(|_| used_ms.is_some())?.idle_since().elapsed();
+        u64::try_from(keep.saturating_sub(idle).as_millis()).ok()
     };
-    let now_ms = SystemClock.now_ms();
-    let expires = used_ms.zip(keep).map(|(used, keep)| used.saturating_add(keep).saturating_sub(now_ms));
+    let expires_ms = match model.keep_alive() {
+        KeepAlive::Forever => None,
+        KeepAlive::For(keep) => expires_ms(keep),
+    };
     json!({
         "version": version.version,
         "state": version.state.name(),
@@ -128,7 +131,7 @@ fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
         "aliases": version.aliases,
         "traffic_percent": version.traffic_percent,
         "last_used_ms": used_ms,
-        "expires_in_ms": expires,
+        "expires_in_ms": expires_ms,
     })
 }
 

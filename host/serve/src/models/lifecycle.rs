@@ -49,7 +49,7 @@ pub(super) struct Memory {
     /// The newest version of which the log says that it is stored and not served.
     announced: u64,
     /// When it was last brought up or asked for.
-    pub(super) woken_ms: u64,
+    pub(super) woken: Option<Instant>,
 }
 
 impl Memory {
@@ -322,7 +322,7 @@ impl Lifecycle {
         self.router.settle(name, default, &keep, swap);
         self.router.change(name, |model| model.rest = Rest::Awake);
         if swapped {
-            memory.woken_ms = self.clock.now_ms();
+            memory.woken = Some(Instant::now());
             self.remember_default(name, memory, before.filter(|_| cause.reason != "ROLLED_BACK"), default).await;
         }
         self.make_room(name, memory);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use super::lifecycle::{Cause, Lifecycle, Memory};
 use super::state::{ModelStatus, Rest};
@@ -39,7 +39,7 @@ impl Lifecycle {
                     // What was removed a moment ago is no longer offered then.
                     self.scan().await;
                 } else {
-                    memory.woken_ms = self.clock.now_ms();
+                    memory.woken = Some(Instant::now());
                 }
             }
             (rest, None) if rest.wakes() => self.settle(name, &mut memory, Cause::new("WOKEN")).await,
@@ -49,9 +49,11 @@ impl Lifecycle {
 
     /// Gives up the version that was used longest ago, where one more would be too many.
     fn drop_least_used(&self, name: &str, memory: &mut Memory) {
-        let used_ms = |version: &u64| self.router.ready(name, *version).map_or(0, |serving| serving.used_ms());
+        let idle_since = |version: &u64| self.router.ready(name, *version).map(|serving| serving.idle_since());
         while memory.on_demand.len() >= ON_DEMAND_VERSIONS_MAX {
-            let Some(at) = (0..memory.on_demand.len()).min_by_key(|at| used_ms(&memory.on_demand[*at])) else { return };
+            let Some(at) = (0..memory.on_demand.len()).min_by_key(|at| idle_since(&memory.on_demand[*at])) else {
+                return;
+            };
             // The change that follows takes it out of service.
             memory.on_demand.remove(at);
         }
@@ -74,12 +76,11 @@ impl Lifecycle {
         let entry = self.entry(&status.name);
         // One that is being changed is looked at the next time.
         let Ok(mut memory) = entry.try_lock() else { return };
-        let now_ms = self.clock.now_ms();
         let is_idle = |version: &u64| {
             let serving = self.router.ready(&status.name, *version);
             serving.is_none_or(|serving| {
-                let used_ms = serving.used_ms().max(memory.woken_ms);
-                !serving.is_busy() && Duration::from_millis(now_ms.saturating_sub(used_ms)) >= ON_DEMAND_IDLE_MAX
+                let since = memory.woken.map_or(serving.idle_since(), |woken| woken.max(serving.idle_since()));
+                !serving.is_busy() && since.elapsed() >= ON_DEMAND_IDLE_MAX
             })
         };
         let idle: BTreeSet<u64> = memory.on_demand.iter().copied().filter(is_idle).collect();

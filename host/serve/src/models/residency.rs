@@ -2,7 +2,6 @@
 //! room where memory is short, and a request wakes what sleeps.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -41,7 +40,6 @@ impl Lifecycle {
 
     /// Has models sleep that nobody has asked for as long as they are to be kept.
     fn put_idle_to_sleep(self: &Arc<Lifecycle>) {
-        let now_ms = self.clock.now_ms();
         for status in self.router.list() {
             self.drop_idle_on_demand(&status);
             let KeepAlive::For(keep) = status.keep_alive() else { continue };
@@ -52,8 +50,8 @@ impl Lifecycle {
             let entry = self.entry(&status.name);
             // One that is being changed is not idle.
             let Ok(mut memory) = entry.try_lock() else { continue };
-            let used_ms = up.iter().map(|serving| serving.used_ms()).max().unwrap_or(0).max(memory.woken_ms);
-            if Duration::from_millis(now_ms.saturating_sub(used_ms)) >= keep {
+            let idle_since = up.iter().map(|serving| serving.idle_since()).max().max(memory.woken);
+            if idle_since.is_some_and(|since| since.elapsed() >= keep) {
                 self.put_down(&status.name, &mut memory, Rest::Asleep("IDLE"), "IDLE");
             }
         }
@@ -114,14 +112,14 @@ impl Lifecycle {
 
     /// Has the model sleep that was not asked for longest, but not the one of this name; an empty name is no model's.
     fn evict(self: &Arc<Lifecycle>, name: &str) -> bool {
-        let mut candidates: Vec<(u64, String)> = Vec::new();
+        let mut candidates = Vec::new();
         for status in self.router.list() {
             let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
             let pinned = status.settings.pin || status.name == name || status.settings.ensemble.is_some();
             if up.is_empty() || pinned || up.iter().any(|serving| serving.is_busy()) {
                 continue;
             }
-            candidates.push((up.iter().map(|serving| serving.used_ms()).max().unwrap_or(0), status.name));
+            candidates.push((up.iter().map(|serving| serving.idle_since()).max(), status.name));
         }
         candidates.sort();
         for (_, name) in candidates {

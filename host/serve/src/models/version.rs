@@ -135,7 +135,11 @@ pub struct Serving {
     series: VersionSeries,
     statistics: Arc<Statistics>,
     about: About,
+    /// By the time of day, to be shown.
     used_ms: AtomicU64,
+    made: Instant,
+    /// Milliseconds after `made`.
+    used_after_ms: AtomicU64,
 }
 
 /// The headers that say which version answered.
@@ -194,6 +198,8 @@ impl Serving {
             series: VersionSeries::new(metrics, model, version, terms.cache_bytes > 0),
             statistics: Arc::default(),
             used_ms: AtomicU64::new(0),
+            made: Instant::now(),
+            used_after_ms: AtomicU64::new(0),
         }
     }
 
@@ -240,8 +246,16 @@ impl Serving {
         self.used_ms.load(Ordering::Relaxed)
     }
 
+    /// Since when nobody has asked for it: since it came up, where nobody ever has. Told by a clock that only goes forward,
+    /// so that one that is set neither puts models to sleep nor keeps them awake.
+    pub(crate) fn idle_since(&self) -> Instant {
+        self.made + Duration::from_millis(self.used_after_ms.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn used(&self, now_ms: u64) {
-        self.used_ms.fetch_max(now_ms, Ordering::Relaxed);
+        self.used_ms.store(now_ms, Ordering::Relaxed);
+        let after_ms = u64::try_from(self.made.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.used_after_ms.fetch_max(after_ms, Ordering::Relaxed);
     }
 
     /// Whether any prediction waits or is computed.

@@ -146,6 +146,7 @@ fn fault(metrics: &Metrics, plugin: &str, error: &PluginError) {
         "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
         "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
         "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
+        "TABLE_LIMIT" => (&families.plugin_limit_hits, "tables"),
         "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
         _ => return,
     };

@@ -142,11 +142,6 @@ impl Prediction {
         self.state().status
     }
 
-    /// When it ended.
-    pub(super) fn completed_ms(&self) -> Option<u64> {
-        self.state().completed_ms
-    }
-
     /// Bytes of it that are kept.
     pub(super) fn bytes(&self) -> usize {
         let state = self.state();

@@ -42,7 +42,7 @@ pub(super) fn start(
             }
         };
         prediction.end(end, app.now_ms());
-        app.predictions().store.ended(&prediction, app.now_ms());
+        app.predictions().store.ended(&prediction, Instant::now());
         if let Some(webhook) = webhook {
             webhook.completed(|| prediction.json());
         }

@@ -1,8 +1,9 @@
 //! The predictions that are running, and those that ended a short while ago. Both are bounded; the oldest that ended go
-//! first.
+//! first. How long ago that was is told by a clock that only goes forward: one that is set takes nobody's answer away.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::error::PredictionError;
 use super::owner::PredictionOwner;
@@ -18,9 +19,16 @@ struct Held {
     /// By [`PredictionOwner::place`].
     by_id: HashMap<String, Arc<Prediction>>,
     running: usize,
-    /// Those that ended, in the order in which they did, with their bytes.
-    ended: VecDeque<(Arc<Prediction>, usize)>,
+    /// Those that ended, in the order in which they did.
+    ended: VecDeque<Ended>,
     ended_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Ended {
+    prediction: Arc<Prediction>,
+    bytes: usize,
+    at: Instant,
 }
 
 impl Store {
@@ -30,9 +38,9 @@ impl Store {
     }
 
     /// The owner's prediction of this identifier.
-    pub(super) fn get(&self, owner: &PredictionOwner, id: &str, now_ms: u64) -> Option<Arc<Prediction>> {
+    pub(super) fn get(&self, owner: &PredictionOwner, id: &str, now: Instant) -> Option<Arc<Prediction>> {
         let mut held = self.held();
-        held.forget(now_ms);
+        held.forget(now);
         held.by_id.get(&owner.place(id)).cloned()
     }
 
@@ -40,9 +48,9 @@ impl Store {
     ///
     /// # Errors
     /// `TooMany`; `Conflict` where the owner has one of this identifier.
-    pub(super) fn add(&self, prediction: Prediction, now_ms: u64) -> Result<Arc<Prediction>, PredictionError> {
+    pub(super) fn add(&self, prediction: Prediction, now: Instant) -> Result<Arc<Prediction>, PredictionError> {
         let mut held = self.held();
-        held.forget(now_ms);
+        held.forget(now);
         if held.running >= PREDICTIONS_RUNNING_MAX {
             return Err(PredictionError::TooMany { running: held.running });
         }
@@ -57,26 +65,25 @@ impl Store {
     }
 
     /// The prediction has ended.
-    pub(super) fn ended(&self, prediction: &Arc<Prediction>, now_ms: u64) {
+    pub(super) fn ended(&self, prediction: &Arc<Prediction>, now: Instant) {
         let bytes = prediction.bytes();
         let mut held = self.held();
         held.running = held.running.saturating_sub(1);
         held.ended_bytes += bytes;
-        held.ended.push_back((Arc::clone(prediction), bytes));
-        held.forget(now_ms);
+        held.ended.push_back(Ended { prediction: Arc::clone(prediction), bytes, at: now });
+        held.forget(now);
     }
 }
 
 impl Held {
     /// Lets go of what is over its time or past what is kept.
-    fn forget(&mut self, now_ms: u64) {
-        let kept_ms = u64::try_from(PREDICTIONS_KEPT_TIME.as_millis()).unwrap_or(u64::MAX);
-        while let Some((oldest, bytes)) = self.ended.front() {
-            let is_old = oldest.completed_ms().is_some_and(|at| at.saturating_add(kept_ms) < now_ms);
+    fn forget(&mut self, now: Instant) {
+        while let Some(Ended { prediction, bytes, at }) = self.ended.front() {
+            let is_old = now.saturating_duration_since(*at) > PREDICTIONS_KEPT_TIME;
             if !is_old && self.ended.len() <= PREDICTIONS_KEPT_MAX && self.ended_bytes <= PREDICTIONS_KEPT_BYTES_MAX {
                 return;
             }
-            self.by_id.remove(&oldest.owner.place(&oldest.id));
+            self.by_id.remove(&prediction.owner.place(&prediction.id));
             self.ended_bytes -= bytes;
             self.ended.pop_front();
         }
@@ -85,6 +92,8 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
 
     use super::super::prediction::End;
@@ -100,43 +109,46 @@ mod tests {
         )
     }
 
-    fn end(store: &Store, prediction: &Arc<Prediction>, output: &str, now_ms: u64) {
-        assert!(prediction.end(End::Succeeded(output.to_owned(), std::time::Duration::ZERO), now_ms));
-        store.ended(prediction, now_ms);
+    fn end(store: &Store, prediction: &Arc<Prediction>, output: &str, now: Instant) {
+        assert!(prediction.end(End::Succeeded(output.to_owned(), Duration::ZERO), 0));
+        store.ended(prediction, now);
     }
 
     #[test]
     fn what_ended_is_kept_for_a_while_and_a_number_of_them() {
-        let store = Store::default();
+        let (store, now) = (Store::default(), Instant::now());
         for id in 0..PREDICTIONS_KEPT_MAX + 5 {
-            let prediction = store.add(prediction(id), 0).unwrap();
-            end(&store, &prediction, "1", 10);
+            let prediction = store.add(prediction(id), now).unwrap();
+            end(&store, &prediction, "1", now);
         }
-        assert!(store.get(&PredictionOwner::default(), "4", 10).is_none());
-        assert!(store.get(&PredictionOwner::default(), "5", 10).is_some());
-        assert!(matches!(store.add(prediction(5), 10), Err(PredictionError::Conflict { .. })));
-        let last = 10 + PREDICTIONS_KEPT_TIME.as_millis() as u64;
+        assert!(store.get(&PredictionOwner::default(), "4", now).is_none());
+        assert!(store.get(&PredictionOwner::default(), "5", now).is_some());
+        assert!(matches!(store.add(prediction(5), now), Err(PredictionError::Conflict { .. })));
+        let last = now + PREDICTIONS_KEPT_TIME;
         assert!(store.get(&PredictionOwner::default(), "5", last).is_some());
-        assert!(store.get(&PredictionOwner::default(), "5", last + 1).is_none());
+        assert!(store.get(&PredictionOwner::default(), "5", last + Duration::from_millis(1)).is_none());
         assert!(store.held().by_id.is_empty() && store.held().ended_bytes == 0);
     }
 
     #[test]
     fn large_outputs_push_out_others() {
-        let store = Store::default();
+        let (store, now) = (Store::default(), Instant::now());
         let output = "x".repeat(PREDICTIONS_KEPT_BYTES_MAX / 3);
-        let all: Vec<Arc<Prediction>> = (0..4).map(|id| store.add(prediction(id), 0).unwrap()).collect();
-        all.iter().for_each(|prediction| end(&store, prediction, &output, 1));
-        assert_eq!((0..4).filter(|id| store.get(&PredictionOwner::default(), &id.to_string(), 1).is_some()).count(), 2);
+        let all: Vec<Arc<Prediction>> = (0..4).map(|id| store.add(prediction(id), now).unwrap()).collect();
+        all.iter().for_each(|prediction| end(&store, prediction, &output, now));
+        assert_eq!(
+            (0..4).filter(|id| store.get(&PredictionOwner::default(), &id.to_string(), now).is_some()).count(),
+            2
+        );
     }
 
     #[test]
     fn only_so_many_run() {
-        let store = Store::default();
-        let all: Vec<_> = (0..PREDICTIONS_RUNNING_MAX).map(|id| store.add(prediction(id), 0).unwrap()).collect();
-        let one_more = || store.add(prediction(PREDICTIONS_RUNNING_MAX), 0);
+        let (store, now) = (Store::default(), Instant::now());
+        let all: Vec<_> = (0..PREDICTIONS_RUNNING_MAX).map(|id| store.add(prediction(id), now).unwrap()).collect();
+        let one_more = || store.add(prediction(PREDICTIONS_RUNNING_MAX), now);
         assert!(matches!(one_more(), Err(PredictionError::TooMany { .. })));
-        end(&store, &all[0], "1", 1);
+        end(&store, &all[0], "1", now);
         assert!(one_more().is_ok());
         assert!(!all[0].end(End::Canceled, 2), "it is over");
     }

@@ -17,7 +17,6 @@ use saggar_jobs::{JobError, Jobs, Launcher, Layout};
 use saggar_metrics::Metrics;
 use saggar_plugin::{ModelPort, PluginError, Signature, Terms};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_store::clock::SystemClock;
 use saggar_store::dataset::Datasets;
 use saggar_store::dataset::upload::Uploads;
 use saggar_store::digest::Digest;
@@ -32,13 +31,14 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::formula::Formula;
+use super::serving_options::ServingOptions;
 use super::speaker::Speaker;
 use crate::models::{
-    Account, Candidate, Follow, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost,
-    ModelImporter, ModelRouter, Phase, Predictor,
+    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost, ModelImporter,
+    ModelRouter, Phase, Predictor,
 };
 use crate::predict::decode::Tensor;
-use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector, limits};
+use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector};
 
 /// First pixels that make the model misbehave.
 pub(super) const TRAP: u8 = 200;
@@ -61,26 +61,6 @@ pub(super) struct Fixture {
     pub(super) app: App,
     pub(super) router: Router,
     pub(super) stop: watch::Sender<bool>,
-}
-
-/// What may be held, and which versions are served.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ServingOptions {
-    pub(super) models_bytes: u64,
-    pub(super) requests_bytes: u64,
-    pub(super) follow: Follow,
-    pub(super) loads_on_demand: bool,
-}
-
-impl Default for ServingOptions {
-    fn default() -> ServingOptions {
-        ServingOptions {
-            models_bytes: u64::MAX,
-            requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT,
-            follow: Follow::Newest,
-            loads_on_demand: false,
-        }
-    }
 }
 
 impl Fixture {
@@ -117,7 +97,7 @@ impl Fixture {
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if options.loads_on_demand { router.loading_on_demand() } else { router });
         let as_host: Arc<dyn ModelHost> = Arc::<Double>::clone(&host);
-        let clock = Arc::new(SystemClock);
+        let clock = Arc::clone(&options.clock);
         let lifecycle = Lifecycle::new(
             models.clone(),
             as_host,

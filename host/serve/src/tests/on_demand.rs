@@ -7,7 +7,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::fixture::{Answer, BYTES, Fixture, ServingOptions, picture};
+use super::fixture::{Answer, BYTES, Fixture, picture};
+use super::serving_options::ServingOptions;
 use crate::limits::ON_DEMAND_VERSIONS_MAX;
 
 /// A server that loads what requests name, with versions 1 to `count` of `digits`, and the task that loads them.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, ServingOptions};
+use super::fixture::Fixture;
+use super::serving_options::ServingOptions;
 use crate::models::Follow;
 
 async fn command(fixture: &Fixture, what: &str, body: Value) -> Value {

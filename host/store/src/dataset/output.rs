@@ -3,7 +3,7 @@
 //! What is kept is swept whenever something is asked for: the cache holds so many datasets and nothing half-written that is
 //! old.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -52,10 +52,9 @@ impl Dataset {
         let folder = Folder::find(home, job, path)?;
         let kept = kept(home);
         durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-        let directory = TemporaryDirectory::in_directory(&kept);
-        disk::make_directory(&directory.0).map_err(StoreError::io(&directory.0))?;
+        let directory = TemporaryDirectory::made(&kept)?;
         // What can be made again at any time counts towards no limit.
-        let staging = Staging::new(&directory.0, &folder.path, &|_| Ok(()))?;
+        let staging = Staging::new(&directory.path, &folder.path, &|_| Ok(()))?;
         let draft = ingest::read_folder(&folder.path, &staging)?;
         let manifest = draft.manifest(None, 0)?;
         let dir = kept.join(manifest.digest().hex());
@@ -65,7 +64,7 @@ impl Dataset {
             return Ok(dataset);
         }
         staging.complete(&manifest, &draft)?;
-        place(&directory.0, &dir, &manifest)?;
+        place(&directory.path, &dir, &manifest)?;
         Dataset::open(&dir)
     }
 }
@@ -82,7 +81,7 @@ fn place(staging: &Path, dir: &Path, manifest: &Manifest) -> Result<(), DatasetE
         return Ok(());
     }
     let damaged = TemporaryDirectory::in_directory(dir.parent().unwrap_or(dir));
-    disk::rename(dir, &damaged.0).map_err(StoreError::io(dir))?;
+    disk::rename(dir, &damaged.path).map_err(StoreError::io(dir))?;
     match disk::rename(staging, dir) {
         // Another job was quicker.
         Err(_) if is_whole() => Ok(()),
@@ -99,7 +98,7 @@ pub(super) fn sweep(kept: &Path, now: SystemTime, max: usize) {
         if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGING)) {
             datasets.push((modified(&path), path));
         } else if is_abandoned(&path, now) {
-            drop(TemporaryDirectory(path));
+            drop(TemporaryDirectory { path, _lock: None });
         }
     }
     datasets.sort();
@@ -107,16 +106,22 @@ pub(super) fn sweep(kept: &Path, now: SystemTime, max: usize) {
     for (_, path) in &datasets[..leaving] {
         // It loses its name first: nobody opens half of one.
         let removed = TemporaryDirectory::in_directory(kept);
-        let _ = disk::rename(path, &removed.0);
+        let _ = disk::rename(path, &removed.path);
     }
 }
 
-/// Whether nothing was written there for long. A directory's own time tells of new files only.
+/// Whether nothing was written there for long, and nobody is at it: where the clock was set forward, everything is old. A
+/// directory's own time tells of new files only.
 fn is_abandoned(staging: &Path, now: SystemTime) -> bool {
     let files = disk::list(staging).unwrap_or_default();
     let newest = files.iter().map(|(path, _)| modified(path)).chain([modified(staging)]).max().flatten();
     let idle = newest.and_then(|newest| now.duration_since(newest).ok());
-    idle.is_some_and(|idle| idle > Duration::from_secs(OUTPUT_STAGING_SECONDS_MAX))
+    idle.is_some_and(|idle| idle > Duration::from_secs(OUTPUT_STAGING_SECONDS_MAX)) && !is_held(staging)
+}
+
+/// Whether a writer that lives has locked the directory. File systems without locks tell of none.
+fn is_held(staging: &Path) -> bool {
+    fs::File::open(staging).is_ok_and(|directory| matches!(directory.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -156,25 +161,38 @@ impl Folder {
 fn alone(home: &Home, file: &Path) -> Result<Folder, DatasetError> {
     let kept = kept(home);
     durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-    let staging = TemporaryDirectory::in_directory(&kept);
-    disk::make_directory(&staging.0).map_err(StoreError::io(&staging.0))?;
-    let target = staging.0.join(file.file_name().unwrap_or_default());
+    let staging = TemporaryDirectory::made(&kept)?;
+    let target = staging.path.join(file.file_name().unwrap_or_default());
     let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
     linked.map_err(StoreError::io(file))?;
-    Ok(Folder { path: staging.0.clone(), _alone: Some(staging) })
+    Ok(Folder { path: staging.path.clone(), _alone: Some(staging) })
 }
 
 /// A directory that goes when this does.
-struct TemporaryDirectory(PathBuf);
+struct TemporaryDirectory {
+    path: PathBuf,
+    /// The directory itself, locked as long as this process writes there.
+    _lock: Option<fs::File>,
+}
 
 impl TemporaryDirectory {
+    /// A name for one that is not there yet.
     fn in_directory(kept: &Path) -> TemporaryDirectory {
-        TemporaryDirectory(kept.join(format!("{STAGING}{}", durable::unique())))
+        TemporaryDirectory { path: kept.join(format!("{STAGING}{}", durable::unique())), _lock: None }
+    }
+
+    /// One to write to, which no other process sweeps meanwhile.
+    fn made(kept: &Path) -> Result<TemporaryDirectory, StoreError> {
+        let mut made = TemporaryDirectory::in_directory(kept);
+        disk::make_directory(&made.path).map_err(StoreError::io(&made.path))?;
+        let locked = fs::File::open(&made.path).and_then(|directory| directory.lock().map(|()| directory));
+        made._lock = locked.ok();
+        Ok(made)
     }
 }
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        let _ = disk::remove_tree(&self.0);
+        let _ = disk::remove_tree(&self.path);
     }
 }

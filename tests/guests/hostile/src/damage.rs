@@ -8,9 +8,10 @@ use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, 
 use crate::slow;
 
 /// The ways.
-pub const DAMAGES: [&str; 18] = [
+pub const DAMAGES: [&str; 19] = [
     "loop",
     "trap",
+    "drop",
     "panic",
     "recurse",
     "memory",
@@ -37,6 +38,7 @@ pub(crate) fn run(damage: &str) -> Result<()> {
     match damage {
         "loop" => spin(),
         "trap" => trap(),
+        "drop" => drop(Trapping),
         "panic" => panic!("a guest that panics on purpose"),
         "recurse" => {
             black_box(recurse(black_box(1)));
@@ -73,8 +75,17 @@ fn spin() {
     }
 }
 
+/// Traps when it is dropped.
+struct Trapping;
+
+impl Drop for Trapping {
+    fn drop(&mut self) {
+        trap();
+    }
+}
+
 /// The instruction that always traps.
-fn trap() {
+pub(crate) fn trap() {
     #[cfg(target_arch = "wasm32")]
     core::arch::wasm32::unreachable();
 }

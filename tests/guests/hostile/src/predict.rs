@@ -1,5 +1,6 @@
 //! A predictor that answers `y` = `x`, or does not.
 
+use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{
     DataType, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables, descriptor, emit, emit_tensor,
 };
@@ -9,12 +10,13 @@ use crate::damage;
 /// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
 /// signature that is none, or send a piece of an answer.
 pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; where its input begins with another number than 0
+/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; behave until the model is dropped; where its input begins with another number than 0
 /// keep memory, or where with a number below 0 trap, have graphs compiled or programs run without end, and else behave;
 /// answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output that
 /// there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
-pub const PREDICTIONS: [&str; 18] = [
+pub const PREDICTIONS: [&str; 19] = [
     "well",
+    "trap-when-dropped",
     "hoard",
     "fragile",
     "late-slow-graphs",
@@ -41,6 +43,15 @@ const SIZE: u32 = 4;
 pub struct Hostile {
     load: String,
     predict: String,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        if self.predict == "trap-when-dropped" {
+            log(Level::Error, "the destructor of a model ran");
+            damage::trap();
+        }
+    }
 }
 
 impl Predictor for Hostile {
@@ -88,7 +99,7 @@ impl Predictor for Hostile {
                 }
                 y(zeros(&[batch, SIZE])?)
             }
-            behaviour @ ("well" | "fragile" | "late-slow-graphs" | "late-slow-dispatches") => {
+            behaviour @ ("well" | "trap-when-dropped" | "fragile" | "late-slow-graphs" | "late-slow-dispatches") => {
                 if behaviour != "well" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
                     damage::run(behaviour.strip_prefix("late-").unwrap_or("trap"))?;
                 }

@@ -2,12 +2,12 @@
 //!
 //! Its model is a matrix that noise and momentum move, so that its bits tell whether a training went on exactly where it
 //! was. Parameters: `steps`; `work`, matrix products in a step; `model`, what to publish; `fail_at`, the step to fail at;
-//! `fail_until`, the attempt before which it fails there; `memory_mib`, memory to take; `write`, files to write, as
-//! `path=bytes`, separated by spaces; `diary`, a file that is written anew every 50 steps, with a byte for each step;
-//! `secret`, the name of one to say; `count`, the mount point of a dataset whose items to count; `nan_at`, the step whose
-//! loss is said to be none; `blow_up_at`, the step after which the matrix is infinite; `spin`, how often to count to a
-//! million after each step, with the device idle; `series`, how many of each attempt's own to write at each step;
-//! `complaint`, how long an error to end with.
+//! `fail_until`, the attempt before which it fails there; `memory_mib`, memory to take after the step `memory_after`;
+//! `write`, files to write, as `path=bytes`, separated by spaces; `diary`, a file that is written anew every 50 steps, with a
+//! byte for each step; `secret`, the name of one to say; `count`, the mount point of a dataset whose items to count;
+//! `nan_at`, the step whose loss is said to be none; `blow_up_at`, the step after which the matrix is infinite; `spin`, how
+//! often to count to a million after each step, with the device idle; `series`, how many of each attempt's own to write at
+//! each step; `words`, how long another line to log at each step; `complaint`, how long an error to end with.
 
 use saggar_plugin::bindings::variables::Initializer;
 use saggar_plugin::{DataType, Dataset, Error, Executable, Graph, Job, Params, Result, Variables, descriptor, info};
@@ -26,6 +26,7 @@ pub fn train(job: &Job) -> Result<()> {
     let fail_at: u64 = job.param("fail_at", 0)?;
     let fail_until: u32 = job.param("fail_until", u32::MAX)?;
     let memory_mib: u32 = job.param("memory_mib", 0)?;
+    let memory_after: u64 = job.param("memory_after", 0)?;
     let write: String = job.param("write", String::new())?;
     let diary: Option<String> = job.params().optional("diary")?;
     let secret: Option<String> = job.params().optional("secret")?;
@@ -35,6 +36,7 @@ pub fn train(job: &Job) -> Result<()> {
     let spin: u32 = job.param("spin", 0)?;
     let series: u32 = job.param("series", 0)?;
     let complaint: u32 = job.param("complaint", 0)?;
+    let words: u32 = job.param("words", 0)?;
     job.params().check()?;
 
     let variables = job.variables();
@@ -49,11 +51,10 @@ pub fn train(job: &Job) -> Result<()> {
         info(&format!("{mount} has {items} items"));
     }
     let mut taken: Vec<Vec<u8>> = Vec::new();
-    for _ in 0..memory_mib {
-        // Written to, for memory that nobody touches is taken from nobody.
-        taken.push(vec![1; 1 << 20]);
-    }
     for step in start + 1..=steps {
+        if taken.is_empty() && step > memory_after {
+            taken = take(memory_mib);
+        }
         for output in graph.dispatch([])? {
             let value = output.tensor.read_f32()?.first().copied().unwrap_or(f32::NAN);
             let value = if step == nan_at { f32::NAN } else { value };
@@ -70,7 +71,7 @@ pub fn train(job: &Job) -> Result<()> {
             job.metric(step, &format!("attempt-{}/{number}", job.attempt()), f64::from(number));
         }
         job.progress(step, steps);
-        info(&format!("step {step}"));
+        tell(step, words);
         if step == fail_at && job.attempt() < fail_until {
             return Err(Error::NoSuch { what: "way on", name: format!("from step {step}"), known: Vec::new() });
         }
@@ -91,6 +92,19 @@ pub fn train(job: &Job) -> Result<()> {
     }
     info(&format!("took {} MiB", taken.len()));
     Ok(())
+}
+
+/// Takes so much memory. It is written to, for memory that nobody touches is taken from nobody.
+fn take(mib: u32) -> Vec<Vec<u8>> {
+    (0..mib).map(|_| vec![1; 1 << 20]).collect()
+}
+
+/// Logs the step, and a line of so many letters where they are any.
+fn tell(step: u64, words: u32) {
+    info(&format!("step {step}"));
+    if words > 0 {
+        info(&"w".repeat(words as usize));
+    }
 }
 
 /// Makes the matrix infinite.

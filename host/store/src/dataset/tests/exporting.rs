@@ -219,3 +219,31 @@ fn the_cache_of_outputs_holds_what_was_used_last() {
     assert_eq!(there, [false, true, true]);
     assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 5, "and the datasets stay");
 }
+
+#[test]
+fn fault_10_a_clock_that_is_set_forward_takes_nothing_from_who_writes() {
+    use super::super::output::sweep;
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::open(directory.path()).unwrap();
+    home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
+    let kept = home.cache().join("datasets");
+    let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
+    let staged = || std::fs::read_dir(&kept).unwrap().count();
+    let looks = std::cell::Cell::new(0);
+    // Asked for room while the file is in a staging directory.
+    let room = |_| {
+        sweep(&kept, tomorrow, 9);
+        assert_eq!(staged(), 1, "it is being read");
+        looks.set(looks.get() + 1);
+        Ok(())
+    };
+    let taken = Datasets::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
+    assert_eq!((taken.items, staged()), (2, 0));
+    assert!(looks.get() > 0);
+    // Whose writer is gone, goes.
+    std::fs::create_dir(kept.join(".tmp-left")).unwrap();
+    sweep(&kept, SystemTime::now(), 9);
+    assert_eq!(staged(), 1, "it may have been made just now");
+    sweep(&kept, tomorrow, 9);
+    assert_eq!(staged(), 0);
+}

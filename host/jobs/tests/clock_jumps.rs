@@ -1,0 +1,224 @@
+//! A clock that jumps back an hour and forward a day under a scheduler that runs: no job is lost, none runs twice, and none
+//! ends for it. Workers are shell scripts that keep to the protocol.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_jobs::{Cause, JobError, JobSpec, Jobs, Launcher, Layout, Submission};
+use saggar_metrics::Metrics;
+use saggar_store::records::{Job, JobFilter};
+use saggar_store::{JobState, ManualClock, Rights, SqliteRecords};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// 2026-11-21T12:00:00Z.
+const NOON: u64 = 1_795_262_400_000;
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Notes that an attempt of its project began; then does as files of the directory named after the project say: waits as
+/// long as there is `PROJECT.hold`, and fails where there is `PROJECT.fail`.
+const WORKER: &str = r#"
+    read -r start
+    project=${start#*'"project":"'}
+    project=${project%%'"'*}
+    echo '{"event":"started","device":"cpu","adapter":"a","driver":"d","exact_seconds":true,"choice":"asked for"}'
+    echo "$project" >> begun
+    while test -e "$project.hold"; do echo '{"event":"alive"}'; sleep 0.05; done
+    if test -e "$project.fail"; then
+        echo '{"event":"failed","reason":"PLUGIN_ERROR","message":"as it was told"}'
+        exit 20
+    fi
+    echo '{"event":"progress","step":5,"of":5}'
+    echo '{"event":"finished","stopped":false}'
+"#;
+
+#[derive(Debug)]
+struct Scripts(PathBuf);
+
+impl Launcher for Scripts {
+    fn launch(&self) -> Result<Child, JobError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", WORKER]).current_dir(&self.0).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command.spawn().unwrap())
+    }
+}
+
+/// A scheduler that runs.
+struct Scheduler {
+    directory: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    jobs: Jobs,
+    shutdown: watch::Sender<bool>,
+}
+
+impl Scheduler {
+    async fn start(now_ms: u64) -> Scheduler {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(now_ms));
+        let records = Arc::new(SqliteRecords::open(&directory.path().join("records.db")).unwrap());
+        let launcher = Arc::new(Scripts(directory.path().to_owned()));
+        let (metrics, jobs_dir) = (Arc::new(Metrics::new()), directory.path().join("jobs"));
+        let jobs =
+            Jobs::new(records, Arc::<ManualClock>::clone(&clock), metrics, launcher, jobs_dir, Layout::simple(8));
+        let (shutdown, told) = watch::channel(false);
+        let runs = jobs.clone();
+        tokio::spawn(async move { runs.run(told).await.unwrap() });
+        Scheduler { directory, clock, jobs, shutdown }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Has jobs of this project do so, or no longer.
+    fn tell(&self, project: &str, what: &str, is_so: bool) {
+        let file = self.path().join(format!("{project}.{what}"));
+        if is_so { std::fs::write(file, "").unwrap() } else { std::fs::remove_file(file).unwrap() }
+    }
+
+    async fn submit(&self, spec: JobSpec) -> String {
+        let submission = Submission { spec, owner: None, rights: Rights::default(), idempotency_key: None };
+        self.jobs.submit(submission).await.unwrap().name
+    }
+
+    async fn wait_for(&self, name: &str, is_there: impl Fn(&Job) -> bool) -> Job {
+        let began = Instant::now();
+        loop {
+            let job = self.jobs.get(name).await.unwrap();
+            if is_there(&job) {
+                return job;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain: {job:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Sets the clock, and waits until the scheduler has gone round with it: the look that starts the second of two jobs
+    /// began after the first had ended.
+    async fn set_clock(&self, now_ms: u64) {
+        self.clock.set(now_ms);
+        for _ in 0..2 {
+            let marker = self.submit(spec("marker")).await;
+            let job = self.wait_for(&marker, |job| job.state.is_final()).await;
+            assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+        }
+    }
+
+    /// How many attempts at jobs of the project were begun by workers.
+    fn begun(&self, project: &str) -> usize {
+        let begun = std::fs::read_to_string(self.path().join("begun")).unwrap_or_default();
+        begun.lines().filter(|line| *line == project).count()
+    }
+
+    /// The jobs of a project.
+    async fn of(&self, project: &str) -> Vec<Job> {
+        let filter = JobFilter { project: Some(project.to_owned()), ..JobFilter::default() };
+        self.jobs.list(filter).await.unwrap()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shutdown.send_replace(true);
+    }
+}
+
+fn spec(project: &str) -> JobSpec {
+    JobSpec { device: "cpu".to_owned(), ..JobSpec::new(project, "0".repeat(64)) }
+}
+
+/// Where the clock goes, from noon.
+const JUMPS: [u64; 6] = [NOON - HOUR, NOON + DAY, NOON, NOON - DAY, 0, NOON];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_10_a_job_that_runs_keeps_its_lease_when_the_clock_jumps() {
+    let scheduler = Scheduler::start(NOON).await;
+    scheduler.tell("long", "hold", true);
+    let limited =
+        JobSpec { max_runtime_seconds: Some(1800.0), max_attempt_runtime_seconds: Some(1200.0), ..spec("long") };
+    let name = scheduler.submit(limited).await;
+    let before = scheduler.wait_for(&name, |job| job.state == JobState::Running).await;
+    for now_ms in JUMPS {
+        scheduler.set_clock(now_ms).await;
+        let job = scheduler.jobs.get(&name).await.unwrap();
+        assert_eq!((job.state, job.attempts, job.epoch), (JobState::Running, 1, before.epoch), "at {now_ms}: {job:?}");
+        assert_eq!(scheduler.begun("long"), 1, "at {now_ms}");
+    }
+    scheduler.tell("long", "hold", false);
+    let job = scheduler.wait_for(&name, |job| job.state.is_final()).await;
+    assert_eq!((job.state, job.attempts, job.step), (JobState::Succeeded, 1, 5), "{job:?}");
+    let attempts = scheduler.jobs.attempts(&job.id).await.unwrap();
+    assert!(attempts[0].usage.wall_seconds < 600.0, "by a clock that does not jump: {attempts:?}");
+    let markers = scheduler.of("marker").await;
+    assert_eq!(markers.len(), scheduler.begun("marker"), "each ran once");
+    assert!(markers.iter().all(|job| job.state == JobState::Succeeded && job.attempts == 1), "{markers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_10_a_job_that_waits_for_another_attempt_gets_one_when_the_clock_jumps() {
+    let scheduler = Scheduler::start(NOON).await;
+    let retried = |project: &str| JobSpec { retry_on: vec![Cause::Error], ..spec(project) };
+    for (project, jump) in [("back", NOON - HOUR), ("back-a-day", NOON - DAY), ("forward", NOON + DAY)] {
+        scheduler.set_clock(NOON).await;
+        scheduler.tell(project, "fail", true);
+        let name = scheduler.submit(retried(project)).await;
+        let waits = |job: &Job| job.state == JobState::Queued && job.attempts == 1;
+        scheduler.wait_for(&name, waits).await;
+        scheduler.tell(project, "fail", false);
+        // As long as the clock stands, it waits.
+        scheduler.set_clock(NOON).await;
+        let job = scheduler.jobs.get(&name).await.unwrap();
+        assert!(waits(&job), "{job:?}");
+        let wait = scheduler.jobs.waits(|_| true).await.unwrap()[&job.id].reason.clone();
+        assert_eq!(wait.code, "BACKOFF", "{wait:?}");
+        // An hour must not be added to its second, nor a day.
+        scheduler.set_clock(jump).await;
+        let job = scheduler.wait_for(&name, |job| job.state.is_final()).await;
+        assert_eq!((job.state, job.attempts), (JobState::Succeeded, 2), "{project}: {job:?}");
+        assert_eq!(scheduler.begun(project), 2, "{project}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_10_each_time_of_a_schedule_is_one_job_however_often_the_clock_shows_it() {
+    let scheduler = Scheduler::start(NOON + 30 * MINUTE).await;
+    scheduler.jobs.set_schedule("hourly", "0 * * * *", &spec("timed"), Rights::default()).await.unwrap();
+    for (now_ms, jobs) in [
+        (NOON + 40 * MINUTE, 0),
+        // One o'clock, twice.
+        (NOON + HOUR + MINUTE, 1),
+        (NOON + 30 * MINUTE, 1),
+        (NOON + HOUR + MINUTE, 1),
+        // Two o'clock comes after an hour that came twice.
+        (NOON + 2 * HOUR + MINUTE, 2),
+        // A day ahead: of all the times in between, the last.
+        (NOON + DAY + 2 * HOUR + 30 * MINUTE, 3),
+        // Back again, times go on where they were.
+        (NOON + 2 * HOUR + 40 * MINUTE, 3),
+        (NOON + 3 * HOUR + MINUTE, 4),
+        (NOON + 4 * HOUR + MINUTE, 5),
+        // The time that the clock showed too early has had its job.
+        (NOON + DAY + HOUR + 30 * MINUTE, 6),
+        (NOON + DAY + 2 * HOUR + MINUTE, 6),
+        (NOON + DAY + 3 * HOUR + MINUTE, 7),
+    ] {
+        scheduler.set_clock(now_ms).await;
+        let timed = scheduler.of("timed").await;
+        assert_eq!(timed.len(), jobs, "{} minutes after noon", (now_ms - NOON) / MINUTE);
+        for job in &timed {
+            scheduler.wait_for(&job.name, |job| job.state.is_final()).await;
+        }
+    }
+    assert_eq!(scheduler.begun("timed"), 7);
+    let timed = scheduler.of("timed").await;
+    assert!(timed.iter().all(|job| job.state == JobState::Succeeded && job.attempts == 1), "{timed:?}");
+}

@@ -1,0 +1,221 @@
+//! Faults that only components written by hand can have: traps outside of their exports, floods of what the engine counts,
+//! and calls of the host from within a call of the host. Each is refused by name, and the host goes on.
+
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+#[path = "support/recorder.rs"]
+mod recorder;
+#[path = "support/trainer.rs"]
+mod trainer;
+
+use std::collections::BTreeMap;
+
+use recorder::{Recorder, cpu};
+use saggar_device::Meter;
+use saggar_plugin::limits::{COMPONENT_HANDLES_MAX, TABLE_ELEMENTS_MAX};
+use saggar_plugin::{Host, HostConfig, Outcome, Plugin, PluginError, TrainLimits, train};
+use trainer::Trainer;
+
+fn host() -> Host {
+    Host::new(HostConfig::default()).unwrap()
+}
+
+fn run(host: &Host, plugin: &Plugin) -> Result<Outcome, PluginError> {
+    let context = Box::new(Recorder::default());
+    train(host, plugin, cpu(), Meter::unlimited(), BTreeMap::new(), context, TrainLimits::default())
+}
+
+/// How the trainer ends. After it, the same host must run one that behaves.
+fn outcome(host: &Host, trainer: Trainer<'_>) -> Result<Outcome, PluginError> {
+    let ended = run(host, &host.compile(&trainer.wasm())?);
+    let well = host.compile(&Trainer::default().wasm()).unwrap();
+    assert_eq!(run(host, &well).unwrap(), Outcome::Finished);
+    ended
+}
+
+/// A resource of the component's own, whose destructor does this, with `new` and `drop` of it for the module.
+fn resource(destructor: &str) -> String {
+    format!(
+        r#"(core module $d (func $destroy (export "destroy") (param i32) {destructor}))
+           (core instance $destructors (instantiate $d))
+           (type $thing (resource (rep i32) (dtor (core func $destructors "destroy"))))
+           (core func $new (canon resource.new $thing))
+           (core func $drop (canon resource.drop $thing))"#
+    )
+}
+
+const RESOURCE_ARGUMENTS: &str = r#"(with "host" (instance (export "new" (func $new)) (export "drop" (func $drop))))"#;
+
+const RESOURCE_FIELDS: &str = r#"
+    (import "host" "new" (func $new (param i32) (result i32)))
+    (import "host" "drop" (func $drop (param i32)))"#;
+
+/// A trainer with a resource of its own.
+fn with_resource<'a>(prelude: &'a str, body: &'a str) -> Trainer<'a> {
+    Trainer { prelude, arguments: RESOURCE_ARGUMENTS, fields: RESOURCE_FIELDS, body, ..Trainer::default() }
+}
+
+#[test]
+fn fault_24_traps_at_the_start_and_in_destructors_are_named() {
+    let host = host();
+    let trap = |trainer: Trainer<'_>| match outcome(&host, trainer) {
+        Err(PluginError::Trap { during, reason }) => (during, reason),
+        ended => panic!("{ended:?}"),
+    };
+    let (during, reason) = trap(Trainer { fields: "(func $begin unreachable) (start $begin)", ..Trainer::default() });
+    assert_eq!((during, reason.contains("unreachable") && reason.contains("begin")), ("start", true), "{reason}");
+
+    let traps = resource("unreachable");
+    let (during, reason) = trap(with_resource(&traps, "(call $drop (call $new (i32.const 7)))"));
+    assert_eq!((during, reason.contains("unreachable") && reason.contains("destroy")), ("train", true), "{reason}");
+    // What is left when the call ends goes with the instance, and nothing of the plugin's runs.
+    let left = with_resource(&traps, "(drop (call $new (i32.const 7)))");
+    assert_eq!(outcome(&host, left).unwrap(), Outcome::Finished);
+
+    let (during, reason) = trap(with_resource(&resource(""), "(call $drop (i32.const 99))"));
+    assert_eq!((during, reason.contains("unknown handle index 99")), ("train", true), "{reason}");
+    let twice = "(local $it i32) (local.set $it (call $new (i32.const 7)))
+        (call $drop (local.get $it)) (call $drop (local.get $it))";
+    let (during, reason) = trap(with_resource(&resource(""), twice));
+    assert_eq!((during, reason.contains("unknown handle index")), ("train", true), "{reason}");
+}
+
+/// Memory of this process that no file stands behind, at its most since the last call, in bytes.
+fn anonymous_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+/// Host memory that a flood may take until it is refused.
+const FLOOD_BYTES_MAX: u64 = 16 << 20;
+
+/// Runs a flood, and returns its end with what it took of this process's memory.
+fn flood(host: &Host, trainer: Trainer<'_>) -> (Result<Outcome, PluginError>, u64) {
+    let plugin = host.compile(&trainer.wasm()).unwrap();
+    // The first run of anything takes memory that the process keeps.
+    run(host, &host.compile(&Trainer::default().wasm()).unwrap()).unwrap();
+    anonymous_peak();
+    let before = anonymous_peak();
+    let ended = run(host, &plugin);
+    (ended, anonymous_peak().saturating_sub(before))
+}
+
+#[test]
+fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
+    let host = host();
+    let limit = format!("the plugin needs more table elements than the {TABLE_ELEMENTS_MAX} it is given (train): ");
+    let refused = |trainer: Trainer<'_>| {
+        let (ended, bytes) = flood(&host, trainer);
+        let error = ended.unwrap_err();
+        assert_eq!(error.reason(), "TABLE_LIMIT", "{error}");
+        assert!(error.to_string().starts_with(&limit), "{error}");
+        assert!(bytes <= FLOOD_BYTES_MAX, "{bytes} bytes");
+    };
+    let grow = |table: &str, by: u32| format!("(table.grow {table} (ref.null func) (i32.const {by}))");
+    let until_refused = format!("(loop (br_if 0 (i32.ne {} (i32.const -1)))) unreachable", grow("$t", 1000));
+    refused(Trainer { fields: "(table $t 0 funcref)", body: &until_refused, ..Trainer::default() });
+
+    // All tables of an instance together.
+    let tables: String = (0..8).map(|number| format!("(table $t{number} 0 funcref)")).collect();
+    let all = |by: u32| -> String {
+        let each =
+            |number| format!("(if (i32.eq {} (i32.const -1)) (then unreachable))", grow(&format!("$t{number}"), by));
+        (0..8).map(each).collect()
+    };
+    refused(Trainer { fields: &tables, body: &all(20_000), ..Trainer::default() });
+    let within = Trainer { fields: &tables, body: &all(12_000), ..Trainer::default() };
+    assert_eq!(outcome(&host, within).unwrap(), Outcome::Finished);
+
+    // Who is refused and goes on has not failed.
+    let goes_on = format!("(drop {})", grow("$t", 1 << 30));
+    let body = Trainer { fields: "(table $t 0 funcref)", body: &goes_on, ..Trainer::default() };
+    assert_eq!(outcome(&host, body).unwrap(), Outcome::Finished);
+}
+
+#[test]
+fn fault_26_tables_past_the_limit_are_refused_before_anything_runs() {
+    let host = host();
+    let one = format!("(table {} funcref)", TABLE_ELEMENTS_MAX + 1);
+    let error = outcome(&host, Trainer { fields: &one, ..Trainer::default() }).unwrap_err();
+    assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
+    let told = "the component has 100001 elements in one table, and at most 100000 are accepted";
+    assert!(error.to_string().starts_with(told), "{error}");
+    let half = TABLE_ELEMENTS_MAX / 2 + 1;
+    let two = format!("(table {half} funcref) (table {half} funcref)");
+    let error = outcome(&host, Trainer { fields: &two, ..Trainer::default() }).unwrap_err();
+    assert!(matches!(error, PluginError::TableLimit { during: "start", .. }), "{error}");
+}
+
+#[test]
+fn fault_26_a_flood_of_own_handles_is_refused_by_name() {
+    let host = host();
+    let prelude = resource("");
+    let (ended, bytes) = flood(&host, with_resource(&prelude, "(loop (drop (call $new (i32.const 7))) (br 0))"));
+    let error = ended.unwrap_err();
+    assert_eq!(error.reason(), "HANDLE_LIMIT", "{error}");
+    let told = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, the most it may (train): ");
+    assert!(error.to_string().starts_with(&told), "{error}");
+    assert!(bytes <= FLOOD_BYTES_MAX, "{bytes} bytes");
+
+    // Those that were dropped do not count.
+    let many = 3 * COMPONENT_HANDLES_MAX;
+    let body = format!(
+        "(local $n i32) (loop (call $drop (call $new (i32.const 7)))
+            (br_if 0 (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {many}))))"
+    );
+    assert_eq!(outcome(&host, with_resource(&prelude, &body)).unwrap(), Outcome::Finished);
+}
+
+/// A trainer that asks for the job's parameters, which the host writes to memory that `realloc` gives it. `realloc` does
+/// this before it answers.
+fn asks_for_parameters(realloc: &str) -> Vec<u8> {
+    let prelude = format!(
+        r#"(import "saggar:plugin/job@0.1.0" (instance $job
+             (export "parameters" (func (result string))) (export "seed" (func (result u64)))))
+           (core func $seed (canon lower (func $job "seed")))
+           (core module $l
+             (import "host" "seed" (func $seed (result i64)))
+             (memory (export "memory") 1)
+             (func $realloc (export "realloc") (param i32 i32 i32 i32) (result i32) {realloc} i32.const 1024))
+           (core instance $library (instantiate $l (with "host" (instance (export "seed" (func $seed))))))
+           (core func $parameters (canon lower (func $job "parameters")
+             (memory (core memory $library "memory")) (realloc (core func $library "realloc"))))"#
+    );
+    let trainer = Trainer {
+        prelude: &prelude,
+        arguments: r#"(with "host" (instance (export "parameters" (func $parameters))))"#,
+        fields: r#"(import "host" "parameters" (func $parameters (param i32)))"#,
+        body: "(call $parameters (i32.const 8))",
+        ..Trainer::default()
+    };
+    trainer.wasm()
+}
+
+/// The host calls a plugin from within a call only to be given memory. There the plugin may call nobody.
+#[test]
+fn fault_29_a_host_call_from_within_a_host_call_is_refused() {
+    let host = host();
+    let well = host.compile(&asks_for_parameters("")).unwrap();
+    let enters = host.compile(&asks_for_parameters("(drop (call $seed))")).unwrap();
+    assert_eq!(run(&host, &well).unwrap(), Outcome::Finished);
+    for _ in 0..3 {
+        match run(&host, &enters).unwrap_err() {
+            PluginError::Trap { during: "train", reason } => {
+                assert!(reason.contains("cannot leave component instance"), "{reason}");
+                assert!(reason.contains("realloc"), "who did it is named: {reason}");
+            }
+            error => panic!("{error}"),
+        }
+        assert_eq!(run(&host, &well).unwrap(), Outcome::Finished);
+    }
+    // What `realloc` does wrong otherwise is told as well.
+    let traps = host.compile(&asks_for_parameters("unreachable")).unwrap();
+    assert!(matches!(run(&host, &traps), Err(PluginError::Trap { during: "train", .. })));
+    let nowhere = host.compile(&asks_for_parameters("(return (i32.const -8))")).unwrap();
+    match run(&host, &nowhere).unwrap_err() {
+        PluginError::Trap { during: "train", reason } => assert!(reason.contains("beyond end of memory"), "{reason}"),
+        error => panic!("{error}"),
+    }
+}

@@ -1,0 +1,178 @@
+//! A disk that takes no more, and a state directory that nobody may write to, on machines where a test may mount nothing:
+//! by `/dev/full`, by limits on the size of files, and by the rights of files.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use saggar_tests::{Server, Steady, binary};
+use serde_json::{Value, json};
+
+/// Bytes that a file may have while a disk is full, as the test plays it.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A server that is told that a file has grown too large, as it would be told of a full disk, instead of being killed.
+fn serve(home: &Path) -> Server {
+    let mut command = Command::new("sh");
+    let script = "trap '' XFSZ; exec \"$0\" serve --addr 127.0.0.1:0 --device cpu --jobs 1 --home \"$1\"";
+    command.args(["-c", script]).arg(binary()).arg(home);
+    Server::of(command, home)
+}
+
+/// Limits the files of the server, and of workers that it starts from now on, or lifts the limit.
+fn limit_files(server: &Server, bytes: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
+}
+
+/// A job's directory, and the name and identifier of the job, which waits behind another one that is returned first.
+fn waiting(server: &Server, home: &Path, job: &Steady) -> (String, String, PathBuf) {
+    let first = Steady::steps(1_000_000).submit(server);
+    server.wait_for_step(&first, 1);
+    let name = job.submit(server);
+    let id = server.job(&name)["id"].as_str().unwrap().to_owned();
+    let directory = home.join("jobs").join(id);
+    std::fs::create_dir_all(&directory).unwrap();
+    (first, name, directory)
+}
+
+fn events(server: &Server, job: &str, kind: &str) -> Vec<String> {
+    let events = server.get(&format!("/api/v1/jobs/{job}/events"))["events"].as_array().unwrap().clone();
+    let texts = events.iter().filter(|event| event["kind"] == kind).map(|event| event["text"].as_str().unwrap());
+    texts.map(str::to_owned).collect()
+}
+
+#[test]
+fn fault_20_a_job_whose_log_finds_no_room_comes_to_its_end_and_says_what_is_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path());
+    let (first, name, directory) = waiting(&server, home.path(), &Steady::steps(50));
+    // Every write to this device finds no space left.
+    std::os::unix::fs::symlink("/dev/full", directory.join("attempt-1.log")).unwrap();
+    server.saggar_ok(&["stop", &first]);
+    let job = server.wait_for_job(&name);
+    assert_eq!((&job["state"], &job["attempt"], &job["step"]), (&json!("SUCCEEDED"), &json!(1), &json!(50)), "{job}");
+    let lost = events(&server, &name, "LOG_LINES_LOST");
+    let [told] = &lost[..] else { panic!("{lost:?}") };
+    let (count, rest) = told.split_once(' ').unwrap();
+    assert_eq!(rest, "lines of attempt 1's log could not be written: No space left on device (os error 28)");
+    // A line for each step at least.
+    assert!(count.parse::<u64>().unwrap() > 50, "{told}");
+    server.wait_for_log("the job's log cannot be written");
+    // The next one, which has room, lacks nothing.
+    let next = Steady::steps(5).submit(&server);
+    assert_eq!(server.wait_for_job(&next)["state"], "SUCCEEDED");
+    assert_eq!(events(&server, &next, "LOG_LINES_LOST"), [""; 0]);
+}
+
+#[test]
+fn fault_20_a_log_that_finds_room_again_says_how_many_lines_it_lacks() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path());
+    let job = Steady::steps(1_000_000).with("checkpoint_every", json!({ "steps": 1_000_000 })).parameter("words", 8000);
+    let name = job.submit(&server);
+    server.wait_for_step(&name, 10);
+    limit_files(&server, Some(FILE_BYTES_MAX));
+    let log = home.path().join("jobs").join(server.job(&name)["id"].as_str().unwrap()).join("attempt-1.log");
+    let log_bytes = || std::fs::metadata(&log).unwrap().len();
+    server.wait_for_log("the job's log cannot be written");
+    let full = log_bytes();
+    assert!(full <= FILE_BYTES_MAX && full > FILE_BYTES_MAX - (64 << 10), "{full} bytes");
+    // The training goes on, and so do other requests; of the log not half a line is left.
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.ends_with('\n'));
+    let step: u64 = text.lines().rev().find_map(|line| line[25..].strip_prefix("step ")?.parse().ok()).unwrap();
+    server.wait_for_step(&name, step + 200);
+    limit_files(&server, None);
+    server.wait_for("more of the log", |_| (log_bytes() > full + 1_000_000).then_some(()));
+    server.saggar_ok(&["stop", &name]);
+    let job = server.wait_for_job(&name);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("CANCELLED"), &json!(1)), "{job}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let told: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line[25..].strip_suffix(" lines before this one could not be written"))
+        .map(|count| count.parse().unwrap())
+        .collect();
+    // What is there and what is said to be missing are all lines of all steps, two each. Short lines find the room that
+    // long ones do not.
+    let there = text.lines().filter(|line| line[25..].starts_with("step ") || line[25..].starts_with("www"));
+    let (there, missing) = (there.count() as u64, told.iter().sum::<u64>());
+    assert!(missing >= 200, "{told:?}");
+    assert_eq!(there + missing, 2 * job["step"].as_u64().unwrap(), "{told:?}");
+    assert_eq!(events(&server, &name, "LOG_LINES_LOST"), [""; 0], "its log says it");
+}
+
+#[test]
+fn fault_20_an_output_that_finds_no_room_fails_its_job_and_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path());
+    assert_eq!(server.wait_for_job(&Steady::steps(5).submit(&server))["state"], "SUCCEEDED");
+    limit_files(&server, Some(FILE_BYTES_MAX));
+    let fills = Steady::steps(20).parameter("write", "a.bin=1000000 b.bin=20000000");
+    let full = server.wait_for_job(&fills.submit(&server));
+    assert_eq!((&full["state"], &full["attempt"]), (&json!("FAILED"), &json!(1)), "{full}");
+    assert!(full["message"].as_str().unwrap().contains("File too large"), "{full}");
+    let name = full["name"].as_str().unwrap();
+    let kept = server.get(&format!("/api/v1/jobs/{name}/output"))["files"].clone();
+    let kept: Vec<&Value> = kept.as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(kept, [&json!("a.bin")], "what had room is there, and not half of the other");
+    assert_eq!(server.wait_for_job(&Steady::steps(20).submit(&server))["state"], "SUCCEEDED");
+}
+
+/// Takes from everybody the right to write there, or gives it to the owner again.
+fn set_writable(directory: &Path, writable: bool) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            set_writable(&path, writable);
+        } else if path.is_file() {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(if writable { 0o600 } else { 0o444 })).unwrap();
+        }
+    }
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(if writable { 0o700 } else { 0o555 })).unwrap();
+}
+
+/// What a server says that is started over `home` by a user who may not write there.
+fn refused(home: &Path) -> std::process::Output {
+    let serve = ["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"];
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(binary()).args(serve).arg(home).output().unwrap();
+    }
+    // Root may write everywhere: another user, who must get at the program.
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("saggar");
+    std::fs::copy(binary(), &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups"]).arg(&program).args(serve).arg(home);
+    command.output().unwrap()
+}
+
+#[test]
+fn fault_22_a_state_directory_that_may_only_be_read_is_refused_by_name_and_left_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    server.wait_for_job(&Steady::steps(5).submit(&server));
+    drop(server);
+    let listed = || {
+        let found = Command::new("find").arg(home.path()).args(["-printf", "%P %s %T@\n"]).output().unwrap();
+        let mut lines: Vec<String> = String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    set_writable(home.path(), false);
+    let before = listed();
+    let output = refused(home.path());
+    let after = listed();
+    set_writable(home.path(), true);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Permission denied") && said.contains(home.path().to_str().unwrap()), "{said}");
+    assert_eq!(after, before);
+    let server = Server::start(home.path());
+    assert_eq!(server.job("steady-1")["state"], "SUCCEEDED");
+}

@@ -1,0 +1,93 @@
+//! Workers that take more memory than their control group has.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use saggar_tests::{MemoryGroup, Payload, Server, Steady, binary, workers};
+use serde_json::{Value, json};
+
+/// Memory of the group at first: enough for the server and a worker that takes little.
+const GROUP_BYTES: u64 = 512 << 20;
+/// What the worker takes, beside what it has.
+const TAKEN_MIB: u64 = 900;
+/// Enough for both.
+const ROOMY_BYTES: u64 = 4 << 30;
+/// The step after which the worker takes it.
+const TAKEN_AFTER: u64 = 40;
+/// What is said of a worker that the kernel killed for it.
+const KILLED: &str = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
+
+/// A server in the group that serves `digits`, which were trained outside of it.
+fn serve_in(group: &MemoryGroup, home: &std::path::Path) -> Server {
+    drop(Server::with_digits(home, &[]));
+    let mut command = group.command(&binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home);
+    let server = Server::of(command, home);
+    server.wait_for_version("digits", 1);
+    server
+}
+
+/// A job that has checkpoints when it takes more memory than the group has.
+fn greedy(retry: u32) -> Steady {
+    Steady::steps(60)
+        .parameter("memory_mib", TAKEN_MIB)
+        .parameter("memory_after", TAKEN_AFTER)
+        .with("memory_bytes", 2_u64 << 30)
+        .with("retry", retry)
+}
+
+#[test]
+fn fault_16_where_memory_is_short_the_kernel_takes_a_worker_before_its_server() {
+    let (_home, server) = Server::fresh();
+    let job = Steady::steps(1_000_000).submit(&server);
+    server.wait_for_step(&job, 1);
+    let badness = |pid: u32| -> i32 {
+        let added = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        added.trim().parse().unwrap()
+    };
+    let workers = workers(server.pid());
+    assert_eq!(workers.len(), 1);
+    assert_eq!((badness(workers[0]), badness(server.pid())), (500, badness(std::process::id())));
+}
+
+#[test]
+fn fault_16_a_worker_that_the_kernel_kills_for_memory_is_tried_again_and_the_server_answers() {
+    let Some(group) = MemoryGroup::new(GROUP_BYTES) else { return };
+    let home = tempfile::tempdir().unwrap();
+    let server = serve_in(&group, home.path());
+    let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let digit = json!({ "image": vec![[7; 8]; 8] });
+    let (exhausted, resumed) = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            while !over.load(Ordering::Acquire) {
+                let answer = server.request("POST", "/models/digits/predict", Payload::Json(&digit));
+                assert_eq!(answer.status, 200, "{}", answer.text);
+                answered.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let exhausted = server.wait_for_job(&greedy(1).submit(&server));
+        let while_killed = answered.load(Ordering::Acquire);
+        assert!(while_killed > 0, "nothing was answered while workers were killed");
+        // With room, another attempt comes to the end.
+        let job = greedy(1000).submit(&server);
+        server.wait_for("a second attempt", |server| (server.job(&job)["attempt"].as_u64() > Some(1)).then_some(()));
+        group.set_limit(ROOMY_BYTES);
+        let resumed = server.wait_for_job(&job);
+        over.store(true, Ordering::Release);
+        client.join().unwrap();
+        (exhausted, resumed)
+    });
+
+    assert_eq!((&exhausted["state"], &exhausted["reason"]), (&json!("FAILED"), &json!("RETRIES_EXHAUSTED")));
+    assert_eq!(exhausted["message"], format!("2 attempts were interrupted, the last one: {KILLED}"), "{exhausted}");
+    assert_eq!((&resumed["state"], &resumed["step"]), (&json!("SUCCEEDED"), &json!(60)), "{resumed}");
+    let attempts: &[Value] = resumed["attempts"].as_array().unwrap();
+    let (last, killed) = attempts.split_last().unwrap();
+    assert!(!killed.is_empty());
+    for attempt in killed {
+        assert_eq!((&attempt["reason"], &attempt["message"]), (&json!("WORKER_LOST"), &json!(KILLED)), "{attempt}");
+    }
+    // A checkpoint is taken every five steps; the one of step 40 may have been cut off.
+    assert!(last["first_step"].as_u64() >= Some(TAKEN_AFTER - 5), "from a checkpoint: {last}");
+    assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200, "the server that there was");
+}

@@ -1,0 +1,105 @@
+//! Plugins that trap outside of their exports, flood what the engine counts, or call the host from within a call of the
+//! host: each job ends with that reason, and the server goes on.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::component::trainer;
+use saggar_tests::{Payload, Server, guest, memory_kib};
+use serde_json::{Value, json};
+
+/// KiB by which the server may grow while jobs flood their workers.
+const GROWTH_KIB_MAX: u64 = 64 << 10;
+
+/// A resource of the component's own whose destructor traps, for the module to make and drop.
+const RESOURCE: [&str; 3] = [
+    r#"(core module $d (func $destroy (export "destroy") (param i32) unreachable))
+       (core instance $destructors (instantiate $d))
+       (type $thing (resource (rep i32) (dtor (core func $destructors "destroy"))))
+       (core func $new (canon resource.new $thing))
+       (core func $drop (canon resource.drop $thing))"#,
+    r#"(with "host" (instance (export "new" (func $new)) (export "drop" (func $drop))))"#,
+    r#"(import "host" "new" (func $new (param i32) (result i32))) (import "host" "drop" (func $drop (param i32)))"#,
+];
+
+/// The job's parameters, in memory that the plugin gives the host only after another call of the host.
+const PARAMETERS: [&str; 3] = [
+    r#"(import "saggar:plugin/job@0.1.0" (instance $job
+         (export "parameters" (func (result string))) (export "seed" (func (result u64)))))
+       (core func $seed (canon lower (func $job "seed")))
+       (core module $l
+         (import "host" "seed" (func $seed (result i64)))
+         (memory (export "memory") 1)
+         (func $realloc (export "realloc") (param i32 i32 i32 i32) (result i32) (drop (call $seed)) i32.const 1024))
+       (core instance $library (instantiate $l (with "host" (instance (export "seed" (func $seed))))))
+       (core func $parameters (canon lower (func $job "parameters")
+         (memory (core memory $library "memory")) (realloc (core func $library "realloc"))))"#,
+    r#"(with "host" (instance (export "parameters" (func $parameters))))"#,
+    r#"(import "host" "parameters" (func $parameters (param i32)))"#,
+];
+
+/// Runs a training of the component to its end.
+fn train(server: &Server, wasm: &[u8]) -> Value {
+    let uploaded = server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm));
+    assert_eq!(uploaded.status, 200, "{}", uploaded.text);
+    let spec = json!({ "project": "faults", "device": "cpu", "plugin": uploaded.json()["digest"] });
+    let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
+    server.wait_for_job(&job)
+}
+
+#[test]
+fn faults_24_26_29_end_the_job_by_name_and_the_server_goes_on() {
+    let (_home, server) = Server::fresh();
+    let [resource, with_resource, resource_fields] = RESOURCE;
+    let [parameters, with_parameters, parameters_fields] = PARAMETERS;
+    let grow = "(loop (br_if 0 (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)))) unreachable";
+    let floods = "(loop (drop (call $new (i32.const 7))) (br 0))";
+    let drops = "(call $drop (call $new (i32.const 7)))";
+    let before = memory_kib(server.pid(), "VmRSS");
+    for (wasm, reason, parts) in [
+        (trainer("", "", "(func $begin unreachable) (start $begin)", ""), "TRAP", ["trapped in start", "unreachable"]),
+        (trainer(resource, with_resource, resource_fields, drops), "TRAP", ["trapped in train", "destroy"]),
+        (trainer("", "", "(table $t 0 funcref)", grow), "TABLE_LIMIT", ["table elements", "100000"]),
+        (trainer(resource, with_resource, resource_fields, floods), "HANDLE_LIMIT", ["100000 handles", "train"]),
+        (
+            trainer(parameters, with_parameters, parameters_fields, "(call $parameters (i32.const 8))"),
+            "TRAP",
+            ["trapped in train", "cannot leave component instance"],
+        ),
+    ] {
+        let job = train(&server, &wasm);
+        assert_eq!((&job["state"], &job["reason"]), (&json!("FAILED"), &json!(reason)), "{job}");
+        let message = job["message"].as_str().unwrap();
+        assert!(parts.iter().all(|part| message.contains(part)), "{parts:?}: {message}");
+        assert_eq!(job["attempt"], 1, "a plugin's own fault is not tried again");
+        assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200);
+    }
+    let growth = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {before} KiB");
+    // And a plugin that behaves is run.
+    assert_eq!(train(&server, &trainer("", "", "", ""))["state"], "SUCCEEDED");
+}
+
+#[test]
+fn fault_24_a_model_whose_destructor_traps_is_unloaded_without_it() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let plugin = guest("hostile");
+    let run =
+        ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=fragile", "predict=trap-when-dropped"];
+    server.saggar_ok(&run);
+    server.wait_for_version("fragile", 1);
+    let ask = || server.request("POST", "/models/fragile/predict", Payload::Json(&json!({ "x": [1, 2, 3, 4] })));
+    for _ in 0..3 {
+        let answer = ask();
+        assert_eq!((answer.status, &answer.json()["y"]), (200, &json!([1.0, 2.0, 3.0, 4.0])), "{}", answer.text);
+        server.saggar_ok(&["models", "unload", "fragile"]);
+        assert_eq!(ask().status, 503);
+        server.saggar_ok(&["models", "load", "fragile"]);
+    }
+    // The next version takes its place, and it is removed.
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=fragile", "predict=well"]);
+    server.wait_for_version("fragile", 2);
+    server.saggar_ok(&["models", "rm", "fragile@1", "--yes"]);
+    assert_eq!(ask().status, 200);
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    assert!(!log.contains("the destructor of a model ran"), "{log}");
+}
