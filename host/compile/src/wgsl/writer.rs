@@ -350,11 +350,10 @@ impl<'a> Writer<'a> {
     pub(super) fn function(&mut self, signature: &str, statements: impl FnOnce(&mut Self)) {
         let body = std::mem::take(&mut self.body);
         let blocks = std::mem::replace(&mut self.blocks, vec![1]);
-        let result = statements(self);
+        statements(self);
         let text = std::mem::replace(&mut self.body, body);
         self.blocks = blocks;
         self.global(format!("fn {signature} {{\n{text}}}\n"));
-        result
     }
 
     /// Sets the dispatch to `groups` workgroups of `lanes` and names a workgroup's number `tile`.
