@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 const LOSE: &str = "SAGGAR_TEST_LOSE_DEVICE";
 /// How long a test waits for what is to come.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long a deadline of a second may be overrun on a machine that has other things to do.
+const LATE_MAX: Duration = Duration::from_secs(15);
 
 /// A server on a device whose adapters are lost when `file` is there.
 fn serve(home: &Path, device: &str, file: &Path) -> Server {
@@ -65,6 +67,27 @@ fn ask(server: &Server, losses: u64) -> Duration {
     }
 }
 
+/// Trains twice, the second time with the device lost in a way: costs an attempt, and ends with the same weights. That job.
+fn shaken(server: &Server, file: &Path, how: &str) -> Value {
+    server.push_digits();
+    let submit = |model: &str| {
+        let (plugin, model) = (lenet(), format!("model={model}"));
+        let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "vulkan:0", "--seed", "3"];
+        let rest = ["--retry", "3", "--checkpoint-every", "20steps", "--", "epochs=8", "channels=4", &model];
+        server.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
+    };
+    let calm = submit("calm");
+    assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
+    let shaken = submit("shaken");
+    server.wait_for("a checkpoint", |server| server.saggar_ok(&["logs", &shaken]).contains(" saved (").then_some(()));
+    lose(file, how);
+    let ended = server.wait_for_job(&shaken);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
+    assert!(ended.to_string().contains("DEVICE_LOST"), "{ended}");
+    assert_eq!(server.weights("calm"), server.weights("shaken"));
+    ended
+}
+
 #[test]
 fn fault_43_what_serves_comes_back_from_a_lost_device() {
     let Some(home) = home() else { return };
@@ -112,20 +135,66 @@ fn fault_43_a_lost_device_costs_a_job_one_attempt() {
     if !server.has_vulkan() {
         return;
     }
-    server.push_digits();
-    let submit = |model: &str| {
-        let (plugin, model) = (lenet(), format!("model={model}"));
-        let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "vulkan:0", "--seed", "3"];
-        let rest = ["--retry", "3", "--checkpoint-every", "20steps", "--", "epochs=8", "channels=4", &model];
-        server.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
-    };
-    let calm = submit("calm");
-    assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
-    let shaken = submit("shaken");
-    server.wait_for("a checkpoint", |server| server.saggar_ok(&["logs", &shaken]).contains(" saved (").then_some(()));
-    lose(&file, "once");
-    let ended = server.wait_for_job(&shaken);
-    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
-    assert!(ended.to_string().contains("DEVICE_LOST"), "{ended}");
-    assert_eq!(server.weights("calm"), server.weights("shaken"));
+    shaken(&server, &file, "once");
+}
+
+/// Asks for a prediction that may take a second, of a server that may be about to go. What it says, if it answers.
+fn ask_for_a_second(server: &Server) -> Option<(u16, Value)> {
+    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
+    let url = format!("{}/models/digits/predict", server.url());
+    let began = Instant::now();
+    let post = agent.post(url).header("x-saggar-deadline-ms", "1000");
+    let mut answer = post.send_json(json!({ "image": vec![[0; 8]; 8] })).ok()?;
+    let body: Value = answer.body_mut().read_json().ok()?;
+    assert!(began.elapsed() < LATE_MAX, "answered after {:?}: {body}", began.elapsed());
+    Some((answer.status().as_u16(), body))
+}
+
+/// Work on the adapter never ends: predictions end when their time is over, and the watchdog gives the device up. Only another
+/// process can open it, so the server replaces itself.
+#[test]
+fn fault_46_a_device_that_hangs_is_given_up() {
+    let Some(home) = home() else { return };
+    let file = home.path().join("lose");
+    let server = serve(home.path(), "vulkan:0", &file);
+    server.wait_for_version("digits", 1);
+    let (status, label) = ask_for_a_second(&server).unwrap();
+    assert_eq!(status, 200, "{label}");
+    lose(&file, "hang");
+    let begun = Instant::now();
+    let mut ends = Vec::new();
+    while !std::fs::read_to_string(home.path().join("server.log")).unwrap().contains("the server begins anew") {
+        let end = ask_for_a_second(&server);
+        // Those that came before the work that does not end are answered.
+        if ends.is_empty() && end.as_ref().is_some_and(|(status, _)| *status == 200) {
+            continue;
+        }
+        ends.extend(end.map(|(status, body)| (status, body["code"].as_str().unwrap_or("answered").to_owned())));
+        assert!(begun.elapsed() < LIMIT, "it is not given up: {ends:?}");
+    }
+    assert_eq!(ends.first(), Some(&(504, "deadline".to_owned())), "{ends:?}");
+    let known =
+        [(504, "deadline"), (408, "deadline_queued"), (429, "queue_full"), (503, "device_lost"), (503, "not_ready")];
+    assert!(ends.iter().all(|(status, code)| known.contains(&(*status, code.as_str()))), "{ends:?}");
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    assert!(log.contains("the device is lost") && log.contains("work on it has not ended within 3 seconds"), "{log}");
+    assert!(log.contains("it hung in this process, and only another process can open it again"), "{log}");
+    server.wait_for("an answer", |server| {
+        ask_for_a_second(server).filter(|(status, _)| *status == 200).map(|(_, after)| {
+            assert_eq!(after["label"], label["label"]);
+        })
+    });
+}
+
+#[test]
+fn fault_46_a_device_that_hangs_costs_a_job_one_attempt() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lose");
+    let server = serve(home.path(), "cpu", &file);
+    if !server.has_vulkan() {
+        return;
+    }
+    let ended = shaken(&server, &file, "hang");
+    let attempt = &ended["attempts"][0];
+    assert!(attempt["message"].to_string().contains("work on it has not ended within 3 seconds"), "{ended}");
 }

@@ -27,6 +27,7 @@ mod tender;
 mod trial;
 mod uploads;
 mod variant;
+mod watchdog;
 mod ways;
 
 #[cfg(test)]
@@ -145,6 +146,7 @@ fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, Devi
 
 fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(index, adapter);
+    watchdog::check(&info.name)?;
     #[cfg(feature = "fault-injection")]
     fault::check(&info.name)?;
     let small = matrices::of(adapter);
@@ -186,7 +188,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
     #[cfg(feature = "fault-injection")]
-    fault::arm(&device);
+    fault::arm(&device, &queue);
     let room = Room::new(&info.name, memory_of(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
     let opened = |tuning: Tuning| {
@@ -202,6 +204,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         context.refuse_buffers = options.refuse_buffers;
         let context = Arc::new(context);
         context.tender.start(&context);
+        context.start_watchdog();
         Arc::new(Gpu { context })
     };
     tried(tuning, opened)
@@ -287,7 +290,9 @@ impl Backend for Gpu {
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        self.context.check()
+        // The device's own thread asks the driver, which may not come back from a call.
+        self.context.tender.wake();
+        self.context.alive()
     }
 
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {

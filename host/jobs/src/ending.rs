@@ -90,6 +90,10 @@ pub fn ending(last_word: LastWord, exit: Exit) -> Ending {
         (LastWord::Failed(reason), Some(EXIT_FAILED | EXIT_OUT_OF_MEMORY)) => Ending::Failed(reason),
         (LastWord::Failed(reason), Some(EXIT_BROKEN)) => Ending::Broken(reason),
         (LastWord::Failed(reason), Some(_)) => Ending::Interrupted(reason),
+        // A worker whose device is lost says so and kills itself (`worker::lost_device`).
+        (LastWord::Failed(reason), None) if Cause::of(&reason.code) == Some(Cause::DeviceLost) => {
+            Ending::Interrupted(reason)
+        }
         (_, code) => {
             let sentence = match (code, exit.signal) {
                 (_, Some(SIGKILL)) if exit.memory_ran_out => format!(
@@ -224,6 +228,13 @@ mod tests {
         let rolls_back = Situation { retry_on: &[Cause::NonFinite], ..situation(0) };
         assert_eq!(followed(next(failed(), &rolls_back)), "NON_FINITE");
         assert_eq!(next(failed(), &Situation { interruptions: 5, ..rolls_back }), over);
+    }
+
+    #[test]
+    fn a_worker_that_kills_itself_for_a_lost_device_is_believed_and_no_other() {
+        let killed = |code: &str| ending(LastWord::Failed(Reason::new(code, "why")), KILLED);
+        assert_eq!(followed(next(killed("DEVICE_LOST"), &situation(0))), "DEVICE_LOST");
+        assert_eq!(followed(next(killed("TRAP"), &situation(0))), WORKER_LOST);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
 pub const WORKER_OOM_SCORE: u32 = 500;
 /// How often a worker says that it runs, on a thread that does nothing else.
 pub const WORKER_BEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a worker whose device is lost may take to end by itself.
+pub const LOST_DEVICE_GRACE: Duration = Duration::from_secs(10);
 /// How long a worker may give no sign of life before it is killed and its attempt counts as lost.
 pub const WORKER_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long one of an attempt's worker processes may be silent while the others wait for it.

@@ -6,6 +6,7 @@ mod channel;
 mod checkpoint_timer;
 mod context;
 mod finite;
+mod lost_device;
 mod measuring;
 mod prediction;
 mod ranks;
@@ -31,6 +32,7 @@ use crate::spec::{Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;
 pub(crate) use context::open_model;
+use lost_device::{DEVICE_LOST, DeviceWatch, end_process};
 use measuring::Parts;
 use ranks::Group;
 use ranks::follower::Follower;
@@ -58,7 +60,13 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     match attempt.run() {
         Ok(Outcome::Finished) => finish(&channel, false),
         Ok(Outcome::Stopped) => finish(&channel, true),
-        Err(Failure { reason, message, code }) => fail(&channel, reason, &message, code),
+        Err(Failure { reason, message, code }) => {
+            let code = fail(&channel, reason, &message, code);
+            if reason == DEVICE_LOST {
+                end_process();
+            }
+            code
+        }
     }
 }
 
@@ -90,7 +98,7 @@ impl Failure {
 impl From<PluginError> for Failure {
     fn from(error: PluginError) -> Failure {
         let code = match error.reason() {
-            "DEVICE_LOST" | WORKER_LOST => EXIT_TRY_AGAIN,
+            DEVICE_LOST | WORKER_LOST => EXIT_TRY_AGAIN,
             "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
             _ => EXIT_FAILED,
         };
@@ -123,6 +131,7 @@ impl Attempt<'_> {
             exact_seconds: info.exact_seconds,
             choice: choice.reason.clone(),
         });
+        let _watch = DeviceWatch::start(&choice.backend, self.channel);
         let began = Instant::now();
         let objects = Objects::local(&home.objects()).map_err(|error| Failure::broken("BAD_HOME", error))?;
         let host = Host::new(HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() })?;

@@ -66,6 +66,8 @@ pub const LOG_LINE_BYTES_MAX: usize = 8 << 10;
 pub const LOG_LINES_MAX: u64 = 100_000;
 /// Bytes that one instance may log; the rest is counted.
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of the message of an error that a plugin answers, and of its place; the rest is cut.
+pub const ERROR_TEXT_BYTES_MAX: usize = 8 << 10;
 /// Bytes of the state that a plugin gives to a checkpoint.
 pub const STATE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the configuration a plugin publishes with a model version.

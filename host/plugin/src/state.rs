@@ -17,8 +17,8 @@ use crate::fault::{Fault, device_error};
 use crate::graphs::{Builder, Executables};
 use crate::job::TrainRole;
 use crate::limits::{
-    CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, CORE_INSTANCES_MAX, HANDLES_MAX, HOST_BYTES_MAX, STACK_BYTES_MAX,
-    TABLE_ELEMENTS_MAX,
+    CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, CORE_INSTANCES_MAX, ERROR_TEXT_BYTES_MAX, HANDLES_MAX, HOST_BYTES_MAX,
+    STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
 };
 use crate::logging::LogBudget;
 use crate::replies::Reply;
@@ -294,14 +294,17 @@ impl State {
         }
     }
 
-    /// The error that the plugin answered to a call.
-    pub(crate) fn guest_error(&mut self, during: &'static str, error: WitError) -> PluginError {
+    /// The error that the plugin answered to a call. What is too long of it is cut.
+    pub(crate) fn guest_error(&mut self, during: &'static str, mut error: WitError) -> PluginError {
         // What the plugin passes on, perhaps in other words, is the host's error where the device or the job caused it.
         if let Some(error @ DeviceError::Lost { .. }) = &self.guard.device {
             return PluginError::Device(error.clone());
         }
         if let Some(cause) = self.guard.job.take_if(|cause| error.message.contains(&cause.to_string())) {
             return cause;
+        }
+        for text in [Some(&mut error.message), error.place.as_mut()].into_iter().flatten() {
+            text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
         }
         let reason = format!("{} ({})", error.message, code_name(error.code));
         self.refused(during, reason).unwrap_or_else(|| PluginError::Guest {

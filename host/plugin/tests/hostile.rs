@@ -168,6 +168,9 @@ fn models_that_do_not_load_are_told_apart() {
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("falling-batch-sizes"), "BAD_SIGNATURE");
     assert_eq!(refused("huge-signature"), "BAD_SIGNATURE");
+    let error = bench.load("million-outputs", "well", limits).unwrap_err();
+    assert_eq!(error.reason(), "BAD_SIGNATURE", "{error}");
+    assert!(error.to_string().contains("it has 1000000 outputs, not 1 to 256"), "{error}");
     let error = bench.load("emit", "well", limits).unwrap_err().to_string();
     assert!(error.contains("pieces are sent during `predict` alone"), "{error}");
 }
@@ -292,8 +295,25 @@ fn answers_are_held_to_the_signature() {
         assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
         assert_eq!(model.instances(), 1, "the instance is as good as before");
     }
-    let model = bench.load("well", "error", ModelLimits::default()).unwrap();
-    assert_eq!(model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err().reason(), "PLUGIN_ERROR");
+    let predict = |behaviour| {
+        let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
+        let error = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
+        (error.reason(), error.to_string(), model.instances())
+    };
+    let (reason, says, instances) = predict("many-outputs");
+    assert_eq!((reason, instances), ("BAD_OUTPUT", 1), "{says}");
+    assert_eq!(says, "output y0: the signature promises 1 outputs, and the plugin gave 40000 outputs");
+    // It fails at making them, and its instance, which holds them, is given up.
+    let (reason, says, instances) = predict("million-outputs");
+    assert_eq!((reason, instances), ("HANDLE_LIMIT", 0), "{says}");
+    assert!(says.contains("the plugin holds 50000 handles, the most it may (predict)"), "{says}");
+    let (reason, says, instances) = predict("long-names");
+    assert_eq!((reason, instances), ("BAD_OUTPUT", 1));
+    assert!(says.len() < 1000, "a message of {} bytes", says.len());
+    let (reason, says, instances) = predict("long-error");
+    assert_eq!((reason, instances), ("PLUGIN_ERROR", 1));
+    assert!(says.len() < 20_000, "a message of {} bytes", says.len());
+    assert_eq!(predict("error").0, "PLUGIN_ERROR");
     // Not a number is a number as far as a host is concerned.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
     assert!(model.predict(x(1), &Terms::within(PATIENCE)).is_ok());

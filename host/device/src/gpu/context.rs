@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -18,6 +18,7 @@ use super::pipeline::Pipelines;
 use super::pool::Pool;
 use super::scratch::Scratch;
 use super::tender::Tender;
+use super::watchdog;
 use super::ways::Trials;
 use crate::backend::DeviceInfo;
 use crate::cancel::CancelToken;
@@ -37,7 +38,7 @@ pub(super) struct Context {
     pub(super) scratches: PerOwner<Scratch>,
     pub(super) queue: wgpu::Queue,
     pub(super) line: Mutex<Line>,
-    pub(super) flights: Flights,
+    pub(super) flights: Arc<Flights>,
     pub(super) pool: Mutex<Pool>,
     pub(super) tender: Tender,
     /// Ways in which kernels are computed.
@@ -45,6 +46,8 @@ pub(super) struct Context {
     /// Buffers that the driver refuses, by their numbers from the first on, from one to another: a fault for tests.
     pub(super) refuse_buffers: Option<[u64; 2]>,
     failure: Arc<OnceLock<String>>,
+    /// Whether the watchdog gave the device up.
+    hangs: Arc<AtomicBool>,
     buffers: AtomicU64,
     next_id: AtomicU64,
 }
@@ -88,7 +91,7 @@ impl Context {
             pipelines: Pipelines::default(),
             scratches: PerOwner::default(),
             line: Mutex::new(Line::new(clock)),
-            flights: Flights::default(),
+            flights: Arc::default(),
             pool: Mutex::default(),
             tender: Tender::default(),
             trials: Trials::default(),
@@ -101,7 +104,18 @@ impl Context {
             room,
             queue,
             failure,
+            hangs: Arc::default(),
         }
+    }
+
+    /// Starts the watchdog. Without its thread, a device that hangs is waited for.
+    pub(super) fn start_watchdog(&self) {
+        let (failure, hangs, device) = (Arc::clone(&self.failure), Arc::clone(&self.hangs), self.info.name.clone());
+        watchdog::start(&self.flights, move |waited| {
+            watchdog::refuse(&device);
+            hangs.store(true, Ordering::Release);
+            let _ = failure.set(format!("work on it has not ended within {} seconds", waited.as_secs()));
+        });
     }
 
     /// `Lost` once the driver has given the device up.
@@ -255,6 +269,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.hangs.load(Ordering::Acquire) {
+            // To drop the last handle of a queue is to wait for what was submitted to it.
+            std::mem::forget(self.queue.clone());
+            return;
+        }
         self.pipelines.save();
     }
 }

@@ -258,6 +258,7 @@ impl Loaded {
         }
         drop(pass);
         self.meter.add_work(self.work());
+        line.kernels += self.stages.len() as u64;
         self.context.dispatched(&mut line, &self.meter)
     }
 

@@ -26,6 +26,9 @@ pub(super) struct Kept {
     file: PathBuf,
     /// The adapter and the driver, in the file's digest.
     key: String,
+    /// Bytes of the file that the driver was given.
+    #[cfg(test)]
+    given_bytes: usize,
     /// Pipelines made so far, and how many of them the file has.
     made: AtomicU64,
     saved: AtomicU64,
@@ -40,7 +43,7 @@ impl Kept {
         }
         let name = wgpu::util::pipeline_cache_key(adapter)?;
         let file = directory.join(&name);
-        let key = format!("{name}\n{}\n{}\n{}", adapter.name, adapter.driver, adapter.driver_info);
+        let key = key_of(&name, adapter);
         if let Err(error) = private_directory(directory) {
             tracing::warn!(directory = %directory.display(), %error, "compiled shaders are not kept");
             return None;
@@ -58,7 +61,15 @@ impl Kept {
         // these names: so it is whole, and what a driver gave to a process of this user, unless another program of the same
         // user forged it. wgpu compares the adapter and the driver's own key for its caches as well.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
-        Some(Kept { cache, file, key, made: AtomicU64::new(0), saved: AtomicU64::new(0) })
+        Some(Kept {
+            cache,
+            file,
+            key,
+            #[cfg(test)]
+            given_bytes: data.map_or(0, |data| data.len()),
+            made: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
+        })
     }
 
     /// For pipelines.
@@ -86,6 +97,11 @@ impl Kept {
             tracing::warn!(file = %self.file.display(), %error, "compiled shaders are not kept");
         }
     }
+}
+
+/// What a file of this name is for.
+fn key_of(name: &str, adapter: &wgpu::AdapterInfo) -> String {
+    format!("{name}\n{}\n{}\n{}", adapter.name, adapter.driver, adapter.driver_info)
 }
 
 /// What is in a file; none where there is no file.
@@ -172,7 +188,74 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::Meter;
+    use crate::gpu::context::block_on;
+    use crate::gpu::tests::squares;
+    use crate::gpu::{Options, found, open_with};
+
+    /// What the first adapter computes with its cache in this directory.
+    fn computed(directory: &Path) -> Vec<Vec<u8>> {
+        let gpu = open_with(0, Options { kept: Some(directory), ..Options::default() }).unwrap();
+        let meter = Meter::unlimited();
+        let executable = gpu.load(Arc::new(squares(&*gpu)), &meter).unwrap();
+        let x = gpu.allocate(&executable.program().inputs[0].descriptor, &meter).unwrap();
+        let numbers: Vec<f32> = (0..64_u8).map(f32::from).collect();
+        gpu.write(&x, bytemuck::cast_slice(&numbers)).unwrap();
+        let outputs = executable.dispatch(&[x], &[]).unwrap();
+        outputs.iter().map(|output| gpu.read(output).unwrap()).collect()
+    }
+
+    #[test]
+    fn fault_48_a_cache_that_is_damaged_or_another_drivers_is_not_given_to_the_driver() {
+        let found = found();
+        let Some(adapter) = found.first().filter(|it| it.features().contains(wgpu::Features::PIPELINE_CACHE)) else {
+            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no adapter with a cache, and REQUIRE_GPU is set");
+            return println!("SKIP: no adapter, or its driver gives nothing away");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let required_features = wgpu::Features::PIPELINE_CACHE;
+        let descriptor = wgpu::DeviceDescriptor { required_features, ..Default::default() };
+        let (device, _queue) = block_on(adapter.request_device(&descriptor)).unwrap();
+        let info = adapter.get_info();
+        let given = || Kept::open(&device, &info, directory.path()).unwrap().given_bytes;
+        assert_eq!(given(), 0, "there is none yet");
+        let expected = computed(directory.path());
+
+        let name = wgpu::util::pipeline_cache_key(&info).unwrap();
+        let (file, key) = (directory.path().join(&name), key_of(&name, &info));
+        let whole = std::fs::read(&file).unwrap();
+        let data = &whole[MAGIC.len() + DIGEST_BYTES..];
+        assert_eq!(given(), data.len());
+        let flipped = |at: usize| [&whole[..at], &[whole[at] ^ 1], &whole[at + 1..]].concat();
+        let other = |key: String| {
+            write(&file, &key, data).unwrap();
+            std::fs::read(&file).unwrap()
+        };
+        let newer = wgpu::AdapterInfo { driver_info: format!("{} of tomorrow", info.driver_info), ..info.clone() };
+        let cases = [
+            ("empty", Vec::new()),
+            ("cut", whole[..whole.len() - 1].to_vec()),
+            ("of another form", flipped(0)),
+            ("with another digest", flipped(MAGIC.len())),
+            ("damaged at its beginning", flipped(whole.len() - data.len())),
+            ("damaged at its end", flipped(whole.len() - 1)),
+            ("another version's of the driver", other(key_of(&name, &newer))),
+            ("another adapter's", other(key_of("another", &info))),
+        ];
+        for (what, bytes) in cases {
+            std::fs::write(&file, bytes).unwrap();
+            assert_eq!(given(), 0, "a file that is {what} is not used");
+            assert_eq!(computed(directory.path()), expected, "{what}");
+            assert!(given() > 0, "a file that was {what} is written anew");
+        }
+
+        // One that is whole, and whose data say themselves that they are not this driver's: the driver is told of none.
+        write(&file, &key, &[0x5a; 4096]).unwrap();
+        assert_eq!(computed(directory.path()), expected);
+    }
 
     #[test]
     fn a_file_gives_back_what_was_written_and_nothing_else() {

@@ -37,8 +37,9 @@ const UNSUBMITTED_BYTES_MAX: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Line {
     encoder: Option<wgpu::CommandEncoder>,
-    /// Dispatches in it.
+    /// Dispatches of programs in it, and of kernels.
     gathered: usize,
+    pub(super) kernels: u64,
     /// The owner of the last one.
     owner: Option<Meter>,
     /// Bytes that it copies to tensors.
@@ -54,16 +55,28 @@ pub(super) struct Line {
 pub(super) struct Flights {
     submitted: AtomicU64,
     done: Arc<AtomicU64>,
-    /// The unfinished ones by number, and when they were submitted.
-    unfinished: Mutex<VecDeque<(u64, wgpu::SubmissionIndex, Instant)>>,
+    /// The unfinished ones, oldest first.
+    unfinished: Mutex<VecDeque<Unfinished>>,
     /// Held by the one who asks the driver.
     poller: Mutex<()>,
+}
+
+/// A submission that is not known to be done.
+#[derive(Clone, Debug)]
+pub(super) struct Unfinished {
+    pub(super) number: u64,
+    /// `None` while the driver is given it.
+    index: Option<wgpu::SubmissionIndex>,
+    since: Instant,
+    /// Dispatches of kernels in it.
+    pub(super) kernels: u64,
 }
 
 impl Line {
     pub(super) fn new(clock: Clock) -> Line {
         let uploads = Uploads::default();
-        Line { encoder: None, gathered: 0, owner: None, written_bytes: 0, readings: Vec::new(), uploads, clock }
+        let readings = Vec::new();
+        Line { encoder: None, gathered: 0, kernels: 0, owner: None, written_bytes: 0, readings, uploads, clock }
     }
 }
 
@@ -73,14 +86,14 @@ impl Flights {
         self.submitted.load(Ordering::Acquire).saturating_sub(self.done.load(Ordering::Acquire))
     }
 
-    /// The oldest unfinished one and when it was submitted.
-    fn oldest(&self) -> Option<(wgpu::SubmissionIndex, Instant)> {
+    /// The oldest unfinished one.
+    pub(super) fn oldest(&self) -> Option<Unfinished> {
         let done = self.done.load(Ordering::Acquire);
         let mut unfinished = lock(&self.unfinished);
-        while unfinished.front().is_some_and(|(number, _, _)| *number <= done) {
+        while unfinished.front().is_some_and(|oldest| oldest.number <= done) {
             unfinished.pop_front();
         }
-        unfinished.front().map(|(_, index, since)| (index.clone(), *since))
+        unfinished.front().cloned()
     }
 }
 
@@ -137,7 +150,7 @@ impl Context {
         }
         self.look()?;
         let busy = self.flights.count() >= IN_FLIGHT_BUSY;
-        let short = busy && self.flights.oldest().is_some_and(|(_, since)| since.elapsed() < LONG);
+        let short = busy && self.flights.oldest().is_some_and(|oldest| oldest.since.elapsed() < LONG);
         if line.clock.is_exact() && short && line.gathered < GATHERED_MAX {
             self.tender.wake();
             return Ok(());
@@ -179,13 +192,18 @@ impl Context {
             return Ok(self.flights.submitted.load(Ordering::Acquire));
         };
         let owner = line.owner.take();
+        let kernels = std::mem::take(&mut line.kernels);
         (line.gathered, line.written_bytes) = (0, 0);
         self.poll_until(&CancelToken::never(), || self.flights.count() < IN_FLIGHT_MAX)?;
         line.uploads.close();
         let number = self.flights.submitted.load(Ordering::Acquire) + 1;
-        let index = self.queue.submit([encoder.finish()]);
-        lock(&self.flights.unfinished).push_back((number, index, Instant::now()));
+        // Before the driver is given it, which may not come back from that call.
+        lock(&self.flights.unfinished).push_back(Unfinished { number, index: None, since: Instant::now(), kernels });
         self.flights.submitted.store(number, Ordering::Release);
+        let index = self.queue.submit([encoder.finish()]);
+        if let Some(last) = lock(&self.flights.unfinished).back_mut() {
+            last.index = Some(index);
+        }
         let done = Arc::clone(&self.flights.done);
         self.queue.on_submitted_work_done(move || {
             done.fetch_max(number, Ordering::AcqRel);
@@ -206,6 +224,7 @@ impl Context {
 
     /// Asks the driver what is done, unless somebody is asking already. Does not wait.
     pub(super) fn look(&self) -> Result<(), DeviceError> {
+        self.alive()?;
         if let Ok(_poller) = self.flights.poller.try_lock() {
             self.device.poll(PollType::Poll).map_err(|error| self.lost(error.to_string()))?;
         }
@@ -224,8 +243,10 @@ impl Context {
                 break;
             }
             let poll = match self.flights.oldest() {
-                Some((index, _)) => PollType::Wait { submission_index: Some(index), timeout: Some(POLL_TIME_MAX) },
-                None => PollType::Poll,
+                Some(Unfinished { index: Some(index), .. }) => {
+                    PollType::Wait { submission_index: Some(index), timeout: Some(POLL_TIME_MAX) }
+                }
+                Some(_) | None => PollType::Poll,
             };
             let polled = self.device.poll(poll);
             drop(poller);

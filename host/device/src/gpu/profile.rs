@@ -48,6 +48,7 @@ pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<D
     }
     drop(bound);
     timestamps.resolve(encoder);
+    line.kernels += loaded.stages.len() as u64;
     let number = context.flush(&mut line)?;
     drop(line);
     let took = timestamps.read(context, number, period)?;

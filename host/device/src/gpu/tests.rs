@@ -34,7 +34,7 @@ fn vector(elements: usize) -> Descriptor {
 }
 
 /// The square of a matrix and what its rows add up to: kernels of two sorts.
-fn squares(gpu: &dyn Backend) -> saggar_compile::Program {
+pub(super) fn squares(gpu: &dyn Backend) -> saggar_compile::Program {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(DType::F32, Shape::new([8, 8]).unwrap())).unwrap();
     let square = g.matmul(x, x).unwrap();

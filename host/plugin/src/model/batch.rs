@@ -1,6 +1,7 @@
 //! Batches: checked against the signature, cut and padded to the sizes a model has graphs for, and put together again.
 
 use saggar_device::Buffer;
+use saggar_tensor::limits::NAME_BYTES_MAX;
 
 use super::{ModelPort, NamedBytes, Signature};
 use crate::error::PluginError;
@@ -115,7 +116,8 @@ pub(super) fn check(
     size: usize,
 ) -> Result<Vec<(String, Buffer)>, PluginError> {
     if given.len() != signature.outputs.len() {
-        let name = given.first().map_or("none", |(name, _)| name).to_owned();
+        let name =
+            given.first().map_or("none", |(name, _)| &name[..name.floor_char_boundary(NAME_BYTES_MAX)]).to_owned();
         let (expected, given) = (signature.outputs.len(), given.len());
         return Err(PluginError::BadOutput {
             name,

@@ -2,7 +2,8 @@
 //!
 //! A request that finds nobody gathering a batch gathers one itself: it steps back once, so that requests which have
 //! arrived meanwhile join, and runs what is there. While the model is idle nobody waits longer than that. While it is busy,
-//! a batch may wait for company until it is full, the model is idle, or `max_delay` has passed.
+//! a batch may wait for company until it is full, the model is idle, `max_delay` has passed, or half of the time that one of
+//! its requests has.
 //!
 //! How a batch is run is in [`batch`](super::batch).
 
@@ -41,7 +42,7 @@ pub struct Rules {
 pub(crate) enum Release {
     /// No more items would have fitted.
     Full,
-    /// Its oldest request had waited for long enough.
+    /// One of its requests had waited for long enough.
     Deadline,
     /// The model had nothing else to do.
     Idle,
@@ -204,7 +205,8 @@ impl Queue {
         line.tickets += 1;
         line.items += items;
         line.waiting.push_back(Waiting { request, items, since: Instant::now(), gone, reply, ticket, queued });
-        if line.items >= self.rules.items_max && line.gathered {
+        let is_hasty = line.waiting.back().is_some_and(|it| self.company_until(it) < it.since + self.rules.delay_max);
+        if line.gathered && (line.items >= self.rules.items_max || is_hasty) {
             self.stir.notify_one();
         }
         let gathers = self.is_wanted(&line);
@@ -255,6 +257,12 @@ impl Queue {
         true
     }
 
+    /// Until when a request waits for company: the rest of its time is for computing it.
+    fn company_until(&self, waiting: &Waiting) -> Instant {
+        let time = waiting.request.until.saturating_duration_since(waiting.since);
+        waiting.since + self.rules.delay_max.min(time / 2)
+    }
+
     /// Waits for company while the model is busy and there is room for some.
     async fn company(&self) {
         if self.rules.delay_max.is_zero() {
@@ -263,11 +271,11 @@ impl Queue {
         loop {
             let until = {
                 let line = self.line();
-                let Some(oldest) = line.waiting.front() else { return };
                 if line.busy == 0 || line.draining || line.items >= self.rules.items_max {
                     return;
                 }
-                oldest.request.until.min(oldest.since + self.rules.delay_max)
+                let Some(until) = line.waiting.iter().map(|it| self.company_until(it)).min() else { return };
+                until
             };
             if timeout_at(until.into(), self.stir.notified()).await.is_err() {
                 return;

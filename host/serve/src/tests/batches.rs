@@ -113,6 +113,36 @@ async fn a_client_that_leaves_takes_its_request_along() {
     assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 1.0, "nobody computed the other");
 }
 
+#[tokio::test]
+async fn fault_40_a_request_with_less_time_than_a_batch_may_wait_is_computed_in_its_time() {
+    let fixture = Fixture::serving().await;
+    let settings = r#"{"batch": {"max_delay": "10m"}, "queue": {"timeout": "10m"}, "instances_max": 2}"#;
+    let put = Request::put("/api/v1/models/digits/config").body(Body::from(settings)).unwrap();
+    assert_eq!(fixture.send(put).await.status(), 200);
+    let ask = |first, limit: &'static str| {
+        let request = Request::post("/predict").header("x-saggar-deadline-ms", limit).body(Body::from(picture(first)));
+        tokio::spawn(fixture.router.clone().oneshot(request.unwrap()))
+    };
+    let blocked = ask(BLOCK, "600000");
+    fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
+    assert_eq!(ask(1, "2000").await.unwrap().unwrap().status(), 200, "alone");
+
+    // One that has less time than the one that waits already takes that one along.
+    let patient = ask(1, "600000");
+    fixture.metric_becomes(r#"saggar_predict_queue_length{model="digits",version="1"}"#, Some(1.0)).await;
+    let hasty = ask(2, "2000");
+    assert_eq!([hasty.await.unwrap().unwrap().status(), patient.await.unwrap().unwrap().status()], [200, 200]);
+    assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 2.0, "both in one batch");
+    let deadline = r#"saggar_batch_releases_total{model="digits",reason="deadline",version="1"}"#;
+    assert_eq!(fixture.metric(deadline).await, Some(2.0));
+
+    // Where there is no time to compute it at all, it is refused when its time is over.
+    let late = Answer::of(ask(1, "1").await.unwrap().unwrap()).await;
+    assert!(matches!(late.error().1.as_str(), "deadline_queued" | "deadline"), "{}", late.text());
+    fixture.host.gate.open();
+    assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
+}
+
 /// A batch lets go of a request whose time is over before the request's own side has noticed.
 #[tokio::test]
 async fn a_request_whose_time_ended_on_the_way_to_its_batch_was_late() {

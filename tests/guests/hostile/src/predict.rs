@@ -2,31 +2,36 @@
 
 use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{
-    DataType, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables, descriptor, emit, emit_tensor,
+    DataType, Error, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables, descriptor, emit,
+    emit_tensor,
 };
 
 use crate::damage;
 
 /// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
-/// signature that is none, or send a piece of an answer.
-pub const LOADS: [&str; 6] = ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "emit"];
+/// signature that is none or has a million outputs, or send a piece of an answer.
+pub const LOADS: [&str; 7] =
+    ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "million-outputs", "emit"];
 /// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; behave until the model is dropped; where its input begins with another number than 0
-/// keep memory, or where with a number below 0 trap, have graphs compiled or programs run without end, and else behave;
-/// answer an error, give something else than the signature says, or send pieces ahead that it must not: of an output that
-/// there is not, of another type, of half a number, for an item that there is not, too large, and a million of them.
-pub const PREDICTIONS: [&str; 19] = [
+/// keep memory, or where with a number below 0 trap, and else behave; answer an error, one of a megabyte too; give something else
+/// than the signature says, far too many outputs and names of a megabyte among it; or send pieces ahead that it must not: of an output that
+/// there is not, of another type, of half a number, for an item that there is not, too large, and a million of them. With
+/// `late-` before it, a way is taken where the input begins with a number below 0: such a model loads.
+pub const PREDICTIONS: [&str; 21] = [
     "well",
     "trap-when-dropped",
     "hoard",
     "fragile",
-    "late-slow-graphs",
-    "late-slow-dispatches",
     "error",
     "wrong-shape",
     "wrong-type",
     "wrong-batch",
     "missing",
     "twice",
+    "million-outputs",
+    "many-outputs",
+    "long-names",
+    "long-error",
     "nan",
     "emit-unknown",
     "emit-type",
@@ -75,7 +80,12 @@ impl Predictor for Hostile {
         let size = if self.load == "huge-signature" { u32::MAX } else { SIZE };
         Signature {
             inputs: vec![Port::new("x", DataType::Float32, [size])],
-            outputs: vec![Port::new("y", DataType::Float32, [size])],
+            outputs: match self.load.as_str() {
+                "million-outputs" => {
+                    (0..1_000_000).map(|n| Port::new(&format!("y{n}"), DataType::Float32, [1])).collect()
+                }
+                _ => vec![Port::new("y", DataType::Float32, [size])],
+            },
             batch_sizes: match self.load.as_str() {
                 "no-batch-sizes" => Vec::new(),
                 "falling-batch-sizes" => vec![4, 2, 1],
@@ -86,48 +96,59 @@ impl Predictor for Hostile {
     }
 
     fn predict(&self, mut inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
-        let batch = inputs.first().and_then(|x| x.tensor.descriptor().shape.first().copied()).unwrap_or(1);
-        let y = |tensor: Tensor| Ok(vec![NamedTensor { name: "y".to_owned(), tensor }]);
-        let zeros = |shape: &[u32]| Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize]);
-        match self.predict.as_str() {
-            "hoard" => {
-                if inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first != 0.0) {
-                    // 64 MB that only the end of this instance frees.
-                    for _ in 0..64 {
-                        std::mem::forget(zeros(&[1 << 18])?);
-                    }
-                }
-                y(zeros(&[batch, SIZE])?)
+        let first = inputs[0].tensor.read_f32()?.first().copied().unwrap_or(0.0);
+        let late = match self.predict.as_str() {
+            "fragile" | "trap-when-dropped" => Some("trap"),
+            other => other.strip_prefix("late-"),
+        };
+        match late {
+            Some(late) if first < 0.0 => return answer(late, inputs),
+            None if self.predict != "well" && self.predict != "hoard" => return answer(&self.predict, inputs),
+            _ => {}
+        }
+        if self.predict == "hoard" && first != 0.0 {
+            // 64 MB that only the end of this instance frees.
+            for _ in 0..64 {
+                std::mem::forget(zeros(&[1 << 18])?);
             }
-            behaviour @ ("well" | "trap-when-dropped" | "fragile" | "late-slow-graphs" | "late-slow-dispatches") => {
-                if behaviour != "well" && inputs[0].tensor.read_f32()?.first().is_some_and(|&first| first < 0.0) {
-                    damage::run(behaviour.strip_prefix("late-").unwrap_or("trap"))?;
-                }
-                for input in &mut inputs {
-                    input.name = "y".to_owned();
-                }
-                Ok(inputs)
+        }
+        for input in &mut inputs {
+            input.name = "y".to_owned();
+        }
+        Ok(inputs)
+    }
+}
+
+fn zeros(shape: &[u32]) -> Result<Tensor> {
+    Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize])
+}
+
+/// An answer that is none, if there is one at all.
+fn answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
+    let batch = inputs.first().and_then(|x| x.tensor.descriptor().shape.first().copied()).unwrap_or(1);
+    let named = |name: String, tensor: Result<Tensor>| tensor.map(|tensor| NamedTensor { name, tensor });
+    let y = |tensor: Result<Tensor>| Ok(vec![named("y".to_owned(), tensor)?]);
+    let many = |count: usize| (0..count).map(|n| named(format!("y{n}"), zeros(&[1]))).collect();
+    match behaviour {
+        "error" => y(Tensor::from_f32(&[2], &[0.0])),
+        "wrong-shape" => y(zeros(&[batch, SIZE + 1])),
+        "wrong-type" => {
+            y(Tensor::from_bytes(&descriptor(DataType::Int8, [batch, SIZE]), &vec![0; (batch * SIZE) as usize]))
+        }
+        "wrong-batch" => y(zeros(&[batch + 1, SIZE])),
+        "missing" => Ok(Vec::new()),
+        "twice" => (0..2).map(|_| named("y".to_owned(), zeros(&[batch, SIZE]))).collect(),
+        "million-outputs" => many(1_000_000),
+        "many-outputs" => many(40_000),
+        "long-names" => (0..2).map(|_| named("y".repeat(1 << 20), zeros(&[batch, SIZE]))).collect(),
+        "long-error" => Err(Error::NoSuch { what: "answer", name: "y".repeat(1 << 20), known: Vec::new() }),
+        "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])),
+        other => {
+            match other.strip_prefix("emit-") {
+                Some(piece) => send(piece, batch)?,
+                None => damage::run(other)?,
             }
-            "error" => y(Tensor::from_f32(&[2], &[0.0])?),
-            "wrong-shape" => y(zeros(&[batch, SIZE + 1])?),
-            "wrong-type" => {
-                y(Tensor::from_bytes(&descriptor(DataType::Int8, [batch, SIZE]), &vec![0; (batch * SIZE) as usize])?)
-            }
-            "wrong-batch" => y(zeros(&[batch + 1, SIZE])?),
-            "missing" => Ok(Vec::new()),
-            "twice" => {
-                let mut outputs = y(zeros(&[batch, SIZE])?)?;
-                outputs.extend(y(zeros(&[batch, SIZE])?)?);
-                Ok(outputs)
-            }
-            "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])?),
-            other => {
-                match other.strip_prefix("emit-") {
-                    Some(piece) => send(piece, batch)?,
-                    None => damage::run(other)?,
-                }
-                Ok(inputs)
-            }
+            Ok(inputs)
         }
     }
 }

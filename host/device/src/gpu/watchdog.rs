@@ -1,0 +1,142 @@
+//! A watchdog: a device is given up when a submission does not end. Some drivers do this themselves and report a lost device
+//! (amdgpu, i915, Windows' TDR); others, such as NVIDIA's on a machine without a display, wait forever.
+//!
+//! The watchdog is a thread that calls no driver, because one that hangs may come back from no call: Mesa's lavapipe blocks in
+//! the next submission, and wgpu's locks then block everybody else. For the same reason a device that hangs can neither be closed
+//! nor opened again by the process: its queue is leaked, and [`check`] refuses the adapter to this process from then on. A server
+//! replaces itself by a new process, and a worker's attempt ends as with any lost device.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::context::lock;
+use super::line::Flights;
+use crate::error::DeviceError;
+
+/// Time that each submission gets.
+const SUBMISSION_TIME: Duration = Duration::from_secs(60);
+/// Time that it gets in addition for each dispatch of a kernel: 20 times what one takes on the slowest adapters
+/// (`Tuning::operations_max`).
+const KERNEL_TIME: Duration = Duration::from_secs(1);
+/// How often the watchdog looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// Time that passes between two looks at most, as far as the watchdog is concerned: while a process is stopped or a machine
+/// sleeps, nobody looks, and the device may not compute either.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Adapters of which a device hung in this process, by name.
+static HUNG: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Measures for how long the oldest unfinished submission has been looked at.
+#[derive(Debug, Default)]
+pub(super) struct Watchdog {
+    /// The number of that submission.
+    number: u64,
+    waited: Duration,
+    looked: Option<Instant>,
+}
+
+impl Watchdog {
+    /// Looks at submission `number`, the oldest unfinished one, of so many `kernels`. Returns for how long it has been
+    /// the oldest if that is longer than it may take.
+    pub(super) fn look(&mut self, number: u64, kernels: u64, now: Instant) -> Option<Duration> {
+        if self.looked.is_none() || self.number != number {
+            *self = Watchdog { number, waited: Duration::ZERO, looked: Some(now) };
+            return None;
+        }
+        let since = self.looked.replace(now).map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
+        self.waited += since.min(LOOK_TIME_MAX);
+        (self.waited > time_of(kernels)).then_some(self.waited)
+    }
+}
+
+/// Starts the thread, which ends with `flights`. It calls `give_up` once, with how long it waited, if a submission of these does
+/// not end.
+pub(super) fn start(flights: &Arc<Flights>, give_up: impl FnOnce(Duration) + Send + 'static) {
+    let flights = Arc::downgrade(flights);
+    let watch = move || {
+        let mut watchdog = Watchdog::default();
+        let waited = loop {
+            std::thread::sleep(LOOK);
+            let Some(flights) = flights.upgrade() else { return };
+            let oldest = flights.oldest();
+            let waited = oldest.and_then(|oldest| watchdog.look(oldest.number, oldest.kernels, Instant::now()));
+            if let Some(waited) = waited {
+                break waited;
+            }
+        };
+        give_up(waited);
+    };
+    if let Err(error) = std::thread::Builder::new().name("gpu-watchdog".to_owned()).spawn(watch) {
+        tracing::warn!(%error, "nobody watches whether the device hangs");
+    }
+}
+
+/// The most time that a submission with so many dispatches of kernels may take.
+fn time_of(kernels: u64) -> Duration {
+    #[cfg(feature = "fault-injection")]
+    if let Some(time) = super::fault::submission_time() {
+        return time;
+    }
+    SUBMISSION_TIME + KERNEL_TIME.saturating_mul(u32::try_from(kernels).unwrap_or(u32::MAX))
+}
+
+/// Refuses the adapter to this process from now on.
+pub(super) fn refuse(device: &str) {
+    lock(&HUNG).insert(device.to_owned());
+}
+
+/// Checks that no device of this adapter hung in this process.
+///
+/// # Errors
+/// `Lost` where one did.
+pub(super) fn check(device: &str) -> Result<(), DeviceError> {
+    if lock(&HUNG).contains(device) {
+        let reason = "it hung in this process, and only another process can open it again".to_owned();
+        return Err(DeviceError::Lost { device: device.to_owned(), reason });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks every `step` until a submission of so many kernels is given up, for an hour at most.
+    fn given_up(watchdog: &mut Watchdog, kernels: u64, begin: Instant, step: Duration) -> Option<Duration> {
+        let times = (0..).map(|count| step * count).take_while(|time| *time < Duration::from_secs(3600));
+        times.map(|time| begin + time).find_map(|now| watchdog.look(7, kernels, now))
+    }
+
+    #[test]
+    fn a_submission_has_a_minute_and_a_second_for_each_kernel() {
+        let (now, step) = (Instant::now(), Duration::from_millis(500));
+        for (kernels, seconds) in [(0, 60), (1, 61), (500, 560)] {
+            let expected = Duration::from_secs(seconds) + step;
+            assert_eq!(given_up(&mut Watchdog::default(), kernels, now, step), Some(expected), "{kernels}");
+        }
+        assert_eq!(given_up(&mut Watchdog::default(), u64::MAX, now, step), None);
+    }
+
+    #[test]
+    fn submissions_that_end_are_counted_each_for_itself() {
+        let mut watchdog = Watchdog::default();
+        let now = Instant::now();
+        for second in 0..600 {
+            let now = now + Duration::from_secs(second);
+            assert_eq!(watchdog.look(second / 50, 0, now), None, "second {second}");
+        }
+    }
+
+    #[test]
+    fn a_time_when_nobody_looked_counts_as_a_second() {
+        let mut watchdog = Watchdog::default();
+        let now = Instant::now();
+        assert_eq!(watchdog.look(7, 0, now), None);
+        assert_eq!(watchdog.look(7, 0, now + Duration::from_secs(86_400)), None, "the process was stopped");
+        let after = now + Duration::from_secs(86_400);
+        let step = Duration::from_millis(500);
+        assert_eq!(given_up(&mut watchdog, 0, after, step), Some(Duration::from_secs(60) + step));
+    }
+}

@@ -1,0 +1,126 @@
+//! More requests than a server can answer: it takes on as many as it has places for, answers those, and refuses the others at
+//! once. How much it answers then is measured by `make bench ONLY=overload`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use saggar_tests::{Payload, Server, guest, request};
+use serde_json::{Value, json};
+use ureq::Agent;
+
+/// Predictions that the model takes on at once, and clients that each always want one.
+const CAPACITY: u64 = 8;
+const CLIENTS: u64 = 10 * CAPACITY;
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Answers and refusals that the load goes on for.
+const ANSWERS: u64 = 100;
+const REFUSALS: u64 = 1000;
+
+const PREDICT: &str = "/models/matmul/predict";
+
+/// What client `client` asks for. Each has another answer.
+fn input(client: u64) -> Value {
+    json!({ "x": vec![client as f64 / CLIENTS as f64; 784] })
+}
+
+/// How many predictions the model has taken on: those that wait and those that are computed.
+fn taken_on(server: &Server) -> u64 {
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let value = |name: &str| {
+        let line = format!("saggar_predict_{name}{{model=\"matmul\",version=\"1\"}}");
+        let value = metrics.lines().find_map(|found| found.strip_prefix(&line)?.trim().parse::<u64>().ok());
+        value.unwrap_or_else(|| panic!("{line} is missing"))
+    };
+    value("in_flight") + value("queue_length")
+}
+
+/// Answers and refusals so far, and whether there are enough.
+#[derive(Default)]
+struct Counts {
+    answered: AtomicU64,
+    refused: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Ends the load, however the thread that holds it ends.
+struct Ending<'c>(&'c Counts);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Asks until it is over. An answer is the right one and in time; a refusal says when to come again.
+fn client(url: &str, client: u64, expected: &str, counts: &Counts) {
+    let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
+    let (input, _ending) = (input(client), Ending(counts));
+    while !counts.over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let answer = request(&agent, "POST", url, Payload::Json(&input)).unwrap();
+        match answer.status {
+            200 => {
+                assert_eq!(answer.text, expected, "client {client}");
+                assert!(began.elapsed() < DEADLINE, "client {client} waited for {:?}", began.elapsed());
+                counts.answered.fetch_add(1, Ordering::Relaxed);
+            }
+            429 | 503 => {
+                let seconds: u64 = answer.header("retry-after").parse().unwrap();
+                assert!((1..=60).contains(&seconds), "come again in {seconds} s");
+                assert_eq!(answer.json()["code"], "queue_full", "{}", answer.text);
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            status => panic!("neither answered nor refused: {status} {}", answer.text),
+        }
+    }
+}
+
+#[test]
+fn fault_39_ten_times_the_load_is_refused_and_what_is_taken_on_is_answered() {
+    let (_home, server) = Server::fresh();
+    // Slow enough that clients come faster than it computes.
+    let plugin = guest("matmul");
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "depth=8", "width=1024"]);
+    server.wait_for_version("matmul", 1);
+    let config = json!({
+        "batch": { "max_items": 1 },
+        "queue": { "capacity": CAPACITY, "timeout": format!("{}s", DEADLINE.as_secs()) },
+        "instances_max": 1,
+    });
+    let configured = server.request("PUT", "/api/v1/models/matmul/config", Payload::Json(&config));
+    assert_eq!(configured.status, 200, "{}", configured.text);
+    let alone = |client| {
+        let answer = server.request("POST", PREDICT, Payload::Json(&input(client)));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.text
+    };
+    let expected: Vec<String> = (0..CLIENTS).map(alone).collect();
+
+    let (counts, url) = (Counts::default(), format!("{}{PREDICT}", server.url()));
+    let most = std::thread::scope(|scope| {
+        for (number, expected) in (0..).zip(&expected) {
+            let (counts, url) = (&counts, &url);
+            scope.spawn(move || client(url, number, expected, counts));
+        }
+        let _ending = Ending(&counts);
+        let mut most = 0;
+        server.wait_for("answers and refusals", |server| {
+            assert!(!counts.over.load(Ordering::Relaxed), "a client failed");
+            most = most.max(taken_on(server));
+            let [answered, refused] = [&counts.answered, &counts.refused].map(|count| count.load(Ordering::Relaxed));
+            (answered >= ANSWERS && refused >= REFUSALS).then_some(())
+        });
+        most
+    });
+    let (answered, refused) = (counts.answered.into_inner(), counts.refused.into_inner());
+    println!("{CLIENTS} clients: {answered} answers, {refused} refusals, at most {most} predictions at once");
+    // The two gauges are read one after the other, and a prediction may go from the one to the other in between.
+    assert!((CAPACITY / 2..=CAPACITY + 1).contains(&most), "{most} predictions at once");
+    // All is as before, at once.
+    assert_eq!(alone(3), expected[3]);
+    assert_eq!(taken_on(&server), 0);
+    let rejected = format!("saggar_requests_rejected_total{{reason=\"queue_full\"}} {refused}");
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    assert!(metrics.contains(&rejected), "{rejected} expected: {metrics}");
+}
