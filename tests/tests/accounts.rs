@@ -48,6 +48,13 @@ fn fh_29_attempts_add_up_to_what_prometheus_counts() {
         let wall = attempt["wall_seconds"].as_f64().unwrap();
         assert!(wall <= between + 0.002 && between - wall < 0.5, "{wall} s of {between} s: {attempt}");
     }
+    // AZ-03: all of it went into something.
+    let time = ended["time"].as_object().unwrap();
+    let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
+    let seconds = parts.map(|part| time[&format!("{part}_seconds")].as_f64().unwrap());
+    let (sum, wall) = (seconds.iter().sum::<f64>(), ended["wall_seconds"].as_f64().unwrap());
+    assert!((sum - wall).abs() <= 0.01 * wall && seconds[0] > 0.0 && seconds[3] > 0.0, "{wall} s: {time:?}");
+    assert!(server.saggar_ok(&["status", &job]).contains("compute "), "the summary splits it too");
     // The processor has no clock of its own for what it computes, and that is said wherever its seconds stand.
     assert!(ended["gpu_seconds_estimated"] == true && ended["attempts"][0]["gpu_seconds_estimated"] == true, "{ended}");
     for shown in [vec!["status", &job], vec!["ps", "-a"], vec!["compare", &job, &job]] {
@@ -61,6 +68,33 @@ fn fh_29_attempts_add_up_to_what_prometheus_counts() {
     let quota = server.get("/api/v1/quota");
     assert_eq!(quota["projects"][0]["gpu_seconds"], ended["gpu_seconds"]);
     assert_eq!(server.saggar(&["cost", &job, "--rate", "3600"]).status.code(), Some(2));
+}
+
+#[test]
+fn sg_37_preemptible_seconds_have_a_price_of_their_own() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path());
+    let [dear, cheap] = [false, true].map(|preemptible| Steady::steps(50).with("preemptible", preemptible));
+    let [dear, cheap] = [dear, cheap].map(|job| job.submit(&server));
+    let seconds = |job: &String| server.wait_for_job(job)["wall_seconds"].as_f64().unwrap();
+    let [dear_seconds, cheap_seconds] = [&dear, &cheap].map(seconds);
+    let cost = |rates: &[&str], jobs: &[&String]| {
+        let mut arguments = vec!["--json", "cost"];
+        arguments.extend(jobs.iter().map(|job| job.as_str()));
+        let answer = server.saggar_ok(&[&arguments[..], rates].concat());
+        serde_json::from_str::<Value>(&answer).unwrap()["cost"].as_f64().unwrap()
+    };
+    // A dollar a second, and a quarter of one.
+    let rates = ["--rate", "3600/h", "--preemptible-rate", "900/h"];
+    for (rates, jobs, expected) in [
+        (&rates[..], &[&dear][..], dear_seconds),
+        (&rates, &[&cheap], cheap_seconds / 4.0),
+        (&rates, &[&dear, &cheap], dear_seconds + cheap_seconds / 4.0),
+        (&rates[..2], &[&dear, &cheap], dear_seconds + cheap_seconds),
+    ] {
+        let found = cost(rates, jobs);
+        assert!((found - expected).abs() < 1e-6 && expected > 0.0, "{rates:?} {jobs:?}: {found}, not {expected}");
+    }
 }
 
 #[test]

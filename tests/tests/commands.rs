@@ -1,8 +1,10 @@
 //! What a person at the command line sees of jobs: names, states, logs, outputs, exit codes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
+use saggar_store::JobState;
 use saggar_tests::{Payload, Server, Steady, binary, guest};
 use serde_json::{Value, json};
 
@@ -141,6 +143,13 @@ fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
         at +=
             kinds[at..].iter().position(|kind| *kind == wanted).unwrap_or_else(|| panic!("{wanted} in {kinds:?}")) + 1;
     }
+    // Each but the beginning and the expected way on says why.
+    let is_said = |event: &&Value| !event["text"].as_str().unwrap_or_default().is_empty();
+    let unsaid = events.iter().filter(|event| !is_said(event)).map(|event| event["kind"].as_str().unwrap());
+    assert_eq!(unsaid.collect::<BTreeSet<_>>(), BTreeSet::from(["SUBMITTED", "RUNNING"]), "{events:?}");
+    let queued = events.iter().filter(|event| event["kind"] == "QUEUED");
+    let queued: Vec<&str> = queued.map(|event| event["text"].as_str().unwrap()).collect();
+    assert!(queued.iter().any(|text| text.contains("preempted by a user")), "{queued:?}");
     let times: Vec<u64> = events.iter().map(|event| event["at_ms"].as_u64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
     // KF-13: each attempt with its beginning, end, reason and steps.
@@ -151,6 +160,23 @@ fn ab_11_every_change_of_state_has_a_time_and_a_reason() {
         assert!(attempt[field].is_u64(), "{field}: {attempt}");
     }
     assert_eq!(attempt["device"], "cpu");
+}
+
+/// The table of states in the README has all of this program's, beside those of AWS Batch.
+#[test]
+fn ab_11_the_states_are_tabled_beside_those_of_aws_batch() {
+    let readme = std::fs::read_to_string(saggar_tests::root().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("| state | what it means | in AWS Batch |\n|---|---|---|\n").unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().take_while(|line| line.starts_with('|')).map(|line| line.split('|').collect()).collect();
+    let column = |at: usize| -> BTreeSet<&str> {
+        let words = rows.iter().flat_map(|row| row[at].split(['`', ',', ' '])).filter(|word| word.len() > 3);
+        words.filter(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')).collect()
+    };
+    let own: BTreeSet<&str> = JobState::ALL.iter().map(|state| state.name()).collect();
+    assert_eq!(column(1), own);
+    let theirs = ["SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED", "FAILED"];
+    assert_eq!(column(3), BTreeSet::from(theirs));
 }
 
 #[test]

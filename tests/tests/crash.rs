@@ -123,6 +123,38 @@ fn a_killed_server_goes_on_where_it_was() {
 }
 
 #[test]
+fn ab_24_three_running_and_ten_queued_jobs_go_on_in_their_order() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_with(home.path(), &["--jobs", "3"]);
+    let submit = |steps: u64| Steady::steps(steps).submit(&server);
+    let running: Vec<String> = (0..3).map(|_| submit(3_000)).collect();
+    for job in &running {
+        server.wait_for_step(job, 20);
+    }
+    let queued: Vec<String> = (0..10).map(|_| submit(5)).collect();
+    for job in &queued {
+        assert_eq!(server.job(job)["state"], "QUEUED", "it waits for one of the three");
+    }
+    server.kill();
+
+    let server = Server::start_with(home.path(), &["--jobs", "3"]);
+    let all: Vec<Value> = running.iter().chain(&queued).map(|job| server.wait_for_job(job)).collect();
+    for job in &all {
+        assert_eq!(job["state"], "SUCCEEDED", "{job}");
+        let ends = job["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "SUCCEEDED").count();
+        assert_eq!(ends, 1, "done once: {job}");
+    }
+    for job in &all[..3] {
+        assert_eq!((&job["attempt"], &job["attempts"][0]["reason"]), (&Value::from(2), &Value::from("HOST_RESTART")));
+        assert!(job["attempts"][1]["first_step"].as_u64() >= Some(15), "it went on from a checkpoint: {job}");
+    }
+    let began: Vec<u64> = all[3..].iter().map(|job| job["attempts"][0]["started_ms"].as_u64().unwrap()).collect();
+    assert!(began.is_sorted() && all[3..].iter().all(|job| job["attempt"] == 1), "the queue's order: {began:?}");
+    let listed = server.get("/api/v1/jobs?limit=100");
+    assert_eq!(listed["jobs"].as_array().unwrap().len(), 13, "none lost, none doubled");
+}
+
+#[test]
 fn a_second_server_on_one_state_directory_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let _server = Server::start(home.path());

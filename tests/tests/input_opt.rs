@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use saggar_tests::{Server, lenet, plugin};
 use serde_json::Value;
 
-const STEPS: usize = 300;
+const STEPS: usize = 1000;
 
 /// A server with a classifier that has learnt enough to be sure of anything.
 fn start(home: &Path) -> Server {

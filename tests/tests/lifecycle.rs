@@ -1,5 +1,5 @@
 //! A job from submission to removal: interruptions, limits on time and memory, starting from others, starting again.
-#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use saggar_tests::{Payload, Server, Steady, kill_9, workers};
 use serde_json::{Value, json};
@@ -32,8 +32,8 @@ fn kf_12_three_preemptions_end_bit_identical() {
 #[test]
 fn kf_10_five_retries_are_at_most_six_attempts() {
     let (_home, server) = Server::fresh();
-    let job = Steady::steps(100_000).with("retry", 2).submit(&server);
-    for attempt in 1..=3 {
+    let job = Steady::steps(100_000).with("retry", 5).submit(&server);
+    for attempt in 1..=6 {
         server.wait_for("the attempt", |server| {
             let it = server.job(&job);
             (it["attempt"] == attempt && it["state"] == "RUNNING").then_some(())
@@ -46,9 +46,44 @@ fn kf_10_five_retries_are_at_most_six_attempts() {
     }
     let ended = server.wait_for_job(&job);
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("RETRIES_EXHAUSTED")), "{ended}");
-    assert_eq!(ended["attempts"].as_array().unwrap().len(), 3, "the fourth never starts");
+    assert_eq!(ended["attempts"].as_array().unwrap().len(), 6, "the seventh never starts");
+    assert_eq!(ended["interruptions"], json!({ "worker-lost": 5 }), "counted by cause");
     let waited = server.saggar(&["wait", &job]);
     assert_eq!(waited.status.code(), Some(23));
+}
+
+#[test]
+fn fh_33_a_killed_attempt_wastes_less_than_a_checkpoint_interval() {
+    let (_home, server) = Server::fresh();
+    let every = 20;
+    let job = Steady::steps(1_000_000).with("checkpoint_every", json!({ "steps": every })).submit(&server);
+    for attempt in 1..=3 {
+        server.wait_for("some steps", |server| {
+            let it = server.job(&job);
+            let last = &it["attempts"][attempt - 1];
+            let done = last["last_step"].as_u64()?.saturating_sub(last["first_step"].as_u64()?);
+            (it["state"] == "RUNNING" && done > 2 * every).then_some(())
+        });
+        server.wait_for("the worker", |server| workers(server.pid()).first().map(|worker| kill_9(*worker)));
+    }
+    server.wait_for("the fourth attempt", |server| {
+        let it = server.job(&job);
+        (it["attempt"] == 4 && it["attempts"][3]["last_step"].as_u64() > Some(0)).then_some(())
+    });
+    let shaken = server.job(&job);
+    let attempts = shaken["attempts"].as_array().unwrap();
+    let wasted = |pair: &[Value]| pair[0]["last_step"].as_u64().unwrap() - pair[1]["first_step"].as_u64().unwrap();
+    let wasted: Vec<u64> = attempts.windows(2).map(wasted).collect();
+    assert!(wasted.len() == 3 && wasted.iter().all(|steps| *steps <= every), "{wasted:?}: {shaken}");
+    assert_eq!(shaken["wasted_steps"].as_u64(), Some(wasted.iter().sum()), "{shaken}");
+    // Going on is what a restart does as well.
+    server.saggar_ok(&["stop", &job]);
+    let last = server.wait_for_job(&job)["step"].as_u64().unwrap();
+    let parameter = format!("steps={}", last + 10);
+    let again = server.saggar_ok(&["restart", "--resume", &job, "--", &parameter]);
+    let again = server.wait_for_job(again.trim());
+    assert_eq!((&again["state"], &again["attempts"][0]["first_step"]), (&json!("SUCCEEDED"), &json!(last)), "{again}");
+    assert_eq!(again["wasted_steps"], 0);
 }
 
 #[test]
@@ -429,7 +464,9 @@ fn sg_07_a_schedule_submits_and_leaves_out_what_overlaps() {
     });
     assert_eq!(job["spec"]["data"][0]["version"], 1, "what was newest then, for all of its attempts");
     let late_ms = job["created_ms"].as_u64().unwrap() as i64 - next as i64;
-    assert!((0..60_000).contains(&late_ms), "it came {late_ms} ms after its time");
+    println!("it came {late_ms} ms after its time");
+    // A second is promised, of a machine that has nothing else to do.
+    assert!((0..2_000).contains(&late_ms), "it came {late_ms} ms after its time");
     let listed = server.get("/api/v1/schedules");
     let often = listed["schedules"].as_array().unwrap().iter().find(|one| one["name"] == "often").unwrap();
     assert_eq!((&often["last_job"], &often["spec"]["data"][0]["version"]), (&job["name"], &Value::Null));

@@ -76,6 +76,12 @@ fn az_15_a_dataset_past_the_quota_is_refused_before_it_is_sent() {
     assert!(!home.path().join("uploads").read_dir().unwrap().any(|_| true), "nothing was begun");
     std::fs::write(folder.path().join("x.csv"), "1,2\n3,4\n").unwrap();
     server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "small"]);
+    // What is used is said as well.
+    let used = server.get("/api/v1/quota")["storage_bytes"].as_u64().unwrap();
+    std::fs::write(folder.path().join("x.csv"), "1,2\n".repeat(500_000)).unwrap();
+    let push = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "large"]);
+    let said = String::from_utf8(push.stderr).unwrap();
+    assert!(used > 0 && said.contains(&format!("{used} of 1048576 are used")), "{used}: {said}");
     // What is stored, by kind, is what Prometheus is told.
     let page = server.request("GET", "/metrics", Payload::Nothing).text;
     let value = |series: &str| {

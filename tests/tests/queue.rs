@@ -71,13 +71,24 @@ fn fh_26_a_dedicated_job_takes_the_place_of_a_preemptible_one_and_of_no_other() 
     let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
     assert!(metrics.contains("saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1"), "{metrics}");
 
-    // A dedicated job is never evicted, whoever comes.
-    let dedicated = Steady::steps(2_000).with("priority", 0).submit(&server);
-    server.wait_for_step(&dedicated, 5);
-    let urgent = Steady::steps(5).with("priority", 100).submit(&server);
-    assert_eq!(server.wait_for_job(&urgent)["state"], "SUCCEEDED");
-    assert_eq!(server.job(&dedicated)["attempt"], 1);
-    assert_eq!(server.job(&dedicated)["state"], "SUCCEEDED");
+    // A dedicated job is never evicted, whoever comes: not for its own project, and not for another.
+    for project in ["steady", "other"] {
+        let dedicated = Steady::steps(2_000).with("priority", 0).submit(&server);
+        server.wait_for_step(&dedicated, 5);
+        let urgent = Steady::steps(5).with("priority", 100).with("project", project).submit(&server);
+        assert_eq!(server.wait_for_job(&urgent)["state"], "SUCCEEDED");
+        let dedicated = server.job(&dedicated);
+        assert_eq!((&dedicated["attempt"], &dedicated["state"]), (&json!(1), &json!("SUCCEEDED")), "{dedicated}");
+    }
+    // What was preempted, of what was begun: a job counts once, however many attempts it takes.
+    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    for line in [
+        "saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1\n",
+        "saggar_jobs_started_total{project=\"steady\",task=\"train\"} 5\n",
+        "saggar_jobs_started_total{project=\"other\",task=\"train\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
 }
 
 #[test]

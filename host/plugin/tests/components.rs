@@ -91,6 +91,24 @@ fn imports_that_are_not_given_are_named() {
     check(wrong, "0.1.0", "does not fit saggar:plugin@0.1.0");
 }
 
+/// `open("/etc/passwd")` would need one of these.
+#[test]
+fn ab_05_a_plugin_that_would_reach_files_network_or_environment_is_refused() {
+    let host = host();
+    let open = r#"(export "open-at" (func (param "path" string) (result (result u32))))"#;
+    for (name, functions) in [
+        ("wasi:filesystem/types@0.2.0", open),
+        ("wasi:filesystem/preopens@0.2.0", ""),
+        ("wasi:sockets/tcp@0.2.0", ""),
+        ("wasi:cli/environment@0.2.0", ""),
+        ("wasi:random/random@0.2.0", ""),
+    ] {
+        let import = format!(r#"(import "{name}" (instance {functions}))"#);
+        let message = refusal(&host, &trainer(&import, "0.1.0", ""));
+        assert!(message.contains(&format!("imports {name}")), "{message}");
+    }
+}
+
 #[test]
 fn a_predictor_is_given_no_job() {
     let text = r#"(component

@@ -43,8 +43,9 @@ pub(crate) struct Build {
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The plugin's name, and the directory that is made.
-    pub(crate) name: String,
+    /// The plugin's name, and the directory that is made; this directory, which must be empty, and its name where it is left
+    /// out.
+    pub(crate) name: Option<String>,
     /// What to start from.
     #[arg(long, default_value = "classifier", value_parser = clap::builder::PossibleValuesParser::new(templates::names()))]
     pub(crate) template: String,

@@ -20,31 +20,52 @@ const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
 const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
 
 pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
-    let name = &args.name;
+    let name = args.name.clone().map_or_else(this_directory, Ok)?;
     let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !letters || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 63 {
         return Err(Failure::invalid(format!("{name:?} is no plugin's name"))
-            .hint("expected a-z, 0-9 and '-', beginning with a letter"));
+            .hint("expected a-z, 0-9 and '-', beginning with a letter; `saggar init NAME` makes a directory"));
     }
-    let root = Path::new(name);
-    if root.exists() {
-        return Err(
-            Failure::new(exit::CONFLICT, "exists", format!("{name} is there already")).hint("choose another name")
-        );
+    let root = Path::new(if args.name.is_some() { name.as_str() } else { "." });
+    if is_taken(root, args.name.is_none()) {
+        let (what, hint) = match args.name {
+            Some(_) => (format!("{name} is there already"), "choose another name"),
+            None => ("this directory is not empty".to_owned(), "`saggar init NAME` makes one in it"),
+        };
+        return Err(Failure::new(exit::CONFLICT, "exists", what).hint(hint));
     }
     let template = templates::find(&args.template)
         .ok_or_else(|| Failure::invalid(format!("no template is called {:?}", args.template)))?;
-    write_all(root, name, template)
+    write_all(root, &name, template)
         .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
     if output.json {
         output.json(&json!({ "plugin": name, "template": args.template }));
     } else {
-        output.line(name);
-        let run = template.run.replace("NAME", name);
-        output.note(&format!("Next: cd {name} && saggar dev"));
+        output.line(&name);
+        let run = template.run.replace("NAME", &name);
+        match args.name {
+            Some(_) => output.note(&format!("Next: cd {name} && saggar dev")),
+            None => output.note("Next: saggar dev"),
+        }
         output.note(&format!("  or: saggar serve, and in another terminal: {run}"));
     }
     Ok(())
+}
+
+/// The name of the directory that the command runs in.
+fn this_directory() -> Result<String, Failure> {
+    let place = std::env::current_dir()
+        .map_err(|error| Failure::new(exit::UNEXPECTED, "read", format!("this directory: {error}")))?;
+    Ok(place.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// Whether a plugin cannot be written there. Where it must be empty, hidden files do not count.
+fn is_taken(root: &Path, must_be_empty: bool) -> bool {
+    if !must_be_empty {
+        return root.exists();
+    }
+    let is_shown = |entry: std::fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+    std::fs::read_dir(root).is_ok_and(|entries| entries.flatten().any(is_shown))
 }
 
 fn write_all(root: &Path, name: &str, template: &Template) -> std::io::Result<()> {

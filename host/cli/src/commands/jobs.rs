@@ -1,6 +1,7 @@
 //! `saggar ps`, `status`, `logs` and `stop`.
 
 mod accounts;
+mod best;
 mod changes;
 mod compare;
 mod idle;
@@ -144,6 +145,7 @@ pub(crate) fn status(args: &Status, client: &Client, output: Output) -> Result<(
         ("queue", place(&job)),
         ("experiment", text(&job, "experiment").to_owned()),
         ("time", split(&job)),
+        ("best", best::best(&job, client)?),
         ("seed", number(spec, "seed").to_string()),
         ("created", units::show_age(number(&job, "created_ms"), now_ms())),
     ];

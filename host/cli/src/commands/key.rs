@@ -119,6 +119,10 @@ fn revoke(args: &KeyRevoke, output: Output) -> Result<(), Failure> {
     let home = home(&args.place)?;
     let revoked = home.keys().revoke(&args.name);
     recorded(&home, Action::KeyRevoke, &args.name, "", revoked)?;
+    if output.json {
+        output.json(&json!({ "name": args.name, "revoked": true }));
+        return Ok(());
+    }
     output.note(&format!("{} opens nothing any more.", args.name));
     Ok(())
 }

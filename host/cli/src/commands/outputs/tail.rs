@@ -4,6 +4,8 @@
 use std::io::Read;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::job_path;
 use crate::args::OutputTail;
 use crate::client::Client;
@@ -32,7 +34,7 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
             Ok(text) => {
                 reconnect.connected();
                 let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
-                output.text(new);
+                show(new, output);
                 shown = text;
             }
             // It may be written yet.
@@ -48,6 +50,14 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
             return Ok(());
         }
         std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn show(text: &str, output: Output) {
+    if !output.json {
+        output.text(text);
+    } else if !text.is_empty() {
+        output.json_line(&json!({ "text": text }));
     }
 }
 

@@ -1,0 +1,226 @@
+//! `--json` on every command: standard output is JSON and nothing else.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use saggar_store::digest::Digest;
+use saggar_tests::onnx::small::{external_model, external_weights};
+use saggar_tests::{Server, binary, guest, plugin, root};
+use serde_json::Value;
+
+/// Commands of which no document is to be had, and why.
+const EXEMPT: [(&str, &str); 3] = [
+    ("completion", "what it prints is a shell's script"),
+    ("dev", "it goes on until it is interrupted"),
+    ("serve", "it goes on until it is interrupted"),
+];
+
+/// The commands that a help text lists, before its options.
+fn listed(help: &str) -> Vec<String> {
+    let commands = help.split("\nGlobal options:").next().unwrap().split("\nOptions:").next().unwrap();
+    let name = |line: &str| {
+        let line = line.strip_prefix("  ")?;
+        let (name, about) = line.split_once("  ")?;
+        (!about.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())).then(|| name.to_owned())
+    };
+    commands.lines().filter_map(name).collect()
+}
+
+fn help(words: &[&str]) -> String {
+    let output = Command::new(binary()).args(words).arg("--help").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every command, with the one beneath it where there are some: `models ls`.
+fn commands() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for command in listed(&help(&[])) {
+        let text = help(&[&command]);
+        let beneath = if text.contains("\nCommands:\n") { listed(&text) } else { Vec::new() };
+        match beneath.is_empty() {
+            true => drop(all.insert(command)),
+            false => all.extend(beneath.iter().map(|it| format!("{command} {it}"))),
+        }
+    }
+    all
+}
+
+/// Runs commands with `--json` in a project's directory, and remembers which.
+struct Session<'s> {
+    server: &'s Server,
+    place: &'s Path,
+    done: BTreeSet<String>,
+}
+
+impl Session<'_> {
+    /// The documents that a command prints. Words are separated by a space each; a `+` is a space in a word.
+    fn documents(&mut self, line: &str, input: &str) -> Vec<Value> {
+        let mut arguments: Vec<String> = line.split(' ').map(|word| word.replace('+', " ")).collect();
+        let words = if help(&[&arguments[0]]).contains("\nCommands:\n") { 2 } else { 1 };
+        self.done.insert(arguments[..words].join(" "));
+        // Parameters of a plugin are last.
+        let at = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+        arguments.insert(at, "--json".to_owned());
+        let mut command = self.server.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.current_dir(self.place).env("XDG_CACHE_HOME", self.place).env("XDG_CONFIG_HOME", self.place);
+        command.env("SAGGAR_ADDR", "127.0.0.1:0");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that reads nothing may have ended.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let [out, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{line}: {}\n{out}\n{errors}", output.status);
+        let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&out).into_iter().collect();
+        let documents = documents.unwrap_or_else(|error| panic!("{line}: {error}: {out}"));
+        assert!(!documents.is_empty(), "{line} prints nothing");
+        documents
+    }
+
+    /// The only document that a command prints.
+    fn json(&mut self, line: &str) -> Value {
+        let mut documents = self.documents(line, "");
+        assert_eq!(documents.len(), 1, "{line}: {documents:?}");
+        documents.remove(0)
+    }
+
+    fn all(&mut self, lines: &[&str]) {
+        lines.iter().for_each(|line| drop(self.json(line)));
+    }
+}
+
+fn project(place: &Path) {
+    let text = format!(
+        "manifest = 1\n[project]\nname = \"steady\"\n[plugin.steady]\nsource = {:?}\n\
+         [task.train]\nplugin = \"steady\"\nargs = {{ steps = 3 }}\ndevice = \"cpu\"\nschedule = \"15 23 29 2 *\"\n",
+        guest("steady")
+    );
+    std::fs::write(place.join("saggar.toml"), text).unwrap();
+    std::fs::write(place.join("sums.onnx"), external_model("sums.onnx.data", 0)).unwrap();
+    std::fs::write(place.join("sums.onnx.data"), external_weights(0)).unwrap();
+    for (link, to) in [("digits", root().join("examples/digits")), ("echo", root().join("tests/guests/echo"))] {
+        std::os::unix::fs::symlink(to, place.join(link)).unwrap();
+    }
+}
+
+fn jobs(session: &mut Session<'_>) {
+    let run = "run --task train --experiment lr --wait -- steps=5";
+    assert_eq!(session.json(run)["name"], "steady-1");
+    assert_eq!(session.json(&format!("{run} write=a.txt=3"))["name"], "steady-2");
+    assert_eq!(session.json("status steady-1")["state"], "SUCCEEDED");
+    assert_eq!(session.json("ps -a").as_array().unwrap().len(), 2);
+    let lines = session.documents("logs steady-1", "");
+    assert!(lines.iter().any(|line| line["line"] == "step 5"), "{lines:?}");
+    session.all(&[
+        "wait steady-1",
+        "metrics steady-1",
+        "diff steady-1 steady-2",
+        "compare steady-1 steady-2",
+        "cost steady-1 --rate 1/h",
+        "queues",
+        "quota",
+        "output ls steady-2",
+        "output tail steady-2 a.txt",
+        "output get steady-2 a.txt -o out",
+        "output checkpoints steady-1",
+        "schedule set often 15+23+29+2+* --like steady-1",
+        "schedule apply",
+        "schedule ls",
+        "schedule rm often",
+    ]);
+    session.documents("secret set token", "a value of it");
+    session.all(&["secret ls", "secret rm token"]);
+    let long = session.json("run --task train -- steps=1000000")["name"].as_str().unwrap().to_owned();
+    session.server.wait_for_step(&long, 5);
+    session.json(&format!("preempt {long}"));
+    session.json(&format!("stop {long}"));
+    session.server.wait_for_job(&long);
+    session.json(&format!("restart {long} --from-scratch -- steps=3"));
+    session.server.wait_for_job("steady-4");
+    session.json("plugins ls");
+    let shown = session
+        .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");
+    assert!(shown.last().unwrap().is_object(), "{shown:?}");
+}
+
+fn data(session: &mut Session<'_>) {
+    // What a job wrote is fetched from the server as from anywhere.
+    let url = format!("{}/api/v1/jobs/steady-2/output/a.txt", session.server.url());
+    let pull = format!("data pull {url} --sha256 {} --name pulled", Digest::of(b"xxx").hex());
+    session.all(&[
+        "data push digits --name digits",
+        &pull,
+        "data add steady-2/a.txt --as added",
+        "data ls",
+        "data show digits",
+        "data get pulled -o fetched",
+        "data projects added --project steady",
+        "data rm added --yes",
+    ]);
+}
+
+fn models(session: &mut Session<'_>) {
+    let lenet = plugin("lenet");
+    for seed in [1, 2] {
+        session.json(&format!("run {} --device cpu --data digits --seed {seed} --wait -- epochs=1", lenet.display()));
+        session.server.wait_for_version("digits", seed);
+    }
+    plugin("onnx");
+    session.all(&[
+        "models ls",
+        "models show digits",
+        "models promote digits 1",
+        "models rollback digits",
+        "models canary digits 1 10%",
+        "models alias digits first 1",
+        "models shadow digits first 10%",
+        "models projects digits --project steady",
+        "models unload digits",
+        "models load digits",
+        "models warm digits",
+        "predict digits -i image=@digits/held-out/7.png",
+        "import sums.onnx",
+        "bench infer digits --devices cpu --requests 3 --home state",
+        "models rm digits --yes",
+    ]);
+}
+
+fn machine(session: &mut Session<'_>) {
+    session.all(&[
+        "key create reader --scope predict --home keys",
+        "key ls --home keys",
+        "key revoke reader --home keys",
+        "inspect sums.onnx",
+        "doctor --device cpu --home state",
+        "version",
+        "init mine",
+        "build echo",
+        "check",
+        "config ls",
+        "env ls",
+    ]);
+    let bench = format!("bench train {} --devices cpu --steps 5 --home bench -- steps=50", guest("steady").display());
+    session.documents(&bench, "");
+    session.all(&["rm steady-1 --yes", "gc --keep-last 1 --yes"]);
+}
+
+#[test]
+fn az_22_every_command_prints_json_where_it_is_asked_to() {
+    let place = tempfile::tempdir().unwrap();
+    project(place.path());
+    let state = place.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let server = Server::start(&state);
+    let mut session = Session { server: &server, place: place.path(), done: BTreeSet::new() };
+    jobs(&mut session);
+    data(&mut session);
+    models(&mut session);
+    machine(&mut session);
+    let (expected, exempt) = (commands(), EXEMPT.map(|(name, _)| name));
+    assert!(expected.len() > 60 && exempt.iter().all(|name| expected.contains(*name)), "{expected:?}");
+    let is_missing = |name: &&String| !session.done.contains(*name) && !exempt.contains(&name.as_str());
+    let missing: Vec<_> = expected.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "commands that are not tried: {missing:?}");
+}
