@@ -4,10 +4,15 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::keys::{KeyFile, UsageFile};
+use crate::limits::{LOCK_INHERITED_MAX, LOCK_LOOK};
 use crate::secrets::Secrets;
 use crate::usage::tree_bytes;
 
@@ -110,15 +115,21 @@ impl Home {
             .mode(durable::PRIVATE_FILE_MODE)
             .open(&path)
             .map_err(StoreError::io(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                let _ = file.take(32).read_to_string(&mut holder);
-                let home = self.root.clone();
-                return Err(StoreError::HomeInUse { home, process: holder.trim().to_owned() });
+        let began = Instant::now();
+        while let Err(refused) = file.try_lock() {
+            if let TryLockError::Error(error) = refused {
+                return Err(StoreError::io(&path)(error));
             }
-            Err(TryLockError::Error(error)) => return Err(StoreError::io(&path)(error)),
+            let mut holder = String::new();
+            let read = file.rewind().and_then(|()| (&mut file).take(32).read_to_string(&mut holder));
+            let holder = read.map_or("", |_| holder.trim());
+            // A server that is killed in the instant in which it starts a process leaves the lock to that one until it runs
+            // its program.
+            if is_gone(holder) && began.elapsed() < LOCK_INHERITED_MAX {
+                std::thread::sleep(LOCK_LOOK);
+                continue;
+            }
+            return Err(StoreError::HomeInUse { home: self.root.clone(), process: holder.to_owned() });
         }
         let write = |file: &mut File| {
             file.set_len(0)?;
@@ -221,9 +232,42 @@ pub struct HomeLock {
     _file: File,
 }
 
+/// Whether there is no process of this number. What is no number tells of none.
+fn is_gone(process: &str) -> bool {
+    let pid = process.parse().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A lock that the holder's child has still, whose holder was killed.
+    #[test]
+    fn a_lock_that_a_killed_server_left_to_a_child_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::open(directory.path()).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let holder = ended.id();
+        ended.wait().unwrap();
+        let path = home.root().join("server.lock");
+        fs::write(&path, format!("{holder}\n")).unwrap();
+        let inherited = File::open(&path).unwrap();
+        inherited.lock().unwrap();
+        let began = Instant::now();
+        let refusal = home.lock().unwrap_err();
+        assert!(matches!(&refusal, StoreError::HomeInUse { process, .. } if *process == holder.to_string()));
+        assert!(began.elapsed() >= LOCK_INHERITED_MAX, "it waited");
+        let _lock = std::thread::scope(|scope| {
+            // The child runs its program.
+            scope.spawn(|| {
+                std::thread::sleep(5 * LOCK_LOOK);
+                inherited.unlock().unwrap();
+            });
+            home.lock().unwrap()
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+    }
 
     #[test]
     fn a_second_server_is_refused_and_a_worker_is_not() {

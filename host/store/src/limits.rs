@@ -1,5 +1,7 @@
 //! Every maximum of this crate, by name.
 
+use std::time::Duration;
+
 /// Bytes of one part of a checkpoint: what is written, synced and verified in one piece.
 pub const PART_BYTES_MAX: usize = 64 << 20;
 
@@ -216,6 +218,12 @@ pub const CHECKPOINT_ENTRIES_REMEMBERED_MAX: usize = 1 << 20;
 
 /// Metrics in one checkpoint: every series of the job.
 pub const CHECKPOINT_METRICS_MAX: usize = SERIES_MAX as usize;
+
+/// How long a server waits for a lock that the process which took it has left to a child of it.
+pub const LOCK_INHERITED_MAX: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+pub const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 const _: () = assert!(POINTS_MAX / (2 * SERIES_MAX as u64) > 100);
 const _: () = assert!(EVENTS_LISTED_MAX <= EVENTS_OF_KIND_MAX);
