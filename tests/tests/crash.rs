@@ -8,15 +8,17 @@ use serde_json::Value;
 
 /// How often the worker is killed in one training.
 const KILLS: u64 = 20;
-/// Enough that a training lasts longer than all its kills, on a machine several times as fast as a laptop.
+/// Enough for some seconds of training.
 const EPOCHS: u32 = 120;
+/// How long a worker lives at most before it is killed.
+const LIFE_MAX: Duration = Duration::from_millis(700);
 
-/// A sequence that looks random and is the same every time (splitmix64).
-fn instant(n: u64) -> Duration {
+/// A sequence that looks random and is the same every time (splitmix64), of times up to `most`.
+fn instant(n: u64, most: Duration) -> Duration {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Duration::from_millis((z ^ (z >> 31)) % 700)
+    Duration::from_millis((z ^ (z >> 31)) % (most.as_millis() as u64).max(1))
 }
 
 fn submit(server: &Server, model: &str, epochs: u32) -> String {
@@ -33,7 +35,11 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
     let server = Server::start(home.path());
     server.push_digits();
     let job = submit(&server, "calm", EPOCHS);
-    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let calm = server.wait_for_job(&job);
+    assert_eq!(calm["state"], "SUCCEEDED");
+    // All lives together are shorter than a training that is left alone, so it is not over before the last kill.
+    let whole = Duration::from_secs_f64(calm["wall_seconds"].as_f64().unwrap());
+    let life = (whole / (KILLS as u32)).min(LIFE_MAX);
 
     let job = submit(&server, "shaken", EPOCHS);
     let mut kills = 0;
@@ -46,7 +52,7 @@ fn a_training_killed_twenty_times_gives_the_weights_of_one_left_alone() {
             let before = saved(&server);
             server.wait_for("another checkpoint", |server| (saved(server) > before).then_some(()));
         }
-        std::thread::sleep(instant(kills));
+        std::thread::sleep(instant(kills, life));
         // The first and the last worker may be gone at this instant, and the next not be there yet.
         if let [worker] = workers(server.pid())[..] {
             kills += u64::from(kill_9(worker));
