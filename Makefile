@@ -5,6 +5,11 @@ SHELL := /bin/bash
 
 PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul painter steady teller
+# PROFILE=debug takes what `make test` has built: so tests run the targets that take a release otherwise.
+PROFILE ?= release
+BUILT = target/$(PROFILE)/saggar
+IN_PROFILE = $(if $(filter debug,$(PROFILE)),--workspace --all-targets,--release -p saggar)
+BENCH_IN_PROFILE = $(if $(filter debug,$(PROFILE)),--profile dev --workspace,-p $(1))
 KEEP ?= 0
 SECONDS_EACH ?= 600
 GRAPHS ?= 100000
@@ -12,7 +17,7 @@ NODES ?= 100000
 SOAK_SECONDS ?= 3600
 SWAPS ?= 1000
 ATTACK_SECONDS ?= 60
-ATTACKS := $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
+ATTACKS ?= $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
 ONLY ?=
 DEVICE ?=
 THREADS ?=
@@ -28,14 +33,14 @@ setup: ## install or find what building needs
 	@.ci/setup build
 
 build: setup ## build target/release/saggar and the reference plugins
-	cargo build --release --locked -p saggar
+	cargo build --locked $(IN_PROFILE)
 	@$(MAKE) --no-print-directory plugins
 
 plugins: ## build the reference plugins with the saggar that is there
-	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin || exit 1; done
+	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
 
 demo: build ## serve, train on real digits, swap the model in, predict; ends by itself (KEEP=1 leaves it running)
-	@examples/digits/demo.sh
+	@SAGGAR_BIN=$(CURDIR)/$(BUILT) examples/digits/demo.sh
 
 test: ## run every test, with formatting and lints
 	@.ci/setup test
@@ -95,12 +100,12 @@ fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them w
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
 	@.ci/setup bench
-	@for guest in matmul hostile steady; do target/release/saggar build tests/guests/$$guest || exit 1; done
-	SAGGAR_BIN=$(CURDIR)/target/release/saggar cargo bench --locked -p saggar-tests --bench bench -- $(ONLY)
+	@for guest in matmul hostile steady; do $(BUILT) build tests/guests/$$guest || exit 1; done
+	SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo bench --locked $(call BENCH_IN_PROFILE,saggar-tests) --bench bench -- $(ONLY)
 
 bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE=vulkan:0 beside PyTorch on CUDA (ONLY="matmul train" names works; THREADS=2; SAVE=FILE)
 	@.ci/setup bench
-	cargo bench --locked -p saggar-device --bench peers -- \
+	cargo bench --locked $(call BENCH_IN_PROFILE,saggar-device) --bench peers -- \
 	 $(if $(DEVICE),--device $(DEVICE)) $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
 
 carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz
@@ -109,13 +114,13 @@ carry: ## pack what a machine with only a GPU's driver needs to check and measur
 
 attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60 for each that lasts
 	@.ci/setup test
-	@for plugin in $(PLUGINS); do target/release/saggar build plugins/$$plugin || exit 1; done
-	@for guest in $(GUESTS); do target/release/saggar build tests/guests/$$guest || exit 1; done
-	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/target/release/saggar \
+	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
+	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
+	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1
 
 soak: build ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
-	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/target/release/saggar \
+	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --test soak --test swap -- --nocapture --test-threads 1
 
 clean: ## remove what was built

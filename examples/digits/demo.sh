@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-saggar=$PWD/target/release/saggar
+saggar=${SAGGAR_BIN:-$PWD/target/release/saggar}
 plugin=plugins/target/saggar/lenet.wasm
 digit=examples/digits/held-out/7.png
 keep=${KEEP:-0}

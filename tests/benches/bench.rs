@@ -75,6 +75,11 @@ fn main() -> ExitCode {
     }
     // Cargo adds `--bench`.
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    if let Some(unknown) = named.iter().find(|name| !SECTIONS.iter().any(|(section, _)| section == **name)) {
+        let sections: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+        eprintln!("bench: there is no section {unknown}; there are {}", sections.join(", "));
+        return ExitCode::from(2);
+    }
     let is_wanted = |name: &str| named.is_empty() || named.iter().any(|named| *named == name);
     let load = machine::load();
     println!("{}\n{}", machine::describe(), machine::noise(load));

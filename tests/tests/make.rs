@@ -1,5 +1,5 @@
-//! The targets of the Makefile: each is a whole recipe and is told by `make help`, and those that read a folder of cases are run
-//! with a folder of one.
+//! The targets of the Makefile: each is a whole recipe and is told by `make help`; and those that need no other build than the
+//! tests' are run, in a short form.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -92,6 +92,44 @@ fn the_rules_of_onnx_run_a_folder_of_cases() {
     let folder = one_case();
     let printed = succeeds(&["conformance-onnx-rules"], &[("ONNX_CASES", folder.path())]);
     assert!(printed.contains("1 passed"), "{printed}");
+}
+
+/// The debug binary and the plugins are built already: these take seconds.
+const DEBUG: &str = "PROFILE=debug";
+
+#[test]
+fn the_demo_ends_with_a_prediction() {
+    // Any free port: the usual one may be somebody's.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let printed = succeeds(&["demo", DEBUG], &[("SAGGAR_ADDR", Path::new(&free))]);
+    assert!(printed.contains("Job digits-1 SUCCEEDED") && printed.contains("label  7"), "{printed}");
+}
+
+#[test]
+fn a_soak_lasts_as_long_as_it_is_told() {
+    let printed = succeeds(&["soak", DEBUG, "SOAK_SECONDS=5", "SWAPS=5"], &[]);
+    assert!(printed.contains("everything_at_once_fails_nothing ... ok"), "{printed}");
+}
+
+#[test]
+fn an_attack_is_named() {
+    let printed = succeeds(&["attack", DEBUG, "ATTACKS=attack_rights", "ATTACK_SECONDS=1"], &[]);
+    assert!(printed.contains("test result: ok") && !printed.contains(" 0 passed"), "{printed}");
+}
+
+#[test]
+fn a_bench_measures_the_sections_that_are_named() {
+    let printed = succeeds(&["bench", DEBUG, "ONLY=cold-start"], &[]);
+    assert!(printed.contains("start of the process to the first answer"), "{printed}");
+    let unknown = make(&["bench", DEBUG, "ONLY=nothing"], &[]);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && said.contains("no section nothing; there are training, queue"), "{said}");
+}
+
+#[test]
+fn the_works_of_the_bench_of_peers_are_listed() {
+    let printed = succeeds(&["bench-peers", DEBUG, "ONLY=--list"], &[]);
+    assert!(printed.lines().any(|line| line == "train-seq2seq"), "{printed}");
 }
 
 #[test]
