@@ -111,6 +111,26 @@ fn a_soak_lasts_as_long_as_it_is_told() {
     assert!(printed.contains("everything_at_once_fails_nothing ... ok"), "{printed}");
 }
 
+/// In a copy of the recipe, so that nothing of these tests is removed.
+#[test]
+fn what_was_built_is_removed() {
+    let copy = tempfile::tempdir().unwrap();
+    let package = "[package]\nname = \"empty\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    std::fs::write(copy.path().join("Cargo.toml"), package).unwrap();
+    std::fs::create_dir(copy.path().join("src")).unwrap();
+    std::fs::write(copy.path().join("src/lib.rs"), "").unwrap();
+    std::fs::copy(root().join("Makefile"), copy.path().join("Makefile")).unwrap();
+    let built = ["target", "plugins/target", "tests/guests/target"].map(|path| copy.path().join(path));
+    for folder in &built {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    // Cargo cleans only what it takes for a folder of its own.
+    std::fs::write(built[0].join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
+    let copy = copy.path().to_str().unwrap();
+    succeeds(&["-C", copy, "clean"], &[("CARGO_TARGET_DIR", &built[0])]);
+    assert!(built.iter().all(|folder| !folder.exists()), "{built:?}");
+}
+
 #[test]
 fn an_attack_is_named() {
     let printed = succeeds(&["attack", DEBUG, "ATTACKS=attack_rights", "ATTACK_SECONDS=1"], &[]);
