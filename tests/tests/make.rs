@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use saggar_tests::root;
+use saggar_tests::{binary, root};
 use serde_json::json;
 
 /// `make` as a person runs it, without what the run of these tests has put in the environment.
@@ -109,6 +109,18 @@ fn the_demo_ends_with_a_prediction() {
 fn a_soak_lasts_as_long_as_it_is_told() {
     let printed = succeeds(&["soak", DEBUG, "SOAK_SECONDS=5", "SWAPS=5"], &[]);
     assert!(printed.contains("everything_at_once_fails_nothing ... ok"), "{printed}");
+}
+
+#[test]
+fn what_a_machine_with_a_gpu_needs_is_packed() {
+    let environment = [("SAGGAR_BIN", &*binary()), ("TESTS", Path::new("types"))];
+    let printed = succeeds(&["carry", DEBUG], &environment);
+    let packed = printed.lines().last().unwrap().split_once(": ").unwrap().0;
+    let listed = Command::new("tar").args(["--list", "--file", packed]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    for name in ["bin/saggar", "bin/peers", "bin/adapters", "tests/types", "lenet.wasm", "run", "version"] {
+        assert!(listed.lines().any(|line| line == format!("carry/{name}")), "{name}: {listed}");
+    }
 }
 
 /// In a copy of the recipe, so that nothing of these tests is removed.
