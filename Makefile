@@ -114,7 +114,6 @@ carry: ## pack what a machine with only a GPU's driver needs to check and measur
 
 attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60 for each that lasts
 	@.ci/setup test
-	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1

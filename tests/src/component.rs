@@ -1,5 +1,10 @@
 //! Components that are plugins by their exports and otherwise do what a test writes, or are as hard to compile as it wants.
 
+#[path = "../../host/plugin/tests/support/trainer.rs"]
+mod trainer_component;
+
+use trainer_component::TrainerComponent;
+
 /// A component that is a plugin by its exports, and traps when it is run.
 pub fn plugin() -> Vec<u8> {
     trainer("", "", "", "unreachable")
@@ -9,27 +14,9 @@ pub fn plugin() -> Vec<u8> {
 /// these imports and definitions.
 ///
 /// # Panics
-/// Where the text is none.
+/// If the text is not a component.
 pub fn trainer(prelude: &str, arguments: &str, fields: &str, body: &str) -> Vec<u8> {
-    let text = format!(
-        r#"(component
-        {prelude}
-        (core module $m
-          {fields}
-          (memory (export "memory") 1)
-          (func (export "train") (result i32) {body} i32.const 0))
-        (core instance $i (instantiate $m {arguments}))
-        (type $code' (enum "invalid-argument" "unsupported" "out-of-memory" "device-lost" "cancelled" "not-found"
-          "internal"))
-        (export $code "error-code" (type $code'))
-        (type $error' (record (field "code" $code) (field "message" string) (field "place" (option string))))
-        (export $error "error" (type $error'))
-        (func $train (result (result (error $error)))
-          (canon lift (core func $i "train") (memory (core memory $i "memory"))))
-        (instance $trainer (export "train" (func $train)))
-        (export "saggar:plugin/trainer@0.1.0" (instance $trainer)))"#
-    );
-    wat::parse_str(text).expect("the text is a component")
+    TrainerComponent { prelude, arguments, fields, body, ..TrainerComponent::default() }.wasm()
 }
 
 /// A number as WebAssembly writes it: unsigned LEB128.

@@ -13,7 +13,9 @@ use saggar_store::checkpoint::BestBy;
 use saggar_store::records::Demand;
 use serde::{Deserialize, Serialize};
 
-pub use cause::{Cause, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, WORKER_LOST};
+pub use cause::{
+    Cause, DEVICE_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, WORKER_LOST,
+};
 pub use conduct::{NonFinite, Utilization};
 pub use keep::{CheckpointEvery, keep_best};
 pub use mount::{Mount, Source};

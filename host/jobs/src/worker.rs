@@ -28,11 +28,11 @@ use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects
 use crate::limits::WORKER_OOM_SCORE;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
 use crate::room::Room;
-use crate::spec::{Prediction, Source, WORKER_LOST};
+use crate::spec::{DEVICE_LOST, Prediction, Source, WORKER_LOST};
 use channel::{Channel, Control};
 use context::Context;
 pub(crate) use context::open_model;
-use lost_device::{DEVICE_LOST, DeviceWatch, end_process};
+use lost_device::{DeviceWatch, end_process};
 use measuring::Parts;
 use ranks::Group;
 use ranks::follower::Follower;

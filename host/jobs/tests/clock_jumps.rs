@@ -97,7 +97,7 @@ impl Scheduler {
             if is_there(&job) {
                 return job;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain: {job:?}");
+            assert!(began.elapsed() < PATIENCE, "timed out: {job:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

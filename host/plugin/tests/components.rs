@@ -13,13 +13,13 @@ use std::time::Duration;
 use recorder::{Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, PluginError, TrainLimits, train};
-use trainer::Trainer;
+use trainer::TrainerComponent;
 
 /// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
 fn trainer(imports: &str, version: &str, body: &str) -> Vec<u8> {
     let fields = "(func $deep (param i64) (result i64)
         (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
-    Trainer { prelude: imports, version, body, fields, ..Trainer::default() }.wasm()
+    TrainerComponent { prelude: imports, version, body, fields, ..TrainerComponent::default() }.wasm()
 }
 
 fn host() -> Host {
@@ -167,7 +167,7 @@ fn code_that_fails_is_told_apart() {
 
 #[test]
 fn memory_past_the_limit_is_refused_before_anything_runs() {
-    let wasm = Trainer { pages: 1024, ..Trainer::default() }.wasm();
+    let wasm = TrainerComponent { pages: 1024, ..TrainerComponent::default() }.wasm();
     let limits = TrainLimits { memory_bytes: Some(32 << 20), ..TrainLimits::default() };
     let error = run(&host(), &wasm, limits).unwrap_err();
     assert!(matches!(error, PluginError::MemoryLimit { during: "start", .. }), "{error}");

@@ -14,7 +14,7 @@ use recorder::{Recorder, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{COMPONENT_HANDLES_MAX, TABLE_ELEMENTS_MAX};
 use saggar_plugin::{Host, HostConfig, Outcome, Plugin, PluginError, TrainLimits, train};
-use trainer::Trainer;
+use trainer::TrainerComponent;
 
 fn host() -> Host {
     Host::new(HostConfig::default()).unwrap()
@@ -26,9 +26,9 @@ fn run(host: &Host, plugin: &Plugin) -> Result<Outcome, PluginError> {
 }
 
 /// How the trainer ends. After it, the same host must run one that behaves.
-fn outcome(host: &Host, trainer: Trainer<'_>) -> Result<Outcome, PluginError> {
+fn outcome(host: &Host, trainer: TrainerComponent<'_>) -> Result<Outcome, PluginError> {
     let ended = run(host, &host.compile(&trainer.wasm())?);
-    let well = host.compile(&Trainer::default().wasm()).unwrap();
+    let well = host.compile(&TrainerComponent::default().wasm()).unwrap();
     assert_eq!(run(host, &well).unwrap(), Outcome::Finished);
     ended
 }
@@ -50,19 +50,26 @@ const RESOURCE_FIELDS: &str = r#"
     (import "host" "new" (func $new (param i32) (result i32)))
     (import "host" "drop" (func $drop (param i32)))"#;
 
-/// A trainer with a resource of its own.
-fn with_resource<'a>(prelude: &'a str, body: &'a str) -> Trainer<'a> {
-    Trainer { prelude, arguments: RESOURCE_ARGUMENTS, fields: RESOURCE_FIELDS, body, ..Trainer::default() }
+/// Returns a trainer component that defines a resource.
+fn with_resource<'a>(prelude: &'a str, body: &'a str) -> TrainerComponent<'a> {
+    TrainerComponent {
+        prelude,
+        arguments: RESOURCE_ARGUMENTS,
+        fields: RESOURCE_FIELDS,
+        body,
+        ..TrainerComponent::default()
+    }
 }
 
 #[test]
 fn fault_24_traps_at_the_start_and_in_destructors_are_named() {
     let host = host();
-    let trap = |trainer: Trainer<'_>| match outcome(&host, trainer) {
+    let trap = |trainer: TrainerComponent<'_>| match outcome(&host, trainer) {
         Err(PluginError::Trap { during, reason }) => (during, reason),
         ended => panic!("{ended:?}"),
     };
-    let (during, reason) = trap(Trainer { fields: "(func $begin unreachable) (start $begin)", ..Trainer::default() });
+    let (during, reason) =
+        trap(TrainerComponent { fields: "(func $begin unreachable) (start $begin)", ..TrainerComponent::default() });
     assert_eq!((during, reason.contains("unreachable") && reason.contains("begin")), ("start", true), "{reason}");
 
     let traps = resource("unreachable");
@@ -92,10 +99,10 @@ fn anonymous_peak() -> u64 {
 const FLOOD_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a flood, and returns its end with what it took of this process's memory.
-fn flood(host: &Host, trainer: Trainer<'_>) -> (Result<Outcome, PluginError>, u64) {
+fn flood(host: &Host, trainer: TrainerComponent<'_>) -> (Result<Outcome, PluginError>, u64) {
     let plugin = host.compile(&trainer.wasm()).unwrap();
     // The first run of anything takes memory that the process keeps.
-    run(host, &host.compile(&Trainer::default().wasm()).unwrap()).unwrap();
+    run(host, &host.compile(&TrainerComponent::default().wasm()).unwrap()).unwrap();
     anonymous_peak();
     let before = anonymous_peak();
     let ended = run(host, &plugin);
@@ -106,7 +113,7 @@ fn flood(host: &Host, trainer: Trainer<'_>) -> (Result<Outcome, PluginError>, u6
 fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
     let host = host();
     let limit = format!("the plugin needs more table elements than the {TABLE_ELEMENTS_MAX} it is given (train): ");
-    let refused = |trainer: Trainer<'_>| {
+    let refused = |trainer: TrainerComponent<'_>| {
         let (ended, bytes) = flood(&host, trainer);
         let error = ended.unwrap_err();
         assert_eq!(error.reason(), "TABLE_LIMIT", "{error}");
@@ -115,7 +122,7 @@ fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
     };
     let grow = |table: &str, by: u32| format!("(table.grow {table} (ref.null func) (i32.const {by}))");
     let until_refused = format!("(loop (br_if 0 (i32.ne {} (i32.const -1)))) unreachable", grow("$t", 1000));
-    refused(Trainer { fields: "(table $t 0 funcref)", body: &until_refused, ..Trainer::default() });
+    refused(TrainerComponent { fields: "(table $t 0 funcref)", body: &until_refused, ..TrainerComponent::default() });
 
     // All tables of an instance together.
     let tables: String = (0..8).map(|number| format!("(table $t{number} 0 funcref)")).collect();
@@ -124,13 +131,13 @@ fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
             |number| format!("(if (i32.eq {} (i32.const -1)) (then unreachable))", grow(&format!("$t{number}"), by));
         (0..8).map(each).collect()
     };
-    refused(Trainer { fields: &tables, body: &all(20_000), ..Trainer::default() });
-    let within = Trainer { fields: &tables, body: &all(12_000), ..Trainer::default() };
+    refused(TrainerComponent { fields: &tables, body: &all(20_000), ..TrainerComponent::default() });
+    let within = TrainerComponent { fields: &tables, body: &all(12_000), ..TrainerComponent::default() };
     assert_eq!(outcome(&host, within).unwrap(), Outcome::Finished);
 
     // Who is refused and goes on has not failed.
     let goes_on = format!("(drop {})", grow("$t", 1 << 30));
-    let body = Trainer { fields: "(table $t 0 funcref)", body: &goes_on, ..Trainer::default() };
+    let body = TrainerComponent { fields: "(table $t 0 funcref)", body: &goes_on, ..TrainerComponent::default() };
     assert_eq!(outcome(&host, body).unwrap(), Outcome::Finished);
 }
 
@@ -138,13 +145,13 @@ fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
 fn fault_26_tables_past_the_limit_are_refused_before_anything_runs() {
     let host = host();
     let one = format!("(table {} funcref)", TABLE_ELEMENTS_MAX + 1);
-    let error = outcome(&host, Trainer { fields: &one, ..Trainer::default() }).unwrap_err();
+    let error = outcome(&host, TrainerComponent { fields: &one, ..TrainerComponent::default() }).unwrap_err();
     assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
     let told = "the component has 100001 elements in one table, and at most 100000 are accepted";
     assert!(error.to_string().starts_with(told), "{error}");
     let half = TABLE_ELEMENTS_MAX / 2 + 1;
     let two = format!("(table {half} funcref) (table {half} funcref)");
-    let error = outcome(&host, Trainer { fields: &two, ..Trainer::default() }).unwrap_err();
+    let error = outcome(&host, TrainerComponent { fields: &two, ..TrainerComponent::default() }).unwrap_err();
     assert!(matches!(error, PluginError::TableLimit { during: "start", .. }), "{error}");
 }
 
@@ -183,12 +190,12 @@ fn asks_for_parameters(realloc: &str) -> Vec<u8> {
            (core func $parameters (canon lower (func $job "parameters")
              (memory (core memory $library "memory")) (realloc (core func $library "realloc"))))"#
     );
-    let trainer = Trainer {
+    let trainer = TrainerComponent {
         prelude: &prelude,
         arguments: r#"(with "host" (instance (export "parameters" (func $parameters))))"#,
         fields: r#"(import "host" "parameters" (func $parameters (param i32)))"#,
         body: "(call $parameters (i32.const 8))",
-        ..Trainer::default()
+        ..TrainerComponent::default()
     };
     trainer.wasm()
 }

@@ -5,17 +5,20 @@ use saggar_tensor::op::{Binary, Scalar};
 
 use super::expression::immediate;
 use super::unary::narrow;
-use super::wide_integer::{self, WideIntegers, is_wide};
+use super::wide_integer::{WideIntegers, is_wide, sign};
 
 /// `op` applied to the expressions `a` and `b`, both of type `dtype`.
 pub(super) fn binary(wide: WideIntegers, op: Binary, dtype: DType, a: &str, b: &str) -> String {
-    if wide.in_words(dtype)
-        && let Some(text) = wide_integer::binary(op, dtype, a, b)
-    {
-        return text;
-    }
     let truth = |condition: String| format!("select(0u, 1u, {condition})");
+    let in_words = wide.in_words(dtype);
     match op {
+        Binary::Add if in_words => format!("wide_add({a}, {b})"),
+        Binary::Sub if in_words => format!("wide_subtract({a}, {b})"),
+        Binary::Mul if in_words => format!("wide_multiply({a}, {b})"),
+        Binary::Div if in_words => format!("wide_divide_{}({a}, {b})", sign(dtype)),
+        Binary::Max if in_words => format!("select({a}, {b}, {})", less(wide, dtype, a, b)),
+        Binary::Min if in_words => format!("select({b}, {a}, {})", less(wide, dtype, a, b)),
+        Binary::Equal if in_words => truth(format!("all({a} == {b})")),
         Binary::Add => narrow(dtype, format!("{a} + {b}")),
         Binary::Sub => narrow(dtype, format!("{a} - {b}")),
         Binary::Mul => narrow(dtype, format!("{a} * {b}")),
@@ -42,10 +45,8 @@ pub(super) fn binary(wide: WideIntegers, op: Binary, dtype: DType, a: &str, b: &
 
 /// Whether `a < b`. Of 64 bits, by halves.
 pub(super) fn less(wide: WideIntegers, dtype: DType, a: &str, b: &str) -> String {
-    if wide.in_words(dtype) {
-        return wide_integer::less(dtype, a, b);
-    }
     match is_wide(dtype) {
+        true if wide.in_words(dtype) => format!("wide_less_{}({a}, {b})", sign(dtype)),
         true if dtype.is_signed_integer() => format!("less_i64({a}, {b})"),
         true => format!("less_u64({a}, {b})"),
         false => format!("{a} < {b}"),

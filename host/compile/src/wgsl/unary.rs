@@ -7,12 +7,11 @@ use super::wide_integer::{self, WideIntegers, is_wide};
 
 /// `op` applied to the expression `a` of type `dtype`.
 pub(super) fn unary(wide: WideIntegers, op: Unary, dtype: DType, a: &str) -> String {
-    if wide.in_words(dtype)
-        && let Some(text) = wide_integer::unary(op, a)
-    {
-        return text;
-    }
+    let in_words = wide.in_words(dtype);
     match op {
+        Unary::Neg if in_words => format!("wide_negate({a})"),
+        Unary::Abs if in_words => format!("wide_absolute({a})"),
+        Unary::Sign if in_words => format!("wide_sign({a})"),
         // Of a half-precision number these are half-precision numbers, as are its sign and its whole neighbours.
         Unary::Neg if dtype.is_float() => format!("-{a}"),
         Unary::Abs if dtype.is_float() => format!("abs({a})"),

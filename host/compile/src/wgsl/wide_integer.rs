@@ -4,7 +4,6 @@
 //! names of functions with `signed` in them read the upper word's highest bit as the sign.
 
 use saggar_tensor::DType;
-use saggar_tensor::op::{Binary, Unary};
 
 use super::Tuning;
 
@@ -36,7 +35,8 @@ pub(super) fn is_wide(dtype: DType) -> bool {
     dtype.bytes() == 8
 }
 
-fn sign(dtype: DType) -> &'static str {
+/// Returns how functions that depend on the sign of `dtype` are called: `wide_divide_signed`.
+pub(super) fn sign(dtype: DType) -> &'static str {
     if dtype.is_signed_integer() { "signed" } else { "unsigned" }
 }
 
@@ -44,53 +44,6 @@ fn sign(dtype: DType) -> &'static str {
 pub(super) fn immediate(value: i128) -> String {
     let bits = value as u64;
     format!("vec2<u32>({:#x}u, {:#x}u)", bits as u32, bits >> 32)
-}
-
-/// Whether `a < b`, both `dtype`.
-pub(super) fn less(dtype: DType, a: &str, b: &str) -> String {
-    format!("wide_less_{}({a}, {b})", sign(dtype))
-}
-
-/// `op` of `a` and `b`, both `dtype`; none where the operator takes no integers of 64 bits, or needs nothing but [`less`].
-pub(super) fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> Option<String> {
-    Some(match op {
-        Binary::Add => format!("wide_add({a}, {b})"),
-        Binary::Sub => format!("wide_subtract({a}, {b})"),
-        Binary::Mul => format!("wide_multiply({a}, {b})"),
-        Binary::Div => format!("wide_divide_{}({a}, {b})", sign(dtype)),
-        Binary::Max => format!("select({a}, {b}, {})", less(dtype, a, b)),
-        Binary::Min => format!("select({b}, {a}, {})", less(dtype, a, b)),
-        Binary::Equal => format!("select(0u, 1u, all({a} == {b}))"),
-        Binary::Less
-        | Binary::LessOrEqual
-        | Binary::Pow
-        | Binary::LogicalAnd
-        | Binary::LogicalOr
-        | Binary::LogicalXor => return None,
-    })
-}
-
-/// `op` of `a`; none where the operator takes no integers of 64 bits, or leaves them alone, or changes their type ([`cast`]).
-pub(super) fn unary(op: Unary, a: &str) -> Option<String> {
-    Some(match op {
-        Unary::Neg => format!("wide_negate({a})"),
-        Unary::Abs => format!("wide_absolute({a})"),
-        Unary::Sign => format!("wide_sign({a})"),
-        Unary::Exp
-        | Unary::Log
-        | Unary::Sqrt
-        | Unary::Reciprocal
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tanh
-        | Unary::Erf
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::RoundEven
-        | Unary::LogicalNot
-        | Unary::StopGradient
-        | Unary::Cast(_) => return None,
-    })
 }
 
 /// `a`, of type `from`, in two words as a `to`.

@@ -56,14 +56,14 @@ pub(super) struct Flights {
     submitted: AtomicU64,
     done: Arc<AtomicU64>,
     /// The unfinished ones, oldest first.
-    unfinished: Mutex<VecDeque<Unfinished>>,
+    unfinished: Mutex<VecDeque<UnfinishedSubmission>>,
     /// Held by the one who asks the driver.
     poller: Mutex<()>,
 }
 
 /// A submission that is not known to be done.
 #[derive(Clone, Debug)]
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedSubmission {
     pub(super) number: u64,
     /// `None` while the driver is given it.
     index: Option<wgpu::SubmissionIndex>,
@@ -87,7 +87,7 @@ impl Flights {
     }
 
     /// The oldest unfinished one.
-    pub(super) fn oldest(&self) -> Option<Unfinished> {
+    pub(super) fn oldest(&self) -> Option<UnfinishedSubmission> {
         let done = self.done.load(Ordering::Acquire);
         let mut unfinished = lock(&self.unfinished);
         while unfinished.front().is_some_and(|oldest| oldest.number <= done) {
@@ -198,7 +198,12 @@ impl Context {
         line.uploads.close();
         let number = self.flights.submitted.load(Ordering::Acquire) + 1;
         // Before the driver is given it, which may not come back from that call.
-        lock(&self.flights.unfinished).push_back(Unfinished { number, index: None, since: Instant::now(), kernels });
+        lock(&self.flights.unfinished).push_back(UnfinishedSubmission {
+            number,
+            index: None,
+            since: Instant::now(),
+            kernels,
+        });
         self.flights.submitted.store(number, Ordering::Release);
         let index = self.queue.submit([encoder.finish()]);
         if let Some(last) = lock(&self.flights.unfinished).back_mut() {
@@ -243,7 +248,7 @@ impl Context {
                 break;
             }
             let poll = match self.flights.oldest() {
-                Some(Unfinished { index: Some(index), .. }) => {
+                Some(UnfinishedSubmission { index: Some(index), .. }) => {
                     PollType::Wait { submission_index: Some(index), timeout: Some(POLL_TIME_MAX) }
                 }
                 Some(_) | None => PollType::Poll,

@@ -30,19 +30,19 @@ static HUNG: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Measures for how long the oldest unfinished submission has been looked at.
 #[derive(Debug, Default)]
-pub(super) struct Watchdog {
+pub(super) struct SubmissionWatchdog {
     /// The number of that submission.
     number: u64,
     waited: Duration,
     looked: Option<Instant>,
 }
 
-impl Watchdog {
-    /// Looks at submission `number`, the oldest unfinished one, of so many `kernels`. Returns for how long it has been
-    /// the oldest if that is longer than it may take.
+impl SubmissionWatchdog {
+    /// Checks submission `number`, the oldest unfinished one, which contains `kernels` dispatches. Returns how long it has
+    /// been the oldest if that exceeds its time limit.
     pub(super) fn look(&mut self, number: u64, kernels: u64, now: Instant) -> Option<Duration> {
         if self.looked.is_none() || self.number != number {
-            *self = Watchdog { number, waited: Duration::ZERO, looked: Some(now) };
+            *self = SubmissionWatchdog { number, waited: Duration::ZERO, looked: Some(now) };
             return None;
         }
         let since = self.looked.replace(now).map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
@@ -56,7 +56,7 @@ impl Watchdog {
 pub(super) fn start(flights: &Arc<Flights>, give_up: impl FnOnce(Duration) + Send + 'static) {
     let flights = Arc::downgrade(flights);
     let watch = move || {
-        let mut watchdog = Watchdog::default();
+        let mut watchdog = SubmissionWatchdog::default();
         let waited = loop {
             std::thread::sleep(LOOK);
             let Some(flights) = flights.upgrade() else { return };
@@ -73,7 +73,7 @@ pub(super) fn start(flights: &Arc<Flights>, give_up: impl FnOnce(Duration) + Sen
     }
 }
 
-/// The most time that a submission with so many dispatches of kernels may take.
+/// Returns the time limit of a submission with `kernels` dispatches.
 fn time_of(kernels: u64) -> Duration {
     #[cfg(feature = "fault-injection")]
     if let Some(time) = super::fault::submission_time() {
@@ -103,8 +103,8 @@ pub(super) fn check(device: &str) -> Result<(), DeviceError> {
 mod tests {
     use super::*;
 
-    /// Looks every `step` until a submission of so many kernels is given up, for an hour at most.
-    fn given_up(watchdog: &mut Watchdog, kernels: u64, begin: Instant, step: Duration) -> Option<Duration> {
+    /// Checks every `step` until a submission with `kernels` dispatches exceeds its time limit, for one hour at most.
+    fn given_up(watchdog: &mut SubmissionWatchdog, kernels: u64, begin: Instant, step: Duration) -> Option<Duration> {
         let times = (0..).map(|count| step * count).take_while(|time| *time < Duration::from_secs(3600));
         times.map(|time| begin + time).find_map(|now| watchdog.look(7, kernels, now))
     }
@@ -114,14 +114,14 @@ mod tests {
         let (now, step) = (Instant::now(), Duration::from_millis(500));
         for (kernels, seconds) in [(0, 60), (1, 61), (500, 560)] {
             let expected = Duration::from_secs(seconds) + step;
-            assert_eq!(given_up(&mut Watchdog::default(), kernels, now, step), Some(expected), "{kernels}");
+            assert_eq!(given_up(&mut SubmissionWatchdog::default(), kernels, now, step), Some(expected), "{kernels}");
         }
-        assert_eq!(given_up(&mut Watchdog::default(), u64::MAX, now, step), None);
+        assert_eq!(given_up(&mut SubmissionWatchdog::default(), u64::MAX, now, step), None);
     }
 
     #[test]
     fn submissions_that_end_are_counted_each_for_itself() {
-        let mut watchdog = Watchdog::default();
+        let mut watchdog = SubmissionWatchdog::default();
         let now = Instant::now();
         for second in 0..600 {
             let now = now + Duration::from_secs(second);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_time_when_nobody_looked_counts_as_a_second() {
-        let mut watchdog = Watchdog::default();
+        let mut watchdog = SubmissionWatchdog::default();
         let now = Instant::now();
         assert_eq!(watchdog.look(7, 0, now), None);
         assert_eq!(watchdog.look(7, 0, now + Duration::from_secs(86_400)), None, "the process was stopped");

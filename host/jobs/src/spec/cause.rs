@@ -45,7 +45,7 @@ impl Cause {
     pub fn of(code: &str) -> Option<Cause> {
         match code {
             PREEMPTED => Some(Cause::Preempted),
-            "DEVICE_LOST" => Some(Cause::DeviceLost),
+            DEVICE_LOST => Some(Cause::DeviceLost),
             WORKER_LOST => Some(Cause::WorkerLost),
             HOST_SHUTDOWN | HOST_RESTART => Some(Cause::HostRestart),
             NON_FINITE => Some(Cause::NonFinite),
@@ -65,6 +65,8 @@ impl Cause {
 
 /// The attempt made room for another job, or a user asked for that.
 pub const PREEMPTED: &str = "PREEMPTED";
+/// The reason of an attempt that ends because the driver gave up its device.
+pub const DEVICE_LOST: &str = "DEVICE_LOST";
 /// The worker ended without a word.
 pub const WORKER_LOST: &str = "WORKER_LOST";
 /// The server shut down in order.

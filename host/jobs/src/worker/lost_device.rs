@@ -11,9 +11,8 @@ use saggar_device::{Backend, DeviceError};
 use super::channel::Channel;
 use crate::limits::LOST_DEVICE_GRACE;
 use crate::protocol::Event;
+use crate::spec::DEVICE_LOST;
 
-/// The reason of an attempt that ends so.
-pub(super) const DEVICE_LOST: &str = "DEVICE_LOST";
 /// How often the device is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 

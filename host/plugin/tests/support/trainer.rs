@@ -1,8 +1,8 @@
-//! Trainers as text: components that are plugins by their one export, and do what a test writes into them.
+//! TrainerComponent components written as WebAssembly text, for the tests of this crate and for `saggar-tests`.
 
-/// What a trainer is made of.
+/// The parts of a component whose one export is the trainer interface.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trainer<'a> {
+pub(crate) struct TrainerComponent<'a> {
     /// Imports and definitions of the component, before its module.
     pub(crate) prelude: &'a str,
     /// What the module is instantiated with: `(with "host" (instance ..))`.
@@ -17,16 +17,16 @@ pub(crate) struct Trainer<'a> {
     pub(crate) version: &'a str,
 }
 
-impl Default for Trainer<'_> {
+impl Default for TrainerComponent<'_> {
     fn default() -> Self {
-        Trainer { prelude: "", arguments: "", fields: "", pages: 1, body: "", version: "0.1.0" }
+        TrainerComponent { prelude: "", arguments: "", fields: "", pages: 1, body: "", version: "0.1.0" }
     }
 }
 
-impl Trainer<'_> {
-    /// The component.
+impl TrainerComponent<'_> {
+    /// Returns the component in binary form.
     pub(crate) fn wasm(&self) -> Vec<u8> {
-        let Trainer { prelude, arguments, fields, pages, body, version } = self;
+        let TrainerComponent { prelude, arguments, fields, pages, body, version } = self;
         let text = format!(
             r#"(component
                 {prelude}

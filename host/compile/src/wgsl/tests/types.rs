@@ -252,7 +252,7 @@ fn wide_integers_are_two_words_where_shaders_have_none() {
     .assert_eq(&source[source.find("@compute").unwrap()..]);
 }
 
-/// A division is a loop of its own in a function.
+/// A 64-bit division calls a function that contains a loop.
 #[test]
 fn divisions_of_two_words_count_among_the_loops() {
     let program = tensors(DType::U64, &[&[4, 100], &[4]]);
