@@ -17,8 +17,8 @@ pub use guests::{guest, lenet, plugin};
 pub use http::{Answer, Payload, request};
 pub use jobs::Steady;
 pub use mounts::unshared;
-pub use process::{children, kill_9, lower_priority, memory_kib, processes_of, workers};
-pub use server::{Server, binary, copy_version};
+pub use process::{as_user, children, kill_9, lower_priority, memory_kib, processes_of, workers};
+pub use server::{Server, binary, copy_version, series_value};
 
 use std::path::PathBuf;
 

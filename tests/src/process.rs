@@ -1,6 +1,7 @@
 //! Processes of the machine.
 
 use std::path::Path;
+use std::process::Command;
 
 /// The processes whose parent is `pid`.
 pub fn children(pid: u32) -> Vec<u32> {
@@ -61,4 +62,12 @@ pub fn memory_kib(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("the field is there");
     line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
+}
+
+/// Returns a command that runs the program and arguments that are added to it as the user and group of this number. Only root
+/// may run it.
+pub fn as_user(number: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &number.to_string(), "--regid", &number.to_string(), "--clear-groups"]);
+    command
 }

@@ -124,6 +124,16 @@ impl Server {
         answer.json()
     }
 
+    /// Returns the page for Prometheus.
+    pub fn metrics(&self) -> String {
+        self.request("GET", "/metrics", Payload::Nothing).text
+    }
+
+    /// Returns the value of a series of `/metrics`, named with all its labels, or `None` where the page lacks it.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        series_value(&self.metrics(), series)
+    }
+
     /// Posts JSON, and expects success.
     pub fn post(&self, path: &str, body: &Value) -> Value {
         let answer = self.request("POST", path, Payload::Json(body));
@@ -284,6 +294,11 @@ pub fn copy_version(model: &Path, from: u64, to: u64) {
     for file in ["plugin.wasm", "weights.safetensors", "manifest.json"] {
         std::fs::copy(from.join(file), to.join(file)).expect("a whole version to copy");
     }
+}
+
+/// Returns the value of a series, named with all its labels, of a page for Prometheus, or `None` where it lacks the series.
+pub fn series_value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
 fn tail(home: &Path) -> String {

@@ -116,9 +116,8 @@ fn keep_busy(server: &Server) {
     // It is in flight before the plugin has it, and a server that is told to end in that moment refuses it.
     let mut looks = 0;
     server.wait_for("the prediction", |server| {
-        let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
-        let mut running = metrics.lines().filter(|line| line.starts_with("saggar_predict_in_flight{model=\"busy\""));
-        looks = if running.any(|line| line.ends_with(" 1")) { looks + 1 } else { 0 };
+        let in_flight = server.metric("saggar_predict_in_flight{model=\"busy\",version=\"1\"}");
+        looks = if in_flight == Some(1.0) { looks + 1 } else { 0 };
         (looks == 10).then_some(())
     });
 }

@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 /// What models hold of the processor's memory.
 fn held(server: &Server) -> f64 {
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
-    let line = "saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"}";
-    metrics.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok()).unwrap_or(0.0)
+    server.metric("saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"}").unwrap_or(0.0)
 }
 
 fn configure(server: &Server, config: &Value) {

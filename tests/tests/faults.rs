@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, Steady, binary, kill_9, workers};
+use saggar_tests::{Payload, Server, Steady, as_user, binary, kill_9, workers};
 use serde_json::{Value, json};
 
 /// Sends a signal by name.
@@ -213,8 +213,8 @@ fn a_server_that_may_start_few_threads_says_so_and_does_not_begin() {
     // The limit counts a user's processes, and is none for root.
     let program = place.path().join("saggar");
     std::fs::copy(binary(), &program).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid", "54321", "--clear-groups", "bash", "-c"])
+    let output = as_user(54321)
+        .args(["bash", "-c"])
         .arg("ulimit -u 8; exec \"$0\" serve --addr 127.0.0.1:0 --device cpu --home \"$1\"")
         .arg(&program)
         .arg(place.path().join("state"))

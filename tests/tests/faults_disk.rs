@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use saggar_tests::{Server, Steady, binary};
+use saggar_tests::{Server, Steady, as_user, binary};
 use serde_json::{Value, json};
 
 /// Bytes that a file may have while a disk is full, as the test plays it.
@@ -147,9 +147,7 @@ fn refused(home: &Path) -> std::process::Output {
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("saggar");
     std::fs::copy(binary(), &program).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups"]).arg(&program).args(serve).arg(home);
-    command.output().unwrap()
+    as_user(54321).arg(&program).args(serve).arg(home).output().unwrap()
 }
 
 #[test]

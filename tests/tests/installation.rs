@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use saggar_tests::{Payload, Server, binary, children, lenet, root};
+use saggar_tests::{Payload, Server, as_user, binary, children, lenet, root};
 use serde_json::{Value, json};
 
 /// What belongs to a C library and to the compiler's support of it.
@@ -146,14 +146,9 @@ fn kf_25_an_ordinary_user_needs_one_directory() {
     }
     let command = |arguments: &[&str]| {
         // Whoever runs the tests, unless that is root.
-        let mut command = match is_root {
-            true => Command::new("setpriv"),
-            false => Command::new("env"),
-        };
+        let mut command = if is_root { as_user(USER) } else { Command::new("env") };
         if is_root {
-            let (user, bounds) = (USER.to_string(), "--bounding-set=-all");
-            command.args(["--reuid", &user, "--regid", &user, "--clear-groups", bounds, "--inh-caps=-all"]);
-            command.arg("--no-new-privs");
+            command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
         }
         command.arg(at("saggar")).args(arguments).current_dir(place.path()).env_clear();
         command.env("HOME", place.path()).env("TMPDIR", place.path());

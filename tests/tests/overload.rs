@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, guest, request};
+use saggar_tests::{Payload, Server, guest, request, series_value};
 use serde_json::{Value, json};
 use ureq::Agent;
 
@@ -26,11 +26,10 @@ fn input(client: u64) -> Value {
 
 /// How many predictions the model has taken on: those that wait and those that are computed.
 fn taken_on(server: &Server) -> u64 {
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.metrics();
     let value = |name: &str| {
-        let line = format!("saggar_predict_{name}{{model=\"matmul\",version=\"1\"}}");
-        let value = metrics.lines().find_map(|found| found.strip_prefix(&line)?.trim().parse::<u64>().ok());
-        value.unwrap_or_else(|| panic!("{line} is missing"))
+        let series = format!("saggar_predict_{name}{{model=\"matmul\",version=\"1\"}}");
+        series_value(&metrics, &series).unwrap_or_else(|| panic!("{series} is missing")) as u64
     };
     value("in_flight") + value("queue_length")
 }

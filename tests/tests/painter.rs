@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{Payload, Server, guest};
+use saggar_tests::{Payload, Server, guest, series_value};
 use serde_json::{Value, json};
 
 fn with_painter(home: &Path) -> Server {
@@ -103,8 +103,8 @@ fn fh_09_a_file_goes_in_and_a_picture_comes_out() {
 fn copied(server: &Server) -> [u64; 2] {
     let page = server.request("GET", "/metrics", Payload::Nothing).text;
     ["host_to_device", "device_to_host"].map(|direction| {
-        let series = format!("saggar_tensor_copy_bytes_total{{device=\"cpu\",direction=\"{direction}\"}} ");
-        page.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or(0)
+        let series = format!("saggar_tensor_copy_bytes_total{{device=\"cpu\",direction=\"{direction}\"}}");
+        series_value(&page, &series).map_or(0, |bytes| bytes as u64)
     })
 }
 

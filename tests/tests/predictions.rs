@@ -80,14 +80,10 @@ fn canceling_stops_a_plugin_that_is_running() {
     assert_eq!((canceled.status, &canceled.json()["status"]), (200, &json!("canceled")));
     let last = std::iter::from_fn(|| next(&mut events)).last().unwrap();
     assert_eq!((last.1.as_str(), &last.2["status"]), ("completed", &json!("canceled")));
-    let metric = |server: &Server, line: &str| {
-        let text = server.request("GET", "/metrics", Payload::Nothing).text;
-        text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse::<f64>().ok())
-    };
     let cancelled = r#"saggar_predict_requests_total{model="teller",outcome="cancelled",version="1"}"#;
-    server.wait_for("the end of the call", |server| (metric(server, cancelled) == Some(1.0)).then_some(()));
+    server.wait_for("the end of the call", |server| (server.metric(cancelled) == Some(1.0)).then_some(()));
     let in_flight = r#"saggar_predict_in_flight{model="teller",version="1"}"#;
-    server.wait_for("its thread", |server| (metric(server, in_flight) == Some(0.0)).then_some(()));
+    server.wait_for("its thread", |server| (server.metric(in_flight) == Some(0.0)).then_some(()));
     assert_eq!(post(&server, "/predictions", &json!({ "input": { "prompt": "a" } })).json()["output"]["said"], "a");
 }
 

@@ -75,14 +75,10 @@ fn a_plugin_whose_client_is_gone_stops() {
     assert_eq!(name, "piece");
     assert!(first["said"].as_str().unwrap().starts_with("and so on and so on "));
     drop(events);
-    let metric = |server: &Server, line: &str| {
-        let text = server.request("GET", "/metrics", Payload::Nothing).text;
-        text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse::<f64>().ok())
-    };
     let cancelled = r#"saggar_predict_requests_total{model="teller",outcome="cancelled",version="1"}"#;
-    server.wait_for("the end of the prediction", |server| (metric(server, cancelled) == Some(1.0)).then_some(()));
+    server.wait_for("the end of the prediction", |server| (server.metric(cancelled) == Some(1.0)).then_some(()));
     let in_flight = r#"saggar_predict_in_flight{model="teller",version="1"}"#;
-    server.wait_for("its thread", |server| (metric(server, in_flight) == Some(0.0)).then_some(()));
+    server.wait_for("its thread", |server| (server.metric(in_flight) == Some(0.0)).then_some(()));
     let answer = server.request("POST", "/models/teller/predict", Payload::Json(&json!({ "prompt": "a" })));
     assert_eq!(answer.json()["said"], "a");
 }

@@ -26,4 +26,4 @@ pub use error::DeviceError;
 pub use meter::{Counts, Meter};
 pub use recorder::Recorder;
 pub use renewable::Renewable;
-pub use room::{available_host_bytes, check_host};
+pub use room::{MemoryControlGroup, available_host_bytes, check_host};

@@ -4,6 +4,7 @@
 //! A meter limits its owner; a room limits all owners together, to what the machine has. The system hands out memory that
 //! nobody has touched without having it, so bytes are counted here from when they are charged.
 
+mod control_groups;
 pub(crate) mod host;
 
 use std::fmt::Display;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use saggar_compile::program::Program;
 use saggar_compile::target::Target;
 use saggar_tensor::Descriptor;
+
+pub use control_groups::MemoryControlGroup;
 
 use crate::error::DeviceError;
 use crate::meter::{Charge, Meter};

@@ -1,9 +1,9 @@
 //! How much memory the host has left for this process: what the system could free, and what its control groups leave it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Available, UNLOOKED_BYTES_MAX};
+use super::{Available, MemoryControlGroup, UNLOOKED_BYTES_MAX};
 
 /// The host's memory, with what devices in it were charged: the system hands pages out when they are touched, so what is
 /// charged and was not touched is counted here.
@@ -135,20 +135,11 @@ impl Files {
 
 /// The groups that `/proc/self/cgroup` names, with those above them.
 fn groups(text: &str) -> Vec<Group> {
-    let mut groups = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (root, files) = match controllers {
-            "" => ("/sys/fs/cgroup", &VERSION_2),
-            list if list.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", &VERSION_1),
-            _ => continue,
-        };
-        let path = Path::new(path.trim_start_matches('/'));
-        let above = path.ancestors().map(|path| Group { directory: Path::new(root).join(path), files });
-        groups.extend(above);
-    }
-    groups
+    let with_ancestors = |group: &MemoryControlGroup| {
+        let files = if group.is_version_1 { &VERSION_1 } else { &VERSION_2 };
+        group.directories().map(|directory| Group { directory, files }).collect::<Vec<_>>()
+    };
+    MemoryControlGroup::listed_in(text).iter().flat_map(with_ancestors).collect()
 }
 
 fn mem_available(meminfo: &str) -> Option<u64> {

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use saggar_device::MemoryControlGroup;
+
 /// The count that a worker's end would be part of.
 #[derive(Debug)]
 pub(super) struct MemoryKills {
@@ -26,19 +28,10 @@ impl MemoryKills {
 
 /// Files that may count for one of these control groups, as `/proc/PID/cgroup` lists them.
 fn counters(groups: &str) -> Vec<PathBuf> {
-    let counter = |line: &str| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, group) = rest.split_once(':')?;
-        let group = group.trim_start_matches('/');
-        match controllers {
-            "" => Some(Path::new("/sys/fs/cgroup").join(group).join("memory.events")),
-            _ if controllers.split(',').any(|it| it == "memory") => {
-                Some(Path::new("/sys/fs/cgroup/memory").join(group).join("memory.oom_control"))
-            }
-            _ => None,
-        }
+    let counter = |group: &MemoryControlGroup| {
+        group.directory().join(if group.is_version_1 { "memory.oom_control" } else { "memory.events" })
     };
-    groups.lines().filter_map(counter).collect()
+    MemoryControlGroup::listed_in(groups).iter().map(counter).collect()
 }
 
 /// The number after `oom_kill` in a file of names and numbers.
