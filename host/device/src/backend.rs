@@ -97,6 +97,11 @@ pub trait Backend: Debug + Send + Sync {
         false
     }
 
+    /// Whether its methods call a driver, and so may not return: some drivers block while the device does not finish its work.
+    fn calls_driver(&self) -> bool {
+        false
+    }
+
     /// Whether `bytes` more of `what` would fit on the device now, as [`Target::tensor_bytes`] counts them: asked before many
     /// tensors are made, of which the first would fit.
     ///

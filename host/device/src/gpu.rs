@@ -284,6 +284,10 @@ impl Backend for Gpu {
         true
     }
 
+    fn calls_driver(&self) -> bool {
+        true
+    }
+
     fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         drop(meter.charge(bytes)?);
         self.context.room.check(what, bytes)

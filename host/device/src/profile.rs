@@ -96,6 +96,10 @@ impl Backend for Profiler {
         self.device.is_apart()
     }
 
+    fn calls_driver(&self) -> bool {
+        self.device.calls_driver()
+    }
+
     fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         self.device.check_room(what, bytes, meter)
     }

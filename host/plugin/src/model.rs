@@ -250,6 +250,11 @@ impl LoadedModel {
         })
     }
 
+    /// Whether its device calls a driver ([`Backend::calls_driver`]).
+    pub fn calls_driver(&self) -> bool {
+        self.instances.recipe().backend.calls_driver()
+    }
+
     /// The batch sizes that there are programs for, ascending. Where `items` would fill a larger one of the signature's,
     /// building that begins on a thread of its own, and later calls have it.
     pub fn batch_sizes_for(&self, items: usize) -> Vec<usize> {

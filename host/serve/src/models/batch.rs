@@ -15,11 +15,14 @@ use super::version::Serving;
 use crate::limits::QUICK_LIMIT;
 use crate::predict::decode::Tensor;
 
-/// Runs a batch: on this thread where batches of its size are quick, while another thread serves its connections, else on
-/// one that may block.
+/// Runs a batch: on this thread where batches of its size are quick and call no driver, while another thread serves its
+/// connections, else on one that may block.
 pub(super) fn start(lane: Lane, batch: Vec<Waiting>) {
     let items = batch.iter().map(|waiting| waiting.items).sum();
-    let quick = lane.serving().queue().pace.is_quick(items) && batch.iter().all(|it| it.request.sink.is_none());
+    let serving = lane.serving();
+    let quick = serving.queue().pace.is_quick(items)
+        && batch.iter().all(|it| it.request.sink.is_none())
+        && !serving.predictor().calls_driver();
     let Some(place) = quick.then(InPlace::acquire).flatten() else {
         return lane.block(move |lane| {
             let rest = run(lane.serving(), batch, None);

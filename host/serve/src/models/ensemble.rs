@@ -201,6 +201,10 @@ impl Predictor for EnsembleModel {
         0
     }
 
+    fn calls_driver(&self) -> bool {
+        self.leases().is_ok_and(|leases| leases.iter().any(|lease| lease.serving().predictor().calls_driver()))
+    }
+
     fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
         // Steps have no client of their own to send pieces to.

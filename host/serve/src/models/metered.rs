@@ -112,6 +112,10 @@ impl Predictor for Metered {
         self.accounts.iter().map(|account| account.bytes()).sum()
     }
 
+    fn calls_driver(&self) -> bool {
+        self.predictor.as_ref().is_some_and(|predictor| predictor.calls_driver())
+    }
+
     fn on_device(&self) -> Option<&LoadedModel> {
         self.predictor.as_ref()?.on_device()
     }

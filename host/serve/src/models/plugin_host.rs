@@ -175,6 +175,10 @@ impl Predictor for LoadedModel {
         self.meter().bytes()
     }
 
+    fn calls_driver(&self) -> bool {
+        LoadedModel::calls_driver(self)
+    }
+
     fn on_device(&self) -> Option<&LoadedModel> {
         Some(self)
     }

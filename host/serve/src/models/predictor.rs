@@ -21,6 +21,12 @@ pub trait Predictor: Debug + Send + Sync {
     /// Device bytes that it holds.
     fn bytes(&self) -> u64;
 
+    /// Whether [`Predictor::predict`] calls a device's driver, from which it may never return. Such a prediction runs on a
+    /// thread of the blocking pool, however quick it usually is, so that its request can be answered at its deadline.
+    fn calls_driver(&self) -> bool {
+        false
+    }
+
     /// The model on its device, where it is one that can be given tensors there.
     fn on_device(&self) -> Option<&LoadedModel> {
         None

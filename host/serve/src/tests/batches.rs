@@ -68,6 +68,30 @@ async fn a_quick_model_that_stalls_holds_up_no_connection() {
     assert_eq!(stalled.await.unwrap().status, 200);
 }
 
+/// A driver that hangs keeps the thread that called it. The request's own task must not be on that thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_quick_model_whose_driver_hangs_ends_at_its_deadline() {
+    let fixture = Arc::new(Fixture::new());
+    fixture.publish("digits", "plugin that calls a driver", 1);
+    fixture.loader.look().await;
+    for _ in 0..50 {
+        let asking = Arc::clone(&fixture);
+        let answer = tokio::spawn(async move { asking.predict(1).await }).await.unwrap();
+        assert_eq!(answer.status, 200);
+    }
+    // Ends the test where the request is not answered.
+    let gate = Arc::clone(&fixture.host.gate);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(30));
+        gate.open();
+    });
+    let request = Request::post("/predict").header("x-saggar-deadline-ms", "200").body(Body::from(picture(BLOCK)));
+    let answer = tokio::spawn(fixture.router.clone().oneshot(request.unwrap())).await.unwrap().unwrap();
+    let (status, code, _) = Answer::of(answer).await.error();
+    assert_eq!((status, code.as_str()), (504, "deadline"));
+    fixture.host.gate.open();
+}
+
 #[tokio::test]
 async fn a_batch_is_as_large_as_the_settings_say() {
     let fixture = Fixture::serving().await;

@@ -367,6 +367,7 @@ impl ModelHost for Double {
         let model = Echo {
             _charge: charge,
             mark,
+            calls_driver: plugin == "plugin that calls a driver",
             signature: signature(),
             gate: Arc::clone(&self.gate),
             alive: Arc::clone(&self.alive),
@@ -420,6 +421,7 @@ fn signature() -> Signature {
 struct Echo {
     _charge: Charge,
     mark: i32,
+    calls_driver: bool,
     signature: Signature,
     gate: Arc<Gate>,
     alive: Arc<AtomicUsize>,
@@ -432,6 +434,10 @@ impl Predictor for Echo {
 
     fn bytes(&self) -> u64 {
         BYTES
+    }
+
+    fn calls_driver(&self) -> bool {
+        self.calls_driver
     }
 
     fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
